@@ -31,10 +31,10 @@ from agents.sdk.spec import (
 )
 from agents.tool_calls import call, open_arguments, read_arguments, require_object
 from runtime.core.budgets import Rates
-from runtime.core.call_options import ModelTerms
+from runtime.core.call_options import ModelOptions
 from runtime.core.digest import sha256_of
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import Blame, EffectClass, Risk
+from runtime.core.enums import EffectClass, FailureCause, Risk
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
@@ -133,7 +133,7 @@ class AgentEffects:
         try:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
-            deliver(ModelFailure(error=str(exc), blame=Blame.REQUEST))
+            deliver(ModelFailure(error=str(exc), cause=FailureCause.REQUEST))
             return _over
         return ask(agent, request, deliver, self.rate_limits, self.outages)
 
@@ -154,7 +154,9 @@ class AgentEffects:
             return ToolFailure(error=str(exc))
         except KeyMissing as exc:
             log.error("%s waits: %s", request.key, exc)
-            return ToolFailure(error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER)
+            return ToolFailure(
+                error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
+            )
         if tool.isolate and self.children is not None:
             return self.children.perform(tool, opened, request)
         try:
@@ -176,7 +178,7 @@ def _agent_facts(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
         fingerprint=agent.fingerprint,
         prompt=agent.prompt,
         plan=agent.steps,
-        model=ModelTerms(retry=agent.retry, deadline=agent.deadline),
+        model=ModelOptions(retry=agent.retry, deadline=agent.deadline),
         compaction=agent.compaction.terms if agent.compaction else None,
         budget=agent.budget,
         rates=rates,

@@ -1,6 +1,10 @@
 """Errors of agents, one type for each party that can correct them."""
 
-from runtime.core.enums import Blame
+import logging
+
+from runtime.core.enums import FailureCause
+
+_log = logging.getLogger(__name__)
 
 
 class AgentsError(Exception):
@@ -22,8 +26,8 @@ class ToolError(AgentsError):
 class NotDone(AgentsError):
     """Nothing happened outside, so the call may be repeated.
 
-    `after` is the number of seconds that the other side asked to wait. `blame` is the cause, which the tool's retry
-    policy may name.
+    `after` is the number of seconds that the other side asked to wait. `cause` is one that the tool's retry policy may
+    name; `blame` is its old name, for one release.
     """
 
     def __init__(
@@ -31,11 +35,14 @@ class NotDone(AgentsError):
         message: str = "",
         *,
         after: float | None = None,
-        blame: Blame | str = Blame.PROVIDER,
+        cause: FailureCause | str = FailureCause.PROVIDER,
+        blame: FailureCause | str | None = None,
     ) -> None:
         super().__init__(message)
+        if blame is not None:
+            _log.warning("NotDone(blame=…) is now cause=…; the old name goes with the next release")
         self.after = after
-        self.blame = Blame(blame)
+        self.cause = FailureCause(cause if blame is None else blame)
 
 
 class NotSealed(AgentsError):

@@ -17,7 +17,7 @@ from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json
 from runtime.core.documents.lost_results import result_lost
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_RESULT, plain, size_of
 from runtime.ports.agents import CallRejected
@@ -83,9 +83,9 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
     except NotDone as exc:
         return ToolFailure(
             error=told(str(exc)) or type(exc).__name__,
-            again=True,
-            after=_wait(exc.after),
-            blame=exc.blame,
+            retryable=True,
+            retry_after=_wait(exc.after),
+            cause=exc.cause,
         )
     except (Exception, SystemExit) as exc:
         error = told(describe_exception(exc))
@@ -98,17 +98,17 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
             error,
             exc_info=traceback,
         )
-        return Unknown(error=error, blame=_blame(exc))
+        return Unknown(error=error, cause=_blame(exc))
 
 
-def _blame(exc: BaseException) -> Blame:
+def _blame(exc: BaseException) -> FailureCause:
     match exc:
         case TimeoutError():
-            return Blame.TIME
+            return FailureCause.TIME
         case ConnectionError():
-            return Blame.NETWORK
+            return FailureCause.NETWORK
         case _:
-            return Blame.TOOL
+            return FailureCause.TOOL
 
 
 class _NotKept(Exception):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from runtime.core.limits import MAX_MATCHED, MAX_UNHEARD
+from runtime.core.limits import MAX_MATCHED, MAX_UNDELIVERED
 
 
 class RuntimeFault(Exception):
@@ -117,14 +117,14 @@ class RunEnded(RequestError):
         self.run_status = run_status
 
 
-class TooManyUnheard(RequestError):
+class TooManyUndelivered(RequestError):
     """The run accepts no more messages until its agent has received some."""
 
     status, code, field = 409, "too_many_unheard", "text"
 
     def __init__(self) -> None:
         super().__init__(
-            f"{MAX_UNHEARD} messages to this run are undelivered. Wait until its agent has received some."
+            f"{MAX_UNDELIVERED} messages to this run are undelivered. Wait until its agent has received some."
         )
 
 

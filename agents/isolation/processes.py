@@ -22,7 +22,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, Unknown
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Children:
             child.kill()
             error = f"the process for {tool.name} did not start: look at the worker's log"
             log.error("%s waits: %s", request.key, error)
-            return ToolFailure(error=error, again=True, blame=Blame.WORKER)
+            return ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
         request = replace(request, deadline=max(0.1, ends - time.monotonic()))
         outcome = child.perform(tool, opened, request, ends)
         if outcome is not None:
@@ -173,10 +173,10 @@ class Child:
 def _killed(code: int | None, tool: ToolSpec, *, late: bool) -> Unknown:
     if late:
         error = f"{tool.name} did not end by its deadline, and its process was killed"
-        return Unknown(error=error, blame=Blame.TIME)
+        return Unknown(error=error, cause=FailureCause.TIME)
     how = f"exit code {code}"
     if code is not None and code < 0:
         with suppress(ValueError):
             how = signal.Signals(-code).name
     error = f"the process of {tool.name} ended ({how}) before it said what became of it"
-    return Unknown(error=error, blame=Blame.TOOL)
+    return Unknown(error=error, cause=FailureCause.TOOL)

@@ -31,7 +31,7 @@ from agents.llm.replies import whole
 from agents.llm.script_player import run_script
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.core.limits import plain
 from runtime.errors import KeyMissing
 from runtime.ports.effects import (
@@ -139,7 +139,7 @@ class _Call:
         rate_limits: RateLimits | None,
         outages: Outages,
     ) -> None:
-        self.model, self._other = chosen(agent, request.model, outages)
+        self.model, self._fallback = chosen(agent, request.model, outages)
         self._outages = outages
         self._provider = self.model.partition(":")[0]
         self._rate_limits = rate_limits
@@ -186,9 +186,11 @@ class _Call:
         if isinstance(outcome, ModelAnswer):
             if self._go.braked:
                 await asyncio.to_thread(self._rate_limits.on_success, self._provider, self._go)
-        elif outcome.blame is Blame.LIMIT or (outcome.after and outcome.blame is Blame.PROVIDER):
+        elif outcome.cause is FailureCause.LIMIT or (
+            outcome.retry_after and outcome.cause is FailureCause.PROVIDER
+        ):
             await asyncio.to_thread(
-                self._rate_limits.on_rejected, self._provider, self._go, outcome.after
+                self._rate_limits.on_rejected, self._provider, self._go, outcome.retry_after
             )
 
     def failure(self, exc: Exception) -> ModelFailure:
@@ -198,7 +200,7 @@ class _Call:
                 said = (self._agent.name, self._request.run, exc)
                 log.error("model call of %s in run %s waits: %s", *said)
                 failure = ModelFailure(
-                    error=str(exc), again=True, after=KEY_WAIT, blame=Blame.WORKER
+                    error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
                 )
             case TimeoutError():
                 failure = too_slow(self.model, self._request.deadline)
@@ -226,7 +228,7 @@ class _Call:
         return reply
 
     def _complete(self, failure: ModelFailure) -> ModelFailure:
-        return replace(failure, model=self.model, other=self._other, partial=self._partial())
+        return replace(failure, model=self.model, fallback=self._fallback, partial=self._partial())
 
     def _partial(self) -> str:
         """Return the text received so far, as long as an error at most."""
@@ -243,7 +245,7 @@ class _Call:
                 failure = replace(failure, said=providers.without_keys(said_of(exc)))
         else:
             said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
-            failure = ModelFailure(error=said, blame=Blame.REQUEST)
+            failure = ModelFailure(error=said, cause=FailureCause.REQUEST)
         # A traceback may quote the request: where there may be secrets in it, the failure has to do.
         log.warning(
             "model call of %s in run %s failed: %s",

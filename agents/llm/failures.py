@@ -23,7 +23,7 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.core.limits import plain
 from runtime.ports.effects import ModelFailure
 
@@ -57,7 +57,7 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
             # An unknown error comes from the provider's answer, and the next answer may be better.
             kind = type(exc).__name__
             error = f"the answer of {model} could not be read ({kind}): the provider is at fault"
-            return ModelFailure(error=error, again=True)
+            return ModelFailure(error=error, retryable=True)
 
 
 def said_of(exc: Exception) -> str:
@@ -76,12 +76,12 @@ def too_slow(model: str, deadline: float) -> ModelFailure:
 def cut_off(model: str) -> ModelFailure:
     """Return the failure of a stream that ended before the reply did."""
     error = f"the reply of {model} broke off: the provider or the network is at fault"
-    return ModelFailure(error=error, again=True, blame=Blame.NETWORK)
+    return ModelFailure(error=error, retryable=True, cause=FailureCause.NETWORK)
 
 
 def ended(model: str) -> ModelFailure:
     return ModelFailure(
-        error=f"the call of {model} was ended before it answered", blame=Blame.REQUEST
+        error=f"the call of {model} was ended before it answered", cause=FailureCause.REQUEST
     )
 
 
@@ -96,8 +96,8 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
         case ModelConnectionError():
             return ModelFailure(
                 error=f"the connection to {model} failed: the provider or the network is at fault",
-                again=True,
-                blame=Blame.NETWORK,
+                retryable=True,
+                cause=FailureCause.NETWORK,
             )
         case ModelContextWindowExceededError():
             return _asked(f"the conversation is too long for {model}{said}")
@@ -109,12 +109,14 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
             )
     if status in LIMITS:
         error = f"{model} asks for fewer requests{said}: too many come from here, or from everybody"
-        return ModelFailure(error=error, again=True, after=exc.retry_after, blame=Blame.LIMIT)
+        return ModelFailure(
+            error=error, retryable=True, retry_after=exc.retry_after, cause=FailureCause.LIMIT
+        )
     if status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         if status is None and isinstance(exc, ModelRequestRejectedError):
             return _rejected(exc, model, said)
         error = f"{model} is in trouble{said}: the provider is at fault"
-        return ModelFailure(error=error, again=True, after=exc.retry_after)
+        return ModelFailure(error=error, retryable=True, retry_after=exc.retry_after)
     return _rejected(exc, model, said)
 
 
@@ -140,13 +142,13 @@ def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFailure:
 
 def _asked(error: str) -> ModelFailure:
     """Return a failure that another attempt cannot correct."""
-    return ModelFailure(error=error, blame=Blame.REQUEST)
+    return ModelFailure(error=error, cause=FailureCause.REQUEST)
 
 
 def _set_up(error: str) -> ModelFailure:
     """Return a failure that an administrator can correct."""
-    return ModelFailure(error=error, again=True, blame=Blame.SETUP)
+    return ModelFailure(error=error, retryable=True, cause=FailureCause.SETUP)
 
 
 def _late(error: str) -> ModelFailure:
-    return ModelFailure(error=error, again=True, blame=Blame.TIME)
+    return ModelFailure(error=error, retryable=True, cause=FailureCause.TIME)

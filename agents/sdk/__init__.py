@@ -1,9 +1,12 @@
 """The public names for authors: `tool`, `agent` and their types."""
 
+import logging
+from typing import TYPE_CHECKING, Any
+
 from agents.sdk.definitions import (
-    Blame,
     Budget,
     Compaction,
+    FailureCause,
     Holds,
     NotDone,
     RetryPolicy,
@@ -14,9 +17,9 @@ from agents.sdk.definitions import (
 )
 
 __all__ = [
-    "Blame",
     "Budget",
     "Compaction",
+    "FailureCause",
     "Holds",
     "NotDone",
     "RetryPolicy",
@@ -25,3 +28,14 @@ __all__ = [
     "agent",
     "tool",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return an old name for one release, with a warning."""
+        if name != "Blame":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        logging.getLogger(__name__).warning(
+            "agents.sdk.Blame is now agents.sdk.FailureCause; the old name goes with the next release"
+        )
+        return FailureCause

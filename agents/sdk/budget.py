@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from agents.errors import DefinitionError
 from runtime.core import budgets
-from runtime.core.documents.budget_text import BadAmount, budget_of
+from runtime.core.documents.budget_text import InvalidBudget, budget_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,5 +28,5 @@ class Budget:
         """Return the budget as the engine stores it. Raise DefinitionError."""
         try:
             return budget_of(asdict(self))
-        except BadAmount as exc:
+        except InvalidBudget as exc:
             raise DefinitionError(f"{where}: its budget: {exc}") from exc

@@ -28,12 +28,12 @@ from runtime.core.call_options import (
     TOOL_RETRIES,
     RetryPolicy,
 )
-from runtime.core.enums import Blame, EffectClass, Risk
+from runtime.core.enums import EffectClass, FailureCause, Risk
 
 __all__ = [
-    "Blame",
     "Budget",
     "Compaction",
+    "FailureCause",
     "Holds",
     "NotDone",
     "RetryPolicy",

@@ -16,7 +16,7 @@ from agents.sdk.signature import Signature, json_schema_of
 from agents.sdk.spec import FINAL_ANSWER, Approvals, Compaction, Holds, placeholders, positive
 from runtime.core.call_options import RetryPolicy
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import Blame, EffectClass, Risk
+from runtime.core.enums import EffectClass, FailureCause, Risk
 
 T = TypeVar("T")
 
@@ -154,8 +154,8 @@ def retry(policy: RetryPolicy, where: str) -> RetryPolicy:
         )
     if policy.on is None:
         return policy
-    on = tuple(member(Blame, blame, f"{where}: retry") for blame in policy.on)
-    if Blame.REQUEST in on:
+    on = tuple(member(FailureCause, cause, f"{where}: retry") for cause in policy.on)
+    if FailureCause.REQUEST in on:
         raise DefinitionError(f"{where}: what is wrong with a request stays wrong: no retry on it")
     return replace(policy, on=on)
 

@@ -16,7 +16,7 @@ from runtime.core.budgets import Budget
 from runtime.core.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
-    CompactionTerms,
+    CompactionOptions,
     RetryPolicy,
 )
 from runtime.core.digest import sha256_of
@@ -163,9 +163,9 @@ class Compaction:
     summarise: Callable[[tuple[dict[str, Any], ...]], str] | None = None
 
     @property
-    def terms(self) -> CompactionTerms:
+    def terms(self) -> CompactionOptions:
         by: Literal["model", "author"] = "model" if self.summarise is None else "author"
-        return CompactionTerms(messages=self.messages, bytes=self.bytes, by=by)
+        return CompactionOptions(messages=self.messages, bytes=self.bytes, by=by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

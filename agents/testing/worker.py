@@ -24,9 +24,9 @@ from agents.sdk.spec import AgentSpec
 from agents.testing import setup
 from agents.testing.approvals import Gatekeeper
 from agents.testing.event_match import contains
-from runtime.core.commands import AskModel, StartTool
+from runtime.core.commands import CallModel, StartTool
 from runtime.core.continuation import Phase
-from runtime.core.documents.blobs import FilledIn, value_of
+from runtime.core.documents.blobs import InlinedMessages, value_of
 from runtime.core.documents.codec import (
     decode_continuation,
     decode_entry,
@@ -64,7 +64,7 @@ from runtime.store.tables.signals import (
 )
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
-CHANCE = 0.5  # where in its bounds each wait between attempts lies
+JITTER = 0.5  # where in its bounds each wait between attempts lies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Worker:
         self._ready: deque[Work] = deque()
         self._signals = 0
         self._contents: dict[str, Any] = {}
-        self._filled = FilledIn(self._contents.__getitem__)
+        self._filled = InlinedMessages(self._contents.__getitem__)
         self._versions: dict[str, Version] = {}
         self._releases = 0
         self.shown = self._gatekeeper.shown
@@ -200,7 +200,7 @@ class Worker:
             else:
                 draft.add(item)
         draft.end_waits()
-        draft.plan_next({work.frame for work in self._ready if isinstance(work, AskModel)})
+        draft.plan_next({work.frame for work in self._ready if isinstance(work, CallModel)})
         if not draft.records.changes:
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(draft.records.events)))
@@ -226,7 +226,7 @@ class Worker:
             self._note(request, None if dies else outcome)
         if dies:
             return self._take_over()
-        return self.advance(event_of(self.now, request, outcome, at=self.clock, chance=CHANCE))
+        return self.advance(event_of(self.now, request, outcome, at=self.clock, jitter=JITTER))
 
     def _dies(self, when: str, request: ModelRequest | ToolRequest) -> bool:
         """Say whether the worker dies here. Each death happens once."""

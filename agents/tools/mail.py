@@ -40,7 +40,7 @@ def _send(message: EmailMessage, connection: BaseEmailBackend) -> None:
     try:
         connection.open()
     except (OSError, smtplib.SMTPException) as exc:
-        raise NotDone(f"the mail server cannot be reached: {exc}", blame="network") from exc
+        raise NotDone(f"the mail server cannot be reached: {exc}", cause="network") from exc
     try:
         connection.send_messages([message])
     except smtplib.SMTPRecipientsRefused as exc:

@@ -26,7 +26,7 @@ from scim2_models import (
     User,
 )
 
-from agents.sdk import Blame, NotDone, ToolContext, ToolError
+from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
 from agents.tools.retry_after import seconds_of
 
 Account = User[Any]
@@ -98,10 +98,10 @@ class _Wire:
         return self.status is not None and 400 <= self.status < 500 and self.status not in PASSING
 
     @property
-    def blame(self) -> Blame:
+    def cause(self) -> FailureCause:
         if self.status is None:
-            return Blame.NETWORK
-        return Blame.LIMIT if self.status == 429 else Blame.PROVIDER
+            return FailureCause.NETWORK
+        return FailureCause.LIMIT if self.status == 429 else FailureCause.PROVIDER
 
     def certainly_undone(self, exc: Exception) -> bool:
         """Say whether nothing was written, so that another attempt is safe."""
@@ -130,7 +130,7 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
                 raise ToolError(f"the directory refused: {exc}") from exc
             if wire.certainly_undone(exc):
                 raise NotDone(
-                    f"the directory did nothing: {exc}", after=wire.after, blame=wire.blame
+                    f"the directory did nothing: {exc}", after=wire.after, cause=wire.cause
                 ) from exc
             raise
 

@@ -8,8 +8,8 @@ from django.conf import settings
 from runtime.core.budgets import Budget
 from runtime.core.documents.budget_text import (
     NAMES,
-    shown,
-    typed,
+    from_form,
+    to_text,
     unit_of,
 )
 from runtime.errors import InvalidInput
@@ -47,7 +47,7 @@ def budget_fields(
                 unit=unit_of(limit),
                 typed=posted.get(sent, ""),
                 error=problem.detail if problem is not None and problem.field == sent else "",
-                most=None if most is None else shown(limit, most),
+                most=None if most is None else to_text(limit, most),
             )
         )
     return tuple(found)
@@ -55,4 +55,4 @@ def budget_fields(
 
 def read(posted: Mapping[str, str]) -> dict[str, object]:
     """Return the budget as submitted. The start of the run checks it."""
-    return typed({name: posted.get(PREFIX + name, "") for name in NAMES})
+    return from_form({name: posted.get(PREFIX + name, "") for name in NAMES})

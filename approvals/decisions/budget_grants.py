@@ -10,9 +10,9 @@ from approvals.models import Request
 from approvals.queries.requests import Approval
 from runtime.core.documents.budget_text import (
     NAMES,
-    BadAmount,
+    InvalidBudget,
+    from_form,
     granted,
-    typed,
     unit_of,
 )
 from runtime.core.enums import GateKind, Verdict
@@ -69,7 +69,7 @@ def check(row: Request, verdict: Verdict, grant: object) -> object:
         return None
     try:
         granted({} if grant is None else grant, {NAMES[name] for name in _reached(row.args)})
-    except BadAmount as exc:
+    except InvalidBudget as exc:
         raise Invalid(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.why) from exc
     return grant
 
@@ -98,7 +98,7 @@ def problem(found: Invalid) -> str:
 
 def read(posted: Mapping[str, str]) -> dict[str, object]:
     """Read a grant from a submitted form, without validating it."""
-    found = typed({name: posted.get(f"{FIELD}.{name}", "") for name in NAMES})
+    found = from_form({name: posted.get(f"{FIELD}.{name}", "") for name in NAMES})
     return {name: None if value == UNLIMITED else value for name, value in found.items()}
 
 

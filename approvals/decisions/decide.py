@@ -12,7 +12,7 @@ from approvals.decisions import budget_grants, checks, closing, commit
 from approvals.errors import Expired
 from approvals.models import Request
 from approvals.queries.requests import Approval
-from runtime.core.enums import HALTS, Decision, GateKind
+from runtime.core.enums import FRAME_GATES, Decision, GateKind
 from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
 
@@ -66,7 +66,7 @@ def _attempt(request: UUID, answer: _Answer, actor: Actor) -> Approval | Expired
 def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
     """Validate the values. Raises DigestMismatch, Invalid."""
     checks.check_digest(row, answer.digest)
-    kind = GateKind(row.kind) if row.kind in HALTS else GateKind.APPROVAL
+    kind = GateKind(row.kind) if row.kind in FRAME_GATES else GateKind.APPROVAL
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)
     return Decision(
         verdict=verdict,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from config.env.errors import InvalidSetting
 from runtime.core.budgets import Budget
-from runtime.core.documents.budget_text import BadAmount, budget_of, typed
+from runtime.core.documents.budget_text import InvalidBudget, budget_of, from_form
 
 PREFIX = "ABEYANCE_BUDGET_"
 NAMES = ("turns", "tokens", "usd", "seconds")
@@ -13,6 +13,8 @@ NAMES = ("turns", "tokens", "usd", "seconds")
 def read(variables: Mapping[str, str]) -> Budget | None:
     """Return the budget, None without limits. Raise InvalidSetting."""
     try:
-        return budget_of(typed({name: variables.get(PREFIX + name.upper(), "") for name in NAMES}))
-    except BadAmount as exc:
+        return budget_of(
+            from_form({name: variables.get(PREFIX + name.upper(), "") for name in NAMES})
+        )
+    except InvalidBudget as exc:
         raise InvalidSetting(PREFIX + exc.name.upper(), exc.why) from None

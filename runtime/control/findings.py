@@ -13,7 +13,7 @@ from uuid import UUID
 from runtime.control.replayed import OpenedGate, Replayed, RunRow, replay
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import export_file
-from runtime.core.documents.blobs import referred
+from runtime.core.documents.blobs import blob_refs
 from runtime.core.errors import CoreError, NewerSchema
 from runtime.errors import KeyMissing, LedgerBroken, Tampered
 from runtime.keyring import purposes, signatures
@@ -168,7 +168,7 @@ def _continuation_findings(
 
 def _blob_findings(connection: Connection, now: Continuation) -> Iterator[Finding]:
     """Verify the blobs that the state refers to: each exists and has its digest."""
-    for digest in sorted(referred(now)):
+    for digest in sorted(blob_refs(now)):
         try:
             blobs.fetch(connection, digest)
         except Tampered as exc:

@@ -6,9 +6,9 @@ from uuid import UUID
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import status_of
-from runtime.core.documents.blobs import referred
+from runtime.core.documents.blobs import blob_refs
 from runtime.core.events import Forked, RunStarted
-from runtime.core.machine.forks import forked, quiescent, released
+from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.origin import joined, merged
 from runtime.core.machine.replay import Entry
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent
@@ -64,11 +64,11 @@ def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUI
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),
-        "status": status_of(released(now), held=False),
+        "status": status_of(without_permissions(now), held=False),
         "head": first.seal.mac,
         "unheard": len(now.unheard),
     }
     runs.insert(connection, row)
     journal.append_first(connection, first)
-    blobs.share(connection, born.run, referred(now))
+    blobs.share(connection, born.run, blob_refs(now))
     return born.run

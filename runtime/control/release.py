@@ -6,7 +6,7 @@ from runtime.broker import dispatch
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import RunStatus, status_of
-from runtime.core.documents.blobs import referred
+from runtime.core.documents.blobs import blob_refs
 from runtime.core.limits import MAX_REASON
 from runtime.errors import NotQuarantined
 from runtime.ports import wiring
@@ -42,7 +42,7 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     mark, entries = journal.read(connection, run)
     base = continuations.load(connection, run, row.base, entries.text)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
-    blobs.check(connection, referred(now))
+    blobs.check(connection, blob_refs(now))
     runs.readmit(connection, run, status=status_of(now, held=False))
     wiring.gatekeeper().note(run=run, actor=actor, act="readmitted", detail={"reason": reason})
     notify(run, inbox=True, queue=dispatch.ISOLATED if row.isolated else dispatch.RESUMED)

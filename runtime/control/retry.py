@@ -5,7 +5,7 @@ from uuid import UUID
 from runtime.control import access
 from runtime.control.transaction import atomic, join, notify
 from runtime.core.continuation import RunStatus, status_of
-from runtime.core.documents.blobs import referred
+from runtime.core.documents.blobs import blob_refs
 from runtime.core.events import Retried
 from runtime.core.limits import MAX_REASON
 from runtime.core.machine.replay import Entry, initial, step
@@ -47,7 +47,7 @@ def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
     base = continuations.load_base(connection, run) or initial(run)
     mark, entries = journal.read(connection, run)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
-    blobs.check(connection, referred(now))
+    blobs.check(connection, blob_refs(now))
     entry = Entry(at=pool.now(connection), events=(event,))
     sealed = journal.seal(run, now.position + 1, now.head, entry)
     now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)

@@ -106,7 +106,7 @@ def budget_for_run(asked: object) -> Budget | None:
     most: Budget | None = settings.ABEYANCE_BUDGET
     try:
         return budget_text.within(budget_text.budget_of(asked), most)
-    except budget_text.BadAmount as exc:
+    except budget_text.InvalidBudget as exc:
         raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.why) from exc
 
 

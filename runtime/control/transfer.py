@@ -16,8 +16,8 @@ from runtime.control import access
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import compression, export_file
-from runtime.core.documents.blobs import Content, referred
-from runtime.core.documents.export_file import Package
+from runtime.core.documents.blobs import Blob, blob_refs
+from runtime.core.documents.export_file import ExportFile
 from runtime.core.errors import CoreError
 from runtime.core.events import Exported, Imported
 from runtime.core.machine.reducer import evolve
@@ -116,11 +116,11 @@ def _build_file(connection: Connection, run: UUID) -> str:
     now, bodies = _history(connection, run)
     if now.phase is not Phase.EXPORTED:  # retention has erased the journal
         raise RunEnded(RunStatus.EXPORTED)
-    texts = {digest: blobs.text(connection, digest) for digest in sorted(referred(now))}
+    texts = {digest: blobs.text(connection, digest) for digest in sorted(blob_refs(now))}
     manifest = export_file.manifest_of(now, bodies, texts)
     signature = signatures.sign(purposes.EXPORTS, manifest)
     text = export_file.encode(
-        Package(
+        ExportFile(
             key_id=signature.key_id,
             signature=signature.hex,
             manifest=manifest,
@@ -128,15 +128,15 @@ def _build_file(connection: Connection, run: UUID) -> str:
             contents=texts,
         )
     )
-    if len(text) > export_file.MOST_BYTES:
+    if len(text) > export_file.MAX_BYTES:
         raise TooLarge
     return text
 
 
 def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
     """Write a run that a listed key signed, and make it due. Return its state."""
-    if len(text) > export_file.MOST_BYTES:
-        raise NotImportable(f"it is larger than {export_file.MOST_BYTES} bytes")
+    if len(text) > export_file.MAX_BYTES:
+        raise NotImportable(f"it is larger than {export_file.MAX_BYTES} bytes")
     try:
         given = export_file.decode(text)
         key = _signer(given)
@@ -155,7 +155,7 @@ def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
 
 
 def _write(
-    connection: Connection, given: Package, now: Continuation, last: Entry, actor: Actor
+    connection: Connection, given: ExportFile, now: Continuation, last: Entry, actor: Actor
 ) -> Continuation:
     entries, previous = [], ""
     for position, body in enumerate(given.entries, start=1):
@@ -181,7 +181,7 @@ def _write(
         raise RunKnown from exc
     for sealed in entries:
         journal.append_first(connection, sealed)
-    texts = [Content(digest=digest, text=body) for digest, body in given.contents.items()]
+    texts = [Blob(digest=digest, text=body) for digest, body in given.contents.items()]
     blobs.bring(connection, now.run, texts)
     return now
 
@@ -195,7 +195,7 @@ def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]
     return now, bodies
 
 
-def _signer(given: Package) -> str:
+def _signer(given: ExportFile) -> str:
     """Return the public key that signed the file, as hex. Raise NotImportable unless IMPORT_KEYS lists it."""
     known = files.listed(purposes.EXPORTS)
     if not any(key_id == given.key_id for key_id, _ in known):

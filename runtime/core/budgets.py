@@ -88,7 +88,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exceeded:
+class ExhaustedLimit:
     """A limit that was reached: of a frame, or of the run where `frame` is None.
 
     `used` is None where nobody can say: the model has no known price.
@@ -101,12 +101,12 @@ class Exceeded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Short:
+class BudgetGate:
     """What a limit gate is about: everything that was reached when it opened, at `at`."""
 
     gate: UUID
     at: datetime
-    limits: tuple[Exceeded, ...]
+    limits: tuple[ExhaustedLimit, ...]
 
 
 def tokens_of(usage: dict[str, int]) -> int:

@@ -10,7 +10,7 @@ from runtime.core.enums import EffectClass
 class RetryPolicy:
     """How often something is attempted, and how long to wait in between (seconds, before jitter).
 
-    `on` says whose faults (of Blame) are worth another attempt, None for all but `setup` and `request`.
+    `on` says which causes of a failure are worth another attempt, None for all but `setup` and `request`.
     """
 
     attempts: int
@@ -25,18 +25,18 @@ MODEL_DEADLINE = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTerms:
+class ModelOptions:
     """What was true of an agent's model when its frame opened. `deadline` is seconds for one attempt."""
 
     retry: RetryPolicy = MODEL_RETRIES
     deadline: float = MODEL_DEADLINE
 
 
-MODEL_TERMS = ModelTerms()
+MODEL_OPTIONS = ModelOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionTerms:
+class CompactionOptions:
     """From how many messages, or bytes of them, a frame is compacted, and who writes the summary."""
 
     messages: int | None = None
@@ -45,7 +45,7 @@ class CompactionTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class CallOptions:
     """What was true of a call when it was judged; later code or policy does not change it.
 
     `delegate` names the agent that a delegated call opens a frame for. `deadline` is in seconds. `waits` says

@@ -16,7 +16,7 @@ class OpenFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskModel:
+class CallModel:
     """Call the frame's model with the frame's messages; with `summary`, have them summed up first."""
 
     frame: str
@@ -24,7 +24,7 @@ class AskModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeCall:
+class CheckCall:
     """Find out whether a proposed call is admitted, gated or refused."""
 
     frame: str
@@ -49,7 +49,7 @@ class StartWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDoubt:
+class OpenInDoubt:
     """Ask people what became of a call whose outcome is unknown."""
 
     frame: str
@@ -75,13 +75,13 @@ class EndRun:
     """The root agent is done, or the run was ended: complete, fail or cancel it."""
 
 
-Effect = (
+Command = (
     OpenFrame
-    | AskModel
-    | JudgeCall
+    | CallModel
+    | CheckCall
     | StartTool
     | StartWait
-    | OpenDoubt
+    | OpenInDoubt
     | CloseFrame
     | CancelRun
     | EndRun

@@ -11,12 +11,12 @@ from enum import StrEnum
 from typing import Any, Literal, assert_never
 from uuid import UUID
 
-from runtime.core.budgets import NOTHING, Budget, Rates, Short, Spent
+from runtime.core.budgets import NOTHING, Budget, BudgetGate, Rates, Spent
 from runtime.core.call_options import (
-    MODEL_TERMS,
-    CompactionTerms,
-    ModelTerms,
-    Terms,
+    MODEL_OPTIONS,
+    CallOptions,
+    CompactionOptions,
+    ModelOptions,
 )
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
@@ -43,7 +43,7 @@ class Phase(StrEnum):
 class Pace(StrEnum):
     """Whether a run may start anything new."""
 
-    GOING = "going"
+    RUNNING = "running"
     PAUSED = "paused"  # not until somebody resumes it
 
 
@@ -108,7 +108,7 @@ class Call:
     tool: str
     args: Any
     state: CallState = CallState.PROPOSED
-    terms: Terms | None = None
+    terms: CallOptions | None = None
     gate: UUID | None = None
     frame: str | None = None
     attempt: int = 0
@@ -162,8 +162,8 @@ class Frame:
     model: str = ""
     ticket: int = 0
     outage: Outage | None = None
-    terms: ModelTerms = MODEL_TERMS
-    compaction: CompactionTerms | None = None
+    terms: ModelOptions = MODEL_OPTIONS
+    compaction: CompactionOptions | None = None
     until: datetime | None = None
     messages: tuple[dict[str, Any], ...] = ()
     calls: tuple[Call, ...] = ()
@@ -240,7 +240,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unheard:
+class Undelivered:
     """A message of a person that the root's model has not heard yet."""
 
     by: str
@@ -275,10 +275,10 @@ class Continuation:
     paused: Pause | None = None
     budget: Budget | None = None
     spent: Spent = NOTHING
-    short: Short | None = None
+    short: BudgetGate | None = None
     worked: float = 0.0
     ticking: datetime | None = None
-    unheard: tuple[Unheard, ...] = ()
+    unheard: tuple[Undelivered, ...] = ()
     origin: tuple[str, ...] = ()
     business_key: str | None = None
 
@@ -314,26 +314,26 @@ class Continuation:
 
     @property
     def pace(self) -> Pace:
-        return Pace.GOING if self.paused is None else Pace.PAUSED
+        return Pace.RUNNING if self.paused is None else Pace.PAUSED
 
     @property
-    def rests(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether nothing new may start until somebody resumes it. Its end may come all the same."""
         return self.paused is not None and self.phase is Phase.STARTED
 
     def waits(self) -> tuple[Wait, ...]:
         """Everything that waits for its time; in a paused run no time matters until it is resumed."""
-        if self.rests:
+        if self.is_paused:
             return ()
         retries, waiting = self._waits()
         return (*retries, *waiting)
 
     def retries(self) -> tuple[Wait, ...]:
         """What waits to be tried again."""
-        return () if self.rests else tuple(self._waits()[0])
+        return () if self.is_paused else tuple(self._waits()[0])
 
     @property
-    def unanswered(self) -> str | None:
+    def outage_error(self) -> str | None:
         """Why the run waits for a provider of models: its last answer. None if no frame does."""
         for frame in self.frames.values():
             if frame.outage is not None and frame.state is FrameState.RETRYING:
@@ -342,7 +342,7 @@ class Continuation:
 
     def waiting(self) -> tuple[Wait, ...]:
         """The calls that do nothing but wait."""
-        return () if self.rests else self.all_waiting()
+        return () if self.is_paused else self.all_waiting()
 
     def all_waiting(self) -> tuple[Wait, ...]:
         """As `waiting`, also of a paused run."""
@@ -385,7 +385,7 @@ def status_of(now: Continuation, *, held: bool) -> RunStatus:
             return RunStatus.EXPORTED
         case Phase.CANCELLING:
             return RunStatus.CANCELLING
-        case Phase.NEW | Phase.STARTED if now.rests:
+        case Phase.NEW | Phase.STARTED if now.is_paused:
             return RunStatus.PAUSED
         case Phase.NEW | Phase.STARTED if held:
             return RunStatus.RUNNING

@@ -22,7 +22,7 @@ class Risk(StrEnum):
     HIGH = "high"  # rights, money, or what cannot be undone
 
 
-class Blame(StrEnum):
+class FailureCause(StrEnum):
     """Why an attempt brought no result; a retry policy may choose among the causes."""
 
     LIMIT = "limit"  # the other side wants fewer requests (429, 529)
@@ -68,7 +68,7 @@ VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
 }
 
 # The gates of a frame itself; the others are of one of its calls.
-HALTS = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})
+FRAME_GATES = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

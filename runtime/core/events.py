@@ -12,10 +12,10 @@ from pydantic import Field
 
 from runtime.core.budgets import Amount, Budget, Limit, Rates
 from runtime.core.call_options import (
-    MODEL_TERMS,
-    CompactionTerms,
-    ModelTerms,
-    Terms,
+    MODEL_OPTIONS,
+    CallOptions,
+    CompactionOptions,
+    ModelOptions,
 )
 from runtime.core.enums import GateKind, Verdict
 
@@ -69,9 +69,9 @@ class FrameOpened:
     input: Any
     parent: str | None = None
     call: str | None = None
-    model: ModelTerms = MODEL_TERMS
+    model: ModelOptions = MODEL_OPTIONS
     at: datetime | None = None
-    compaction: CompactionTerms | None = None
+    compaction: CompactionOptions | None = None
     budget: Budget | None = None
     rates: Rates | None = None
     instructions: str = ""
@@ -140,7 +140,7 @@ class CallAdmitted:
 
     frame: str
     call: str
-    terms: Terms
+    terms: CallOptions
     type: Literal["CallAdmitted"] = "CallAdmitted"
 
 
@@ -166,7 +166,7 @@ class GateOpened:
     kind: GateKind
     frame: str
     call: str
-    terms: Terms | None
+    terms: CallOptions | None
     expires_at: datetime | None = None
     reason: str = ""
     at: datetime | None = None

@@ -11,7 +11,7 @@ from django.db import DataError
 
 from runtime.broker import dispatch
 from runtime.core.continuation import Continuation, Phase
-from runtime.core.documents.blobs import referred
+from runtime.core.documents.blobs import blob_refs
 from runtime.core.enums import Verdict
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import plain
@@ -172,7 +172,7 @@ def _load(claim: Claim, stored: Stored, recent: RecentRuns) -> Loaded:
     texts = stored.texts()
     conversations = recent.take(claim.run, texts)
     now, entries = stored.state(claim, conversations)
-    if digests := referred(now):
+    if digests := blob_refs(now):
         with pool.pooled() as connection:
             blobs.check(connection, digests)
     sizes = Sizes.of(entries, base=claim.base)

@@ -23,7 +23,7 @@ from runtime.core.documents.conversations import Brief, Conversations
 from runtime.core.events import Compacted
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, depth_of
-from runtime.core.machine.active_time import tick, used_up_at
+from runtime.core.machine.active_time import advance_clock, exhausted_at
 from runtime.core.machine.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.execution import clock
@@ -236,7 +236,9 @@ class StepWriter:
         position, events = self.now.position + 1, records.events
         written = Entry(at=self.clock(), events=events)
         entry = journal.seal(self.now.run, position, self.now.head, written)
-        now = tick(self.now, replace(after, position=position, head=entry.seal.mac), written.at)
+        now = advance_clock(
+            self.now, replace(after, position=position, head=entry.seal.mac), written.at
+        )
         pins = bool(records.of(Compacted)) and not now.ended
         continuation = self._continuation(now, entry, pins=pins, release=release)
         return steps.Step(
@@ -248,7 +250,7 @@ class StepWriter:
             status=status_of(now, held=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
-            awaits=now.unanswered,
+            awaits=now.outage_error,
             unheard=len(now.unheard),
             ended=now.ended,
             release=release,
@@ -330,7 +332,7 @@ def _due(now: Continuation, signal: datetime | None) -> datetime | None:
     moments = [wait.until for wait in now.waits()]
     moments += [] if signal is None else [signal]
     moments += [pending.expires_at for pending in now.pending if pending.expires_at is not None]
-    if (used_up := used_up_at(now)) is not None:
+    if (used_up := exhausted_at(now)) is not None:
         moments.append(used_up)
     return None if now.ended else min(moments, default=None)
 

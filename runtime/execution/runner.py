@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core.commands import AskModel, StartTool
+from runtime.core.commands import CallModel, StartTool
 from runtime.core.continuation import Continuation, Phase
-from runtime.core.documents.blobs import FilledIn
+from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.lost_results import journaled
 from runtime.core.errors import NotJson
 from runtime.core.machine.planning import plan
@@ -89,7 +89,7 @@ class Runner:
         self._messages = messages
         self._yielding = YieldPolicy(held, context.heartbeat.draining)
         self._writer = StepWriter(held, context.slots, context.gatekeeper, loaded, self._yielding)
-        self._filled = FilledIn(self._writer.content)
+        self._filled = InlinedMessages(self._writer.content)
         self._ready: list[Work] = []  # recorded, not launched yet
         self._running: set[RunningEffect] = set()
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
@@ -205,7 +205,7 @@ class Runner:
 
     def _asking(self) -> set[str]:
         """The frames whose model call is recorded or running."""
-        waiting = {work.frame for work in self._ready if isinstance(work, AskModel)}
+        waiting = {work.frame for work in self._ready if isinstance(work, CallModel)}
         running = (effect.request for effect in self._running)
         return waiting | {one.frame for one in running if isinstance(one, ModelRequest)}
 
@@ -249,7 +249,7 @@ class Runner:
             effect.request,
             outcome,
             at=self._writer.clock(),
-            chance=random.random(),  # noqa: S311 - spreads retries, keeps no secret
+            jitter=random.random(),  # noqa: S311 - spreads retries, keeps no secret
         )
         self._step.add(event)
 
@@ -388,7 +388,7 @@ class Runner:
             self._results.pop(0)
             self._step = self._new_step()
             if problem is not None:
-                fault = ToolFailure(error=f"it was rolled back: {problem}", again=True)
+                fault = ToolFailure(error=f"it was rolled back: {problem}", retryable=True)
                 self._add_outcome(result.effect, fault)
             for change in later:
                 self._step.change(change)

@@ -6,14 +6,14 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.commands import (
-    AskModel,
+    CallModel,
     CancelRun,
+    CheckCall,
     CloseFrame,
-    Effect,
+    Command,
     EndRun,
-    JudgeCall,
-    OpenDoubt,
     OpenFrame,
+    OpenInDoubt,
     StartTool,
     StartWait,
 )
@@ -45,8 +45,8 @@ from runtime.core.events import (
 )
 from runtime.core.ids import ROOT
 from runtime.core.limits import plain
-from runtime.core.machine.budget_accounting import fits, limited, reached
-from runtime.core.machine.gates import halted
+from runtime.core.machine.budget_accounting import exhausted, fits, limited
+from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
@@ -133,7 +133,7 @@ class StepBuilder:
                 if self.now.phase is Phase.STARTED and self.now.paused is None:
                     self.add(Paused(by=signal.by, reason=signal.reason))
             case ResumeSignal():
-                if self.now.rests:
+                if self.now.is_paused:
                     self.add(Resumed(by=signal.by))
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
@@ -188,14 +188,14 @@ class StepBuilder:
         A run that is being ended waits for them: the model calls are stopped, and their partial replies are kept as
         evidence. Raises Tampered for an approval that no person gave.
         """
-        asked = {work.frame for work in self.records.work if isinstance(work, AskModel)} | busy
+        asked = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
         while True:
             before = self.now
             is_limited = limited(before)
             effects = [
                 effect
                 for effect in plan(before)
-                if not (isinstance(effect, AskModel) and effect.frame in asked)
+                if not (isinstance(effect, CallModel) and effect.frame in asked)
             ]
             if is_limited:
                 self._mind_limits(effects)
@@ -204,7 +204,7 @@ class StepBuilder:
                     continue  # by another part of this plan
                 if is_limited and not fits(self.now, effect, asked):
                     continue  # until running calls are settled
-                if isinstance(effect, AskModel):
+                if isinstance(effect, CallModel):
                     if not self._held(effect.frame) and self._reserve(effect):
                         asked.add(effect.frame)
                         self.records.work.append(effect)
@@ -216,8 +216,10 @@ class StepBuilder:
             self._admission.vouch(signal)
             del self._unverified[gate]
 
-    def _halted(self, effect: Effect) -> bool:
-        return not isinstance(effect, CancelRun | EndRun) and halted(self.now, effect.frame)
+    def _halted(self, effect: Command) -> bool:
+        return not isinstance(effect, CancelRun | EndRun) and is_blocked_by_gate(
+            self.now, effect.frame
+        )
 
     def _held(self, frame: str) -> bool:
         """Open a hold before the frame's model call, if its agent asks for one."""
@@ -226,27 +228,27 @@ class StepBuilder:
             self._record(hold)
         return hold is not None
 
-    def _mind_limits(self, effects: Sequence[Effect]) -> None:
+    def _mind_limits(self, effects: Sequence[Command]) -> None:
         """Open one gate for every limit that is used up and needed."""
         at = self._clock()
-        found = reached(self.now, effects, at)
+        found = exhausted(self.now, effects, at)
         if found:
             exceeded, gate = limit_gate(self.now, found, at)
             for event in exceeded:
                 self.add(event)
             self._record(gate)
 
-    def _follow(self, effect: Effect) -> None:
+    def _follow(self, effect: Command) -> None:
         match effect:
             case OpenFrame():
                 self._open_frame(effect)
-            case JudgeCall():
+            case CheckCall():
                 self._record(self._admission.check(self.now, effect.frame, effect.call))
             case StartTool():
                 self._start(effect)
             case StartWait():
                 self._wait(effect)
-            case OpenDoubt():
+            case OpenInDoubt():
                 self._record(self._admission.doubt(self.now, effect.frame, effect.call))
             case CancelRun():
                 self.cancel(by="", reason=effect.reason)
@@ -254,7 +256,7 @@ class StepBuilder:
                 self.add(self._close(effect))
             case EndRun():
                 self.add(self._end())
-            case AskModel():
+            case CallModel():
                 pass
             case _ as never:
                 assert_never(never)

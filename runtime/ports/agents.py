@@ -6,10 +6,10 @@ from typing import Any, Literal, Protocol
 
 from runtime.core.budgets import Budget, Rates
 from runtime.core.call_options import (
-    MODEL_TERMS,
+    MODEL_OPTIONS,
     TOOL_RETRIES,
-    CompactionTerms,
-    ModelTerms,
+    CompactionOptions,
+    ModelOptions,
     RetryPolicy,
 )
 from runtime.core.enums import EffectClass, Risk
@@ -29,8 +29,8 @@ class AgentInfo:
     fingerprint: str
     prompt: str
     plan: tuple[str, ...] | None
-    model: ModelTerms = MODEL_TERMS
-    compaction: CompactionTerms | None = None
+    model: ModelOptions = MODEL_OPTIONS
+    compaction: CompactionOptions | None = None
     budget: Budget | None = None
     rates: Rates | None = None
 

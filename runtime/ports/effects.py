@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from runtime.core.continuation import Call
-from runtime.core.enums import Blame, EffectClass
+from runtime.core.enums import EffectClass, FailureCause
 from runtime.core.events import Proposal
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
 
@@ -88,18 +88,18 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailure:
-    """`again` says that another attempt can help, `after` how many seconds the provider asked to wait.
+    """A model call without a reply. `retry_after` is how many seconds the provider asked to wait.
 
-    `model` is the one that failed, `other` the agent's next, empty for none. `partial` is the text that
+    `model` is the one that failed, `fallback` the agent's next, empty for none. `partial` is the text that
     came before it broke off. `said` is the provider's error text, for admins.
     """
 
     error: str
-    again: bool = False
-    after: float | None = None
-    blame: Blame = Blame.PROVIDER
+    retryable: bool = False
+    retry_after: float | None = None
+    cause: FailureCause = FailureCause.PROVIDER
     model: str = ""
-    other: str = ""
+    fallback: str = ""
     partial: str = ""
     said: str = ""
 
@@ -120,15 +120,15 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFailure:
-    """The tool said no, which is told to the model, or (`again`) certainly did nothing and may be tried again.
+    """The tool said no, which is told to the model, or (`retryable`) certainly did nothing and may be tried again.
 
-    `after` is how many seconds the other side asked to wait.
+    `retry_after` is how many seconds the other side asked to wait.
     """
 
     error: str
-    again: bool = False
-    after: float | None = None
-    blame: Blame = Blame.PROVIDER
+    retryable: bool = False
+    retry_after: float | None = None
+    cause: FailureCause = FailureCause.PROVIDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Unknown:
     """Anything else: the tool may or may not have had its effect."""
 
     error: str
-    blame: Blame = Blame.TOOL
+    cause: FailureCause = FailureCause.TOOL
 
 
 Abort = Callable[[], None]

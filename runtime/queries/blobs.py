@@ -25,7 +25,7 @@ def content(where: Q, digest: str) -> tuple[Any] | None:
     if body is None or not readable.exists():
         return None
     try:
-        return (redacted(blobs.value_of(blobs.Content(digest=digest, text=body))),)
+        return (redacted(blobs.value_of(blobs.Blob(digest=digest, text=body))),)
     except Unreadable:
         return None
 

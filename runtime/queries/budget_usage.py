@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from runtime.core.budgets import Amount, Budget, Limit, Spent
 from runtime.core.continuation import Continuation
-from runtime.core.documents.budget_text import name_of, shown, unit_of
+from runtime.core.documents.budget_text import name_of, to_text, unit_of
 from runtime.core.errors import CoreError
 from runtime.core.ids import depth_of
-from runtime.core.machine.active_time import worked_at
+from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.replay import initial, step
 from runtime.queries.journal import JournalLine, read
 
@@ -60,14 +60,14 @@ def _uses(now: Continuation, at: datetime) -> Iterator[BudgetUsage]:
     deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
     for limit in Limit:
         if limit in _ALWAYS or budget.of(limit) is not None:
-            used = _used(limit, now.spent, worked_at(now, at), deepest)
+            used = _used(limit, now.spent, active_seconds(now, at), deepest)
             yield _use(None, now.agent, limit, used, budget, now.spent)
     for frame in now.frames.values():
         for limit in Limit:
             if frame.budget is not None and frame.budget.of(limit) is not None:
                 below = [one for one in now.frames if f"{one}.".startswith(f"{frame.id}.")]
                 levels = max(map(depth_of, below)) - depth_of(frame.id) + 1
-                used = _used(limit, frame.spent, worked_at(now, at) - frame.since, levels)
+                used = _used(limit, frame.spent, active_seconds(now, at) - frame.since, levels)
                 yield _use(frame.id, frame.agent, limit, used, frame.budget, frame.spent)
 
 
@@ -91,8 +91,8 @@ def _use(
         agent=agent,
         limit=name_of(limit),
         unit=unit_of(limit),
-        used=shown(limit, used),
-        allowed=None if allowed is None else shown(limit, allowed),
+        used=to_text(limit, used),
+        allowed=None if allowed is None else to_text(limit, allowed),
         share=0 if allowed is None else min(100, int(100 * used / allowed)),
         unpriced=spent.unpriced if limit is Limit.MICROS else 0,
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from runtime.core.commands import AskModel, StartTool
+from runtime.core.commands import CallModel, StartTool
 from runtime.core.continuation import CallState, Continuation, Pending
-from runtime.core.documents.blobs import Content, set_aside
+from runtime.core.documents.blobs import Blob, extract_blob
 from runtime.core.events import (
     Event,
     GateClosed,
@@ -24,7 +24,7 @@ from runtime.core.events import (
 from runtime.ports.approvals import ActionPicture
 from runtime.store.tables.ledger import Spend
 
-Work = AskModel | StartTool
+Work = CallModel | StartTool
 E = TypeVar("E", bound=Event)
 
 
@@ -37,7 +37,7 @@ class Changed:
     """
 
     event: Event
-    content: Content | None = None
+    content: Blob | None = None
     picture: ActionPicture | None = None
     work: StartTool | None = None
     closed: str = ""
@@ -51,7 +51,7 @@ def changed(
     closed: str = "",
 ) -> Changed:
     """The record of an event, with a result that is too big for the journal set aside."""
-    event, content = set_aside(event)
+    event, content = extract_blob(event)
     return Changed(event=event, content=content, picture=picture, work=work, closed=closed)
 
 
@@ -79,7 +79,7 @@ class Records:
         return tuple([one.event for one in self.changes])
 
     @property
-    def contents(self) -> tuple[Content, ...]:
+    def contents(self) -> tuple[Blob, ...]:
         return tuple([one.content for one in self.changes if one.content is not None])
 
     @property

@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 
 from runtime.core.continuation import Continuation, Pending
-from runtime.core.documents.blobs import Content
+from runtime.core.documents.blobs import Blob
 from runtime.core.documents.conversations import Brief
 from runtime.core.events import WaitStarted
 from runtime.errors import Tampered
@@ -90,7 +90,7 @@ class Step:
     taken: tuple[UUID, ...]
     closed: tuple[UUID, ...]
     signals: tuple[int, ...]
-    contents: tuple[Content, ...] = ()
+    contents: tuple[Blob, ...] = ()
     pins: bool = False
     waits: tuple[WaitStarted, ...] = ()
     over: tuple[tuple[str, str], ...] = ()

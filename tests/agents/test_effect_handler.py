@@ -206,7 +206,7 @@ def test_a_tool_may_know_its_call(handler: AgentEffects) -> None:
     ("how", "outcome"),
     [
         ("tool error", ToolFailure(error="there is no such person")),
-        ("not done", ToolFailure(error="the line is dead", again=True)),
+        ("not done", ToolFailure(error="the line is dead", retryable=True)),
         ("surprise", Unknown(error="KeyError: 'surprise'")),
         ("exit", Unknown(error="SystemExit: 3")),
         ("nul", Unknown(error="ValueError: a\\0b\\ud800")),
@@ -335,7 +335,7 @@ def test_how_long_the_other_side_asks_to_wait_is_passed_on(after: float, told: A
     )
     handler = AgentEffects(Registry(agents={"knocker": knocker}), tidy=_nothing)
     outcome = _perform(handler, "knock", {}, "knocker")
-    assert outcome == ToolFailure(error="not now", again=True, after=told)
+    assert outcome == ToolFailure(error="not now", retryable=True, retry_after=told)
 
 
 @tool(effect="transactional")

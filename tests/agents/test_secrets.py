@@ -248,7 +248,7 @@ def test_a_missing_key_fails_describing_and_delays_performing(
     before = len(heard)
     outcome = _perform(args)
     assert isinstance(outcome, ToolFailure)
-    assert (outcome.again, outcome.after) == (True, 60.0)
+    assert (outcome.retryable, outcome.retry_after) == (True, 60.0)
     assert "is not in the ring" in outcome.error
     assert len(heard) == before
 
@@ -261,7 +261,7 @@ def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
     files._ring.cache_clear()
     outcome = perform(frame.handler, frame.request())
     assert isinstance(outcome, ModelFailure)
-    assert (outcome.again, outcome.after) == (True, 60.0)
+    assert (outcome.retryable, outcome.retry_after) == (True, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_models_error_is_not_quoted_with_secrets(
     frame = Frame(AgentEffects(_registry(model)), "smith", {"text": "go"})
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
-    assert (fault.error, fault.again) == ("KeyError", False)
+    assert (fault.error, fault.retryable) == ("KeyError", False)
     assert "failed: KeyError" in caplog.text
     assert CANARY not in caplog.text
 

@@ -11,8 +11,8 @@ from runtime.control.fork import fork as fork_run
 from runtime.control.messages import send_message
 from runtime.control.verification import verify
 from runtime.core.enums import Verdict
-from runtime.core.limits import MAX_UNHEARD
-from runtime.errors import RunEnded, TooManyUnheard
+from runtime.core.limits import MAX_UNDELIVERED
+from runtime.errors import RunEnded, TooManyUndelivered
 from runtime.models import Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
@@ -180,7 +180,7 @@ def test_a_model_that_failed_is_given_it_at_its_next_attempt(
         _wait_until_taken_up(desk, run)
         connection.close()
         written.set()
-        return ModelFailure(error="busy", again=True)
+        return ModelFailure(error="busy", retryable=True)
 
     desk = rig({"a": model})
     run = desk.start("a")
@@ -246,16 +246,16 @@ def test_the_number_of_unread_messages_is_limited(gated: Rig) -> None:
     """Messages that a worker has journaled count like new ones."""
     run = gated.start("a")
     gated.advance(run)
-    for number in range(MAX_UNHEARD - 1):
+    for number in range(MAX_UNDELIVERED - 1):
         write(run, f"message {number}")
     gated.advance(run)
-    assert Run.objects.get(id=run).unheard == MAX_UNHEARD - 1
+    assert Run.objects.get(id=run).unheard == MAX_UNDELIVERED - 1
     write(run, "the last one")
-    with pytest.raises(TooManyUnheard):
+    with pytest.raises(TooManyUndelivered):
         write(run)
     gated.decide(gated.open_gates(run)[0].id, Verdict.APPROVE)
     assert gated.advance(run).status == "completed"
-    assert given(gated).count("message") == MAX_UNHEARD
+    assert given(gated).count("message") == MAX_UNDELIVERED
 
 
 def test_a_row_that_counts_wrongly_is_found(gated: Rig) -> None:

@@ -119,7 +119,7 @@ def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("random.random", lambda: 0.9)
-    tool = failing(1, ToolFailure(error="busy", again=True))
+    tool = failing(1, ToolFailure(error="busy", retryable=True))
     waiting = FakeTool(effect=EffectClass.READ, body=tool.body, retry=LONG)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=waiting)
     run = desk.start("a")

@@ -128,7 +128,7 @@ def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
 def test_a_run_that_waits_for_a_time_waits_for_it_elsewhere(
     rig: MakeBench, elsewhere: Callable[[UUID], None]
 ) -> None:
-    slow = ModelFailure(error="busy", again=True, after=30.0)
+    slow = ModelFailure(error="busy", retryable=True, retry_after=30.0)
     desk = rig({"a": turns(slow, say("done"))})
     run = desk.advance(desk.start("a"))
     assert run.status == "waiting"
@@ -181,7 +181,7 @@ def test_a_run_too_large_to_import_is_not_exported(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = desk.advance(desk.start("a")).id
-    monkeypatch.setattr(export_file, "MOST_BYTES", 100)
+    monkeypatch.setattr(export_file, "MAX_BYTES", 100)
     with pytest.raises(TooLarge):
         export(run)
     assert Run.objects.get(id=run).status == "suspended"

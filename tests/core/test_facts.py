@@ -9,10 +9,10 @@ import pytest
 from runtime.core import limits
 from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates, tokens_of
 from runtime.core.call_options import (
+    MODEL_OPTIONS,
     MODEL_RETRIES,
-    MODEL_TERMS,
     TOOL_RETRIES,
-    Terms,
+    CallOptions,
 )
 from runtime.core.commands import CancelRun, OpenFrame
 from runtime.core.continuation import (
@@ -30,11 +30,11 @@ from runtime.core.enums import EffectClass, GateKind
 from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
 from runtime.core.events import OutcomeUnknown, RetryScheduled
 from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
-from runtime.core.machine.active_time import used_up_at
+from runtime.core.machine.active_time import exhausted_at
 from runtime.core.machine.budget_accounting import fits, limited
-from runtime.core.machine.forks import released
+from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.planning import plan
-from runtime.core.machine.retries import lost, uncertain, undone
+from runtime.core.machine.retries import on_not_performed, on_unknown, on_worker_lost
 from tests.core.machine.walks import AT
 
 RUN = UUID(int=1)
@@ -100,25 +100,28 @@ def test_a_run_fails_at_the_limit_of_refused_calls() -> None:
 def test_an_unknown_write_stays_in_doubt_in_forks_and_copies(
     state: CallState, attempt: int, failures: int, after: CallState
 ) -> None:
-    terms = Terms(effect=EffectClass.WRITE, digest="d", deadline=1.0)
+    terms = CallOptions(effect=EffectClass.WRITE, digest="d", deadline=1.0)
     call = Call(
         id="c1.0", tool="t", args={}, state=state, terms=terms, attempt=attempt, failures=failures
     )
     frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", calls=(call,))
-    gone = released(Continuation(run=RUN, frames={"0": frame}))
+    gone = without_permissions(Continuation(run=RUN, frames={"0": frame}))
     assert gone.call("0", "c1.0").state is after
 
 
 @pytest.mark.parametrize("effect", EffectClass)
 def test_only_a_write_with_an_unknown_outcome_is_in_doubt(effect: EffectClass) -> None:
     """This holds after a crash and after an error; calls of other classes are repeated."""
-    terms = Terms(effect=effect, digest="d", deadline=1.0)
+    terms = CallOptions(effect=effect, digest="d", deadline=1.0)
     call = Call(id="c1.0", tool="t", args={}, state=CallState.STARTED, terms=terms, attempt=1)
     after = OutcomeUnknown if effect is EffectClass.WRITE else RetryScheduled
-    assert type(lost("0", call)) is after
-    assert type(uncertain("0", call, "it raised", at=AT, chance=0.5)) is after
-    assert type(lost("0", call, is_write=True)) is OutcomeUnknown
-    assert type(undone("0", call, "busy", after=None, at=AT, chance=0.5)) is RetryScheduled
+    assert type(on_worker_lost("0", call)) is after
+    assert type(on_unknown("0", call, "it raised", at=AT, jitter=0.5)) is after
+    assert type(on_worker_lost("0", call, is_write=True)) is OutcomeUnknown
+    assert (
+        type(on_not_performed("0", call, "busy", retry_after=None, at=AT, jitter=0.5))
+        is RetryScheduled
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_a_wait_ends_at_the_time_limit_of_run_or_frame(
         worked=10.0,
         ticking=AT,
     )
-    assert used_up_at(now) == AT + timedelta(seconds=left)
+    assert exhausted_at(now) == AT + timedelta(seconds=left)
 
 
 def test_an_event_without_cost_always_fits() -> None:
@@ -174,7 +177,7 @@ def test_a_minimal_document_is_read_with_defaults() -> None:
     found = now.frame("0")
     assert (found.turn, found.attempt, found.failures, found.ticket) == (0, 1, 0, 0)
     assert (found.model, found.cleared, found.context, found.since) == ("", -1, 0, 0.0)
-    assert (found.state, found.terms, found.spent) == ("asking", MODEL_TERMS, NOTHING)
+    assert (found.state, found.terms, found.spent) == ("asking", MODEL_OPTIONS, NOTHING)
     one = now.call("0", "c1.0")
     assert (one.state, one.attempt, one.failures) == (CallState.PROPOSED, 0, 0)
 
@@ -205,7 +208,7 @@ def test_an_error_names_its_subject() -> None:
 def test_attempts_and_deadlines_match_the_docs() -> None:
     assert (TOOL_RETRIES.attempts, TOOL_RETRIES.base, TOOL_RETRIES.ceiling) == (3, 0.5, 10.0)
     assert (MODEL_RETRIES.attempts, MODEL_RETRIES.base, MODEL_RETRIES.ceiling) == (6, 1.0, 60.0)
-    assert (MODEL_TERMS.deadline, MODEL_TERMS.retry) == (120.0, MODEL_RETRIES)
+    assert (MODEL_OPTIONS.deadline, MODEL_OPTIONS.retry) == (120.0, MODEL_RETRIES)
 
 
 def test_limits_match_the_docs() -> None:
@@ -225,7 +228,7 @@ def test_limits_match_the_docs() -> None:
         200,
     )
     assert limits.MAX_INTEGER == 9_007_199_254_740_991
-    assert (limits.MAX_MESSAGE, limits.MAX_UNHEARD) == (16_000, 20)
+    assert (limits.MAX_MESSAGE, limits.MAX_UNDELIVERED) == (16_000, 20)
     assert limits.MAX_EVENT_DATA == 32_768
     assert (limits.MAX_EVENT_NAME, limits.MAX_MATCH) == (200, 4096)
     assert (limits.MAX_WAIT_DAYS, limits.MAX_MATCHED) == (366, 1_000)

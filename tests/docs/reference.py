@@ -29,8 +29,8 @@ from runtime.core.budgets import Limit  # noqa: E402
 from runtime.core.continuation import CallState, FrameState, RunStatus  # noqa: E402
 from runtime.core.enums import (  # noqa: E402
     VERDICTS,
-    Blame,
     EffectClass,
+    FailureCause,
     GateKind,
     Risk,
     Verdict,
@@ -72,7 +72,7 @@ def lists() -> str:
         _section("Verdicts", _members(Verdict), "verdict"),
         _section("Effect classes", _members(EffectClass), "class"),
         _section("Risks", _members(Risk), "risk"),
-        _section("Failure causes", _members(Blame), "cause"),
+        _section("Failure causes", _members(FailureCause), "cause"),
         _section("Budget limits", _members(Limit), "limit"),
         _section("Groups", _members(Group), "group"),
         _section("Event types", _events(), "event"),

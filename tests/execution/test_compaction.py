@@ -8,7 +8,7 @@ import pytest
 from django.db.models import Q
 
 from runtime.control import verification
-from runtime.core.call_options import CompactionTerms
+from runtime.core.call_options import CompactionOptions
 from runtime.core.continuation import Continuation as State
 from runtime.core.documents.codec import decode_continuation
 from runtime.core.enums import EffectClass, Verdict
@@ -45,7 +45,7 @@ GATED = FakeTool(gated=True)
 class Compacting(FakeEffects):
     """An agent whose frames are compacted; it records the messages of each summary request."""
 
-    terms = CompactionTerms(messages=5)
+    terms = CompactionOptions(messages=5)
 
     def agent(self, name: str) -> AgentInfo:
         return replace(super().agent(name), compaction=self.terms)
@@ -184,7 +184,7 @@ def test_a_summary_that_cannot_be_had_is_tried_again(desk: Rig) -> None:
     def reply(request: ModelRequest) -> Outcome:
         if request.summary and not failed:
             failed.append(request)
-            return ModelFailure(error="overloaded", again=True, after=0.0)
+            return ModelFailure(error="overloaded", retryable=True, retry_after=0.0)
         return model(request)
 
     desk.effects.agents["a"] = reply

@@ -80,7 +80,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "Python knows it by this name, too",
     (
         "export_file",
-        '{"format": FORMAT, **_PACKAGES.dump_python(package, mode="json")}, separators=(",", ":")',
+        '{"format": FORMAT, **_FILES.dump_python(package, mode="json")}, separators=(",", ":")',
         "'json'",
         "'json?'",
     ): "it is texts, which are the same in any mode",
@@ -92,9 +92,9 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
     ): "that of dataclasses comes to the same, more slowly",
     (
         "budget_accounting",
-        "if not limits or not isinstance(effect, AskModel | StartTool):",
-        "not limits or not isinstance(effect, AskModel | StartTool)",
-        "not limits and (not isinstance(effect, AskModel | StartTool))",
+        "if not limits or not isinstance(effect, CallModel | StartTool):",
+        "not limits or not isinstance(effect, CallModel | StartTool)",
+        "not limits and (not isinstance(effect, CallModel | StartTool))",
     ): "both say the same, the second to the type checker",
     ("active_time", "return False", "return False", "return None"): "only its truth is asked",
 }

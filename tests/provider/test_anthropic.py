@@ -16,7 +16,7 @@ from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint, Kind
 from agents.registry import Registry
 from config.env.environment import ROOT
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelFailure
 from tests.agents.test_onboarding import CREATE, NEWCOMER
@@ -141,7 +141,7 @@ def test_a_stream_that_ends_before_the_reply_does_is_no_reply(
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
     assert "the reply of anthropic:loopback broke off" in fault.error
-    assert fault.again
+    assert fault.retryable
 
 
 def test_an_overloaded_provider_is_asked_again_when_it_says(
@@ -150,8 +150,8 @@ def test_an_overloaded_provider_is_asked_again_when_it_says(
     answers.append((529, OVERLOADED))
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
-    assert (fault.again, fault.after) == (True, 3.0)
-    assert fault.blame is Blame.LIMIT
+    assert (fault.retryable, fault.retry_after) == (True, 3.0)
+    assert fault.cause is FailureCause.LIMIT
     assert KEY not in fault.error
     assert answers == []
 
@@ -170,7 +170,7 @@ def test_a_wrong_key_is_said_to_be_wrong(
     settings.ANTHROPIC_API_KEY = "sk-canary-wrong"
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
-    assert fault.blame is Blame.SETUP
+    assert fault.cause is FailureCause.SETUP
     assert "the key for anthropic:loopback was refused" in fault.error
     assert "canary" not in fault.error
 

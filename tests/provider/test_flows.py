@@ -171,7 +171,7 @@ def test_thirty_errors_in_a_row_fail_no_run(
     sink: Sink,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retries, "FIRST_ROUND", 0.0)
+    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 0.0)
     _change(engine, retry=RetryPolicy(attempts=2, base=0.0, ceiling=0.0))
     provider.faults.extend([Fault.SERVER_ERROR] * 30)
     _require_once(_through(engine, "hr_onboarding_single"), directory, sink)

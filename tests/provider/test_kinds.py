@@ -10,7 +10,7 @@ from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint, Kind
 from agents.registry import Registry
 from agents.sdk import tool
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelFailure
 from tests.agents.test_onboarding import CREATE, NEWCOMER
@@ -79,7 +79,7 @@ def test_a_wrong_key_or_address_is_a_matter_of_setup(
     frame = _frame(hr, f"{name}:model")
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
-    assert (fault.blame, fault.again) == (Blame.SETUP, True)
+    assert (fault.cause, fault.retryable) == (FailureCause.SETUP, True)
     assert "canary" not in fault.error
 
 
@@ -93,7 +93,7 @@ def test_a_key_that_gemini_refuses_with_400_is_not_the_request_s_fault(
     frame = _frame(hr, "gemini:model")
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
-    assert (fault.blame, fault.again) == (Blame.SETUP, True)
+    assert (fault.cause, fault.retryable) == (FailureCause.SETUP, True)
 
 
 def test_a_server_of_one_s_own_needs_no_key(
@@ -141,7 +141,11 @@ def test_an_error_with_status_200_is_no_answer(
     frame = _frame(hr, "our_gpu:model")
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
-    assert (fault.blame, fault.again, fault.said) == (Blame.PROVIDER, True, "out of memory")
+    assert (fault.cause, fault.retryable, fault.said) == (
+        FailureCause.PROVIDER,
+        True,
+        "out of memory",
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,5 +186,5 @@ def test_a_page_for_people_means_a_wrong_address(
     frame = _frame(hr, "our_gpu:model")
     fault = perform(frame.handler, frame.request())
     assert isinstance(fault, ModelFailure)
-    assert (fault.blame, fault.again) == (Blame.SETUP, True)
+    assert (fault.cause, fault.retryable) == (FailureCause.SETUP, True)
     assert "look at the provider's address" in fault.error

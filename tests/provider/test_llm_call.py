@@ -13,7 +13,7 @@ from pytest_django import Settings
 from agents.effect_handler import AgentEffects
 from agents.llm import event_loop
 from agents.registry import Registry
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
 from tests.agents.test_onboarding import NEWCOMER
@@ -62,7 +62,7 @@ def test_the_engine_and_not_the_client_retries_server_errors(
     provider.faults.append(fault)
     found = _fault(frame)
     assert error in found.error
-    assert (found.again, found.after) == (True, after)
+    assert (found.retryable, found.retry_after) == (True, after)
     assert len(provider.bodies) == 1
     assert isinstance(perform(frame.handler, frame.request()), ModelAnswer)
 
@@ -101,7 +101,11 @@ def test_an_endless_reply_is_cut_at_the_deadline_and_kept(
     provider.faults.append(fault)
     found = _fault(frame, deadline=2.0)
     assert found.error == "openai:loopback did not answer within 2 s"
-    assert (found.again, found.blame, found.model) == (True, Blame.TIME, "openai:loopback")
+    assert (found.retryable, found.cause, found.model) == (
+        True,
+        FailureCause.TIME,
+        "openai:loopback",
+    )
     assert ("drip drip" if fault is Fault.TRICKLE else "and then") in found.partial
     assert provider.left.wait(60)
 
@@ -117,7 +121,7 @@ def test_a_call_that_is_ended_is_over_at_once_for_both_sides(
     end()
     found = came.get(timeout=60)
     assert isinstance(found, ModelFailure)
-    assert (found.again, found.model) == (False, "openai:loopback")
+    assert (found.retryable, found.model) == (False, "openai:loopback")
     assert "drip" in found.partial or fault is Fault.HALF_OPEN
     assert provider.left.wait(60)
     end()  # once more changes nothing
@@ -132,7 +136,7 @@ def test_a_provider_that_is_away_is_worth_another_attempt(
         settings.OPENAI_BASE_URL = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         if not listens:
             silent.close()
-        assert _fault(frame, deadline=0.5).again
+        assert _fault(frame, deadline=0.5).retryable
 
 
 def test_a_wrong_key_is_the_key_s_fault_and_is_not_quoted(
@@ -141,7 +145,7 @@ def test_a_wrong_key_is_the_key_s_fault_and_is_not_quoted(
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     fault = _fault(frame)
     assert "the key for openai:loopback was refused (status 401)" in fault.error
-    assert fault.blame is Blame.SETUP
+    assert fault.cause is FailureCause.SETUP
     assert "canary" not in fault.error + caplog.text
 
 
@@ -151,7 +155,7 @@ def test_a_wrong_address_is_told_as_such(
     settings.OPENAI_BASE_URL = f"{provider.url}/elsewhere"
     fault = _fault(frame)
     assert "look at the name of the model and the provider's address" in fault.error
-    assert fault.blame is Blame.SETUP
+    assert fault.cause is FailureCause.SETUP
 
 
 def test_a_request_the_provider_rejects_is_the_request_s_fault(
@@ -160,7 +164,7 @@ def test_a_request_the_provider_rejects_is_the_request_s_fault(
     provider.registry = Registry(agents={})
     fault = _fault(frame)
     assert "rejected the request (status 400), code bad_request" in fault.error
-    assert not fault.again
+    assert not fault.retryable
 
 
 def test_the_providers_text_is_kept_without_keys(
@@ -183,4 +187,4 @@ def test_no_provider_text_is_kept_for_an_agent_with_secrets(
     secretive = Registry(agents={agent.name: replace(agent, tools=tools)})
     provider.refusal = (400, {"error": {"message": "you sent hunter2"}})
     fault = _fault(Frame(AgentEffects(secretive), agent.name, NEWCOMER))
-    assert (fault.blame, fault.said) == (Blame.REQUEST, "")
+    assert (fault.cause, fault.said) == (FailureCause.REQUEST, "")

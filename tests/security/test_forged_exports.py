@@ -240,7 +240,7 @@ def test_an_agent_that_is_not_here_takes_nothing_over(
 def test_a_file_beyond_the_limit_is_not_even_read(
     target: Target, sender: Sender, parcel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_file, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(export_file, "MAX_BYTES", 1_000)
     assert refused(sender.send(parcel)) == "it is larger than 1000 bytes"
 
 

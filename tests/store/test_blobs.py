@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runtime.core.documents.blobs import Content as Text
+from runtime.core.documents.blobs import Blob as Text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE

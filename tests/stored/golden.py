@@ -15,10 +15,10 @@ from uuid import UUID
 
 from runtime.core.continuation import Continuation, status_of
 from runtime.core.documents import codec
-from runtime.core.documents.blobs import referred
+from runtime.core.documents.blobs import blob_refs
 from runtime.core.events import EVENT_TYPES
 from runtime.core.ids import ROOT
-from runtime.core.machine.forks import quiescent, released
+from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, initial, recover
@@ -57,9 +57,9 @@ def _seen(now: Continuation) -> dict[str, Any]:
         "plan": [_plain(effect) for effect in plan(now)],
         "recovery": [_plain(event) for event in recover(now)],
         "waits": [_plain(wait) for wait in now.waits()],
-        "fork": [quiescent(now), [_plain(effect) for effect in plan(released(now))]],
+        "fork": [quiescent(now), [_plain(effect) for effect in plan(without_permissions(now))]],
         "path": list(now.path(ROOT, "t")) if now.root else [],
-        "refers": sorted(referred(now)),
+        "refers": sorted(blob_refs(now)),
     }
 
 

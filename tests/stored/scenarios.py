@@ -131,7 +131,7 @@ class Recorder(Worker):
     def _outcome(self, request: Any, *, kept: bool) -> Any:
         if self._busy and isinstance(request, ModelRequest):
             self._busy = False
-            return ModelFailure(error="the provider is busy", again=True)
+            return ModelFailure(error="the provider is busy", retryable=True)
         return super()._outcome(request, kept=kept)
 
 

@@ -8,7 +8,7 @@ from agents.testing.worker import Worker
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.codec import decode_continuation, decode_entry
 from runtime.core.enums import (
-    HALTS,
+    FRAME_GATES,
     Decision,
     GateKind,
     Verdict,
@@ -56,7 +56,7 @@ class Heir(Worker):
         return verdict is not Verdict.EXPIRE or pending.kind is not GateKind.IN_DOUBT
 
     def _settle(self, pending: Pending, verdict: Verdict) -> None:
-        if pending.kind in HALTS:
+        if pending.kind in FRAME_GATES:
             return self._say(pending, Verdict.CONTINUE)
         if pending.kind is GateKind.IN_DOUBT:
             self.clock += timedelta(hours=1)

@@ -14,11 +14,11 @@ from runtime.core import (
     limits,
 )
 from runtime.core.budgets import Limit
-from runtime.core.continuation import CallState, FrameState, Pace, Phase, RunStatus
+from runtime.core.continuation import CallState, FrameState, Phase, RunStatus
 from runtime.core.documents import budget_text, codec, compression, export_file
 from runtime.core.enums import (
-    Blame,
     EffectClass,
+    FailureCause,
     GateKind,
     Risk,
     Verdict,
@@ -36,7 +36,6 @@ WRITTEN = {
 # They are in journals, continuations, rows and policies of people; a new one may come, none may change.
 WORDS: dict[type[StrEnum], str] = {
     Phase: "new started completed failed cancelling cancelled exported",
-    Pace: "going paused",
     RunStatus: "queued running waiting suspended paused cancelling completed failed cancelled exported"
     " quarantined",
     FrameState: "asking retrying acting answered failed closed",
@@ -44,7 +43,7 @@ WORDS: dict[type[StrEnum], str] = {
     " closed",
     EffectClass: "read idempotent transactional write",
     Risk: "low medium high",
-    Blame: "limit provider network time tool worker setup request",
+    FailureCause: "limit provider network time tool worker setup request",
     GateKind: "approval in_doubt hold limit version",
     Verdict: "approve deny expire happened run_again give_up continue stop",
     Limit: "turns calls tokens micros seconds depth",
@@ -102,7 +101,7 @@ def test_text_that_was_not_given_is_empty(kind: type[Any]) -> None:
 def test_numbers_that_people_rely_on() -> None:
     assert (continuation.MAX_DEPTH, continuation.MAX_REFUSALS) == (16, 5)
     assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
-    assert budget_text.MOST == {
+    assert budget_text.MAX == {
         Limit.TURNS: 1_000_000,
         Limit.CALLS: 1_000_000,
         Limit.TOKENS: 1_000_000_000_000,
@@ -112,12 +111,12 @@ def test_numbers_that_people_rely_on() -> None:
     }
     units = "turns, tool calls, tokens, US dollars, seconds at work, levels of agents"
     assert [budget_text.unit_of(limit) for limit in Limit] == units.split(", ")
-    assert {"hold", "limit", "version"} == enums.HALTS
-    assert {"setup", "request"} == retries.LASTING
-    assert {"limit", "provider", "network", "time"} == retries.ELSEWHERE
+    assert {"hold", "limit", "version"} == enums.FRAME_GATES
+    assert {"setup", "request"} == retries.PERMANENT
+    assert {"limit", "provider", "network", "time"} == retries.FALLBACK_CAUSES
     assert list(codec.HISTORY) == list(range(1, compression.SCHEMA + 1))
     assert limits.JSON_DEPTH == 64
-    assert export_file.MOST_BYTES == 67_108_864
+    assert export_file.MAX_BYTES == 67_108_864
 
 
 def test_verdicts_of_each_kind_of_gate() -> None:

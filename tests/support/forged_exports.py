@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import digest_of
-from runtime.core.documents.export_file import Package
+from runtime.core.documents.export_file import ExportFile
 
 
 class Sender:
@@ -25,7 +25,7 @@ class Sender:
         self._key = Ed25519PrivateKey.generate()
         self.file.write_text(f"{key_id}:{self._key.public_key().public_bytes_raw().hex()}\n")
 
-    def sign(self, package: Package) -> Package:
+    def sign(self, package: ExportFile) -> ExportFile:
         text = f"abeyance.exports.v1\n{package.manifest}".encode()
         return replace(package, key_id=self.key_id, signature=self._key.sign(text).hex())
 

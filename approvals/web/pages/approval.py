@@ -16,7 +16,7 @@ from approvals.queries.similar import similar
 from approvals.web.pages import frame_gate, in_doubt
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, picture
-from runtime.core.enums import HALTS, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
 from runtime.web.requests import form_text
@@ -35,7 +35,7 @@ def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
     shown = requests.approval(approval, actor=actor)
     if shown.kind == GateKind.IN_DOUBT:
         return in_doubt.page(request, shown, actor)
-    if shown.kind in HALTS:
+    if shown.kind in FRAME_GATES:
         return frame_gate.page(request, shown, actor)
     return _page(request, shown, actor)
 
@@ -53,7 +53,7 @@ def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    if requests.approval(approval, actor=principals.actor_of(request.user)).kind in HALTS:
+    if requests.approval(approval, actor=principals.actor_of(request.user)).kind in FRAME_GATES:
         raise Http404
     return handle_decision(
         request,

@@ -12,7 +12,7 @@ from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, picture
-from runtime.core.enums import HALTS, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports.access import Actor
 from runtime.queries.version_diff import Difference, differences
@@ -66,7 +66,7 @@ def _differences(shown: requests.Approval) -> tuple[Difference, ...]:
 
 
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    if requests.approval(approval, actor=principals.actor_of(request.user)).kind not in HALTS:
+    if requests.approval(approval, actor=principals.actor_of(request.user)).kind not in FRAME_GATES:
         raise Http404
     return handle_decision(
         request,

@@ -21,21 +21,21 @@ Messages = tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class Blob:
     """JSON text and the `sha256:<hex>` of exactly its bytes, which are ASCII."""
 
     digest: str
     text: str
 
 
-def set_aside(event: Event) -> tuple[Event, Content | None]:
+def extract_blob(event: Event) -> tuple[Event, Blob | None]:
     """The event as it is journaled, and the content of its result if that is over KEPT_INLINE bytes."""
     if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
         return event, None
     text = _compact(event.result)
     if len(text) <= KEPT_INLINE:
         return event, None
-    content = Content(digest=digest_of(text), text=text)
+    content = Blob(digest=digest_of(text), text=text)
     stored = Stored(digest=content.digest, size=len(text), preview=text[:PREVIEW])
     return replace(event, result=None, stored=stored), content
 
@@ -44,14 +44,14 @@ def digest_of(text: str) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def value_of(content: Content) -> Any:
+def value_of(content: Blob) -> Any:
     """The value that was set aside. Raises Unreadable unless the text is what the digest says."""
     if digest_of(content.text) != content.digest:
         raise Unreadable(f"the content {content.digest} is not what was stored")
     return json.loads(content.text)
 
 
-def referred(now: Continuation) -> frozenset[str]:
+def blob_refs(now: Continuation) -> frozenset[str]:
     """The digests that the messages and calls of its frames refer to."""
     of_calls = {
         call.stored.digest for frame in now.frames.values() for call in frame.calls if call.stored
@@ -81,7 +81,7 @@ def begins(first: Messages, messages: Messages) -> bool:
     )
 
 
-class FilledIn:
+class InlinedMessages:
     """The messages of a run's frames with every result as if it had never been set aside.
 
     `fetch` gives the value of a digest. Each message is looked at once: its frame only adds to the ones before.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from runtime.core.budgets import MICROS, Amount, Budget, Exceeded, Limit, strictest
+from runtime.core.budgets import MICROS, Amount, Budget, ExhaustedLimit, Limit, strictest
 
 USD = "usd"
 NAMES: dict[str, Limit] = {
@@ -21,8 +21,8 @@ NAMES: dict[str, Limit] = {
     "seconds": Limit.SECONDS,
     "depth": Limit.DEPTH,
 }
-LEAST: dict[Limit, Amount] = {**dict.fromkeys(Limit, 1), Limit.SECONDS: 0.001}
-MOST: dict[Limit, Amount] = {
+MIN: dict[Limit, Amount] = {**dict.fromkeys(Limit, 1), Limit.SECONDS: 0.001}
+MAX: dict[Limit, Amount] = {
     Limit.TURNS: 1_000_000,
     Limit.CALLS: 1_000_000,
     Limit.TOKENS: 1_000_000_000_000,
@@ -40,7 +40,7 @@ _UNITS = {
 }
 
 
-class BadAmount(ValueError):
+class InvalidBudget(ValueError):
     """What is asked for is no budget; `name` is the one of the limit, empty for the whole."""
 
     def __init__(self, name: str, why: str) -> None:
@@ -60,7 +60,7 @@ def unit_of(limit: Limit) -> str:
 def budget_of(values: object) -> Budget | None:
     """A budget of `{"turns", "calls", "tokens", "usd", "seconds", "depth"}`; None if nothing is limited.
 
-    What is missing or null is not limited. Raises BadAmount.
+    What is missing or null is not limited. Raises InvalidBudget.
     """
     if values is None:
         return None
@@ -73,39 +73,39 @@ def budget_of(values: object) -> Budget | None:
 
 
 def within(asked: Budget | None, most: Budget | None) -> Budget | None:
-    """`most`, with what is asked for in the place of more. Raises BadAmount where more is asked for."""
+    """`most`, with what is asked for in the place of more. Raises InvalidBudget where more is asked for."""
     for name, limit in NAMES.items():
         wanted, bound = (asked or Budget()).of(limit), (most or Budget()).of(limit)
         if wanted is not None and bound is not None and wanted > bound:
-            raise BadAmount(name, f"must be at most {shown(limit, bound)} here")
+            raise InvalidBudget(name, f"must be at most {to_text(limit, bound)} here")
     return strictest(asked, most)
 
 
 def granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | None]:
-    """How much more of what was reached: `{"turns": 10}`, or null to take a limit away. Raises BadAmount."""
+    """How much more of what was reached: `{"turns": 10}`, or null to take a limit away. Raises InvalidBudget."""
     amounts: dict[Limit, Amount | None] = {}
     for name, value in _named(result).items():
         if NAMES[name] not in reached:
-            raise BadAmount(name, "was not reached")
+            raise InvalidBudget(name, "was not reached")
         amounts[NAMES[name]] = None if value is None else amount_of(name, value)
     if not amounts:
-        raise BadAmount(
+        raise InvalidBudget(
             "", f"must grant some {' or '.join(unit_of(one) for one in sorted(reached))}"
         )
     return amounts
 
 
 def amount_of(name: str, value: object) -> Amount:
-    """A whole number; seconds may have a fraction, and `usd` is also read from text. Raises BadAmount."""
+    """A whole number; seconds may have a fraction, and `usd` is also read from text. Raises InvalidBudget."""
     limit = NAMES[name]
     amount = _money(value) if limit is Limit.MICROS else _number(limit, value)
-    if not LEAST[limit] <= amount <= MOST[limit]:
-        least, most = shown(limit, LEAST[limit]), shown(limit, MOST[limit])
-        raise BadAmount(name, f"must be between {least} and {most}")
+    if not MIN[limit] <= amount <= MAX[limit]:
+        least, most = to_text(limit, MIN[limit]), to_text(limit, MAX[limit])
+        raise InvalidBudget(name, f"must be between {least} and {most}")
     return amount
 
 
-def typed(values: Mapping[str, str]) -> dict[str, object]:
+def from_form(values: Mapping[str, str]) -> dict[str, object]:
     """What was typed, by the name of its limit, as a program would send it; empty text is left out."""
     found: dict[str, object] = {}
     for name, said in values.items():
@@ -119,17 +119,17 @@ def typed(values: Mapping[str, str]) -> dict[str, object]:
     return found
 
 
-def outward(budget: Budget | None) -> dict[str, Amount | str]:
+def to_json(budget: Budget | None) -> dict[str, Amount | str]:
     """As `budget_of` reads it."""
     found = {name: (budget or Budget()).of(limit) for name, limit in NAMES.items()}
     return {
-        name: shown(NAMES[name], amount) if name == USD else amount
+        name: to_text(NAMES[name], amount) if name == USD else amount
         for name, amount in found.items()
         if amount is not None
     }
 
 
-def shown(limit: Limit, amount: Amount) -> str:
+def to_text(limit: Limit, amount: Amount) -> str:
     """The amount as text, without its unit; money with two to six decimals."""
     if limit is Limit.MICROS:
         whole, rest = divmod(int(amount), MICROS)
@@ -140,43 +140,43 @@ def shown(limit: Limit, amount: Amount) -> str:
     return str(int(amount))
 
 
-def words_of(one: Exceeded) -> str:
+def words_of(one: ExhaustedLimit) -> str:
     """`10 of 10 turns`, or why nobody can say."""
-    allowed = f"{shown(one.limit, one.allowed)} {unit_of(one.limit)}"
+    allowed = f"{to_text(one.limit, one.allowed)} {unit_of(one.limit)}"
     if one.used is None:
         return f"{allowed}, which cannot be held: the model has no known price"
-    return f"{shown(one.limit, one.used)} of {allowed}"
+    return f"{to_text(one.limit, one.used)} of {allowed}"
 
 
 def _named(values: object) -> Mapping[str, object]:
     if not isinstance(values, dict):
-        raise BadAmount("", f"must be an object with some of {', '.join(NAMES)}")
+        raise InvalidBudget("", f"must be an object with some of {', '.join(NAMES)}")
     for name in values:
         if name not in NAMES:
-            raise BadAmount(str(name)[:64], "is not expected")
+            raise InvalidBudget(str(name)[:64], "is not expected")
     return values
 
 
 def _number(limit: Limit, value: object) -> Amount:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadAmount(name_of(limit), "must be a number")
+        raise InvalidBudget(name_of(limit), "must be a number")
     if limit is Limit.SECONDS:
         return value
     if not isinstance(value, int):
-        raise BadAmount(name_of(limit), "must be a whole number")
+        raise InvalidBudget(name_of(limit), "must be a whole number")
     return value
 
 
 def _money(value: object) -> int:
     text = isinstance(value, str) and not re.fullmatch(r"\d{1,12}(\.\d+)?", value.strip(), re.ASCII)
     if text or isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise BadAmount(USD, "must be an amount such as 1.50")
+        raise InvalidBudget(USD, "must be an amount such as 1.50")
     try:
         micros = Decimal(str(value).strip()) * MICROS
     except InvalidOperation:
-        raise BadAmount(USD, "must be an amount such as 1.50") from None
-    if not micros.is_finite() or abs(micros) > 10 * MOST[Limit.MICROS]:
-        raise BadAmount(USD, "must be an amount such as 1.50")
+        raise InvalidBudget(USD, "must be an amount such as 1.50") from None
+    if not micros.is_finite() or abs(micros) > 10 * MAX[Limit.MICROS]:
+        raise InvalidBudget(USD, "must be an amount such as 1.50")
     if micros != micros.to_integral_value():
-        raise BadAmount(USD, "must have at most six decimals")
+        raise InvalidBudget(USD, "must have at most six decimals")
     return int(micros)

@@ -23,7 +23,7 @@ from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import Conversations, Told
 from runtime.core.documents.references import resolved
-from runtime.core.documents.upgrades import upgraded
+from runtime.core.documents.upgrades import upcast
 from runtime.core.errors import (
     IllegalTransition,
     NewerSchema,
@@ -115,7 +115,7 @@ def decode_continuation(
         if text.startswith(_REFERS):
             entry_of = cache(lambda position: decode_entry(text_of(position)))
             return replace(resolved(_continuations().validate_json(text), entry_of), schema=SCHEMA)
-        return _continuations().validate_python({**upgraded(_load(text)), "schema": SCHEMA})
+        return _continuations().validate_python({**upcast(_load(text)), "schema": SCHEMA})
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc
 

@@ -17,7 +17,7 @@ from uuid import UUID
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from runtime.core.call_options import Terms
+from runtime.core.call_options import CallOptions
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
 from runtime.core.documents.compression import plain_text
 from runtime.core.errors import Unreadable
@@ -31,7 +31,7 @@ Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call
 Told = dict[str, tuple[int, int]]  # how many messages and calls were left out, by frame
 
-_TERMS = TypeAdapter(Terms)
+_TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)
 
 

@@ -18,13 +18,13 @@ from pydantic import TypeAdapter, ValidationError
 from runtime.core.continuation import CallState, Continuation, Phase
 from runtime.core.digest import sha256_of
 from runtime.core.documents import codec
-from runtime.core.documents.blobs import digest_of, referred
+from runtime.core.documents.blobs import blob_refs, digest_of
 from runtime.core.errors import CoreError, NewerSchema, Unreadable
 from runtime.core.machine.replay import initial, step
 
 FORMAT = "abeyance.run"
 SCHEMA = 1
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
 # As JSON writes a sealed value, also inside a text that was written as JSON again.
 _SEALED = re.compile(r'\$secret\\*"\s*:\s*\\*"(?P<key>[^"\\:]+):')
@@ -46,7 +46,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class ExportFile:
     """A file taken apart. `manifest` is the exact text that is signed, `contents` are texts by digest."""
 
     key_id: str
@@ -57,7 +57,7 @@ class Package:
 
 
 _MANIFESTS: TypeAdapter[Manifest] = TypeAdapter(Manifest)
-_PACKAGES: TypeAdapter[Package] = TypeAdapter(Package)
+_FILES: TypeAdapter[ExportFile] = TypeAdapter(ExportFile)
 
 
 def manifest_of(now: Continuation, entries: Iterable[str], contents: dict[str, str]) -> str:
@@ -72,24 +72,24 @@ def manifest_of(now: Continuation, entries: Iterable[str], contents: dict[str, s
         entries=digest_of_entries(bodies),
         contents=tuple(sorted(contents)),
         agents=now.agents,
-        secrets=tuple(sorted(sealed_with([*bodies, *contents.values()]))),
+        secrets=tuple(sorted(secret_key_ids([*bodies, *contents.values()]))),
     )
     return json.dumps(_MANIFESTS.dump_python(manifest, mode="json"), separators=(",", ":"))
 
 
-def encode(package: Package) -> str:
+def encode(package: ExportFile) -> str:
     return json.dumps(
-        {"format": FORMAT, **_PACKAGES.dump_python(package, mode="json")}, separators=(",", ":")
+        {"format": FORMAT, **_FILES.dump_python(package, mode="json")}, separators=(",", ":")
     )
 
 
-def decode(text: str) -> Package:
+def decode(text: str) -> ExportFile:
     """Raises Unreadable."""
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
             raise Unreadable("it is no exported run")
-        return _PACKAGES.validate_python(document)
+        return _FILES.validate_python(document)
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     except ValidationError as exc:
@@ -98,7 +98,7 @@ def decode(text: str) -> Package:
         raise Unreadable(f"it is not JSON: {exc}") from exc
 
 
-def check(package: Package) -> tuple[Manifest, Continuation]:
+def check(package: ExportFile) -> tuple[Manifest, Continuation]:
     """The manifest, and the state that the entries fold to, if all of it holds together.
 
     Who signed it is not looked at. Raises Unreadable or NewerSchema.
@@ -118,7 +118,7 @@ def check(package: Package) -> tuple[Manifest, Continuation]:
         raise Unreadable("its journal does not end with an export")
     if any(call.state is CallState.STARTED for f in now.frames.values() for call in f.calls):
         raise Unreadable("a call of it is under way")
-    if referred(now) - package.contents.keys():
+    if blob_refs(now) - package.contents.keys():
         raise Unreadable("it lacks contents that it refers to")
     return manifest, now
 
@@ -140,7 +140,7 @@ def entries_signed(manifest: str) -> str:
         return ""
 
 
-def sealed_with(texts: Iterable[str]) -> set[str]:
+def secret_key_ids(texts: Iterable[str]) -> set[str]:
     """The ids of the keys that seal secrets in these texts: without them nobody can open those."""
     return {found["key"] for text in texts for found in _SEALED.finditer(text)}
 

@@ -5,7 +5,7 @@ from typing import Any
 from runtime.core.machine import origin
 
 
-def upgraded(document: dict[str, Any]) -> dict[str, Any]:
+def upcast(document: dict[str, Any]) -> dict[str, Any]:
     """A continuation's document with everything that its schema said in other words."""
     if document["schema"] < 5 and "origin" not in document:
         document = {**document, "origin": origin.of_document(document)}

@@ -13,21 +13,21 @@ from runtime.core.fast_replace import replace
 from runtime.core.machine.planning import plan
 
 
-def tick(before: Continuation, after: Continuation, at: datetime) -> Continuation:
+def advance_clock(before: Continuation, after: Continuation, at: datetime) -> Continuation:
     """`after` an entry that was written at `at`, with the time that has passed since `before`."""
     if before.ticking is None and not _timed(after):
         return after
-    return replace(after, worked=worked_at(after, at), ticking=at if _at_work(after) else None)
+    return replace(after, worked=active_seconds(after, at), ticking=at if _at_work(after) else None)
 
 
-def worked_at(now: Continuation, at: datetime) -> float:
+def active_seconds(now: Continuation, at: datetime) -> float:
     """Seconds at work until `at`."""
     if now.ticking is None:
         return now.worked
     return now.worked + max(0.0, (at - now.ticking).total_seconds())
 
 
-def used_up_at(now: Continuation) -> datetime | None:
+def exhausted_at(now: Continuation) -> datetime | None:
     """When the time of something that waits for a retry is used up; None if nothing waits or limits it."""
     if now.ticking is None:
         return None
@@ -44,7 +44,7 @@ def used_up_at(now: Continuation) -> datetime | None:
     return now.ticking + timedelta(seconds=min(left)) if left else None
 
 
-def held_up(now: Continuation) -> bool:
+def is_blocked(now: Continuation) -> bool:
     """Whether people hold the whole run up, so that nothing new starts: paused, or asked to grant more."""
     return now.paused is not None or any(pending.kind is GateKind.LIMIT for pending in now.pending)
 
@@ -58,7 +58,7 @@ def _timed(now: Continuation) -> bool:
 
 def _at_work(now: Continuation) -> bool:
     """Whether something is under way, planned or waits for its time, and no limit holds it all."""
-    if now.ended or held_up(now):
+    if now.ended or is_blocked(now):
         return False
     started = any(
         call.state is CallState.STARTED

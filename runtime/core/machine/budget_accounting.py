@@ -17,16 +17,16 @@ from runtime.core.budgets import (
     REPLY_TOKENS,
     Amount,
     Budget,
-    Exceeded,
+    BudgetGate,
+    ExhaustedLimit,
     Limit,
     Rates,
-    Short,
     Spent,
     tokens_of,
 )
 from runtime.core.commands import (
-    AskModel,
-    Effect,
+    CallModel,
+    Command,
     OpenFrame,
     StartTool,
 )
@@ -45,14 +45,14 @@ from runtime.core.events import (
 )
 from runtime.core.fast_replace import replace
 from runtime.core.ids import depth_of
-from runtime.core.machine.active_time import held_up, worked_at
+from runtime.core.machine.active_time import active_seconds, is_blocked
 
 _ASKING = (Limit.TURNS, Limit.TOKENS, Limit.MICROS, Limit.SECONDS)
 _STARTING = (Limit.CALLS, Limit.SECONDS)
 _OPENING = (Limit.DEPTH, Limit.SECONDS)
 _WAITING = (Limit.SECONDS,)
 _COUNTED = {
-    AskModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
+    CallModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
     StartTool: (Limit.CALLS,),
 }
 _A_CALL = Spent(calls=1)
@@ -65,7 +65,7 @@ class Scope:
     frame: str | None
     budget: Budget
     spent: Spent
-    since: float = 0.0
+    active_at_open: float = 0.0
 
     def holds(self, frame: str) -> bool:
         return self.frame is None or frame == self.frame or frame.startswith(f"{self.frame}.")
@@ -74,7 +74,7 @@ class Scope:
 # Settling
 
 
-def settle(now: Continuation, event: Event) -> Continuation:
+def charge(now: Continuation, event: Event) -> Continuation:
     """Count what `event` says was used; `now` is the state after it.
 
     Nothing is counted in a run that was started before there were budgets, so that its journal still folds
@@ -118,13 +118,13 @@ def _add(
 # Reserving
 
 
-def fits(now: Continuation, effect: Effect, asking: Collection[str]) -> bool:
+def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
     """Whether a limit leaves something to start this with, beside what is under way.
 
     `asking` are the frames whose model was asked and has not replied.
     """
     limits = _COUNTED.get(type(effect), ())
-    if not limits or not isinstance(effect, AskModel | StartTool):
+    if not limits or not isinstance(effect, CallModel | StartTool):
         return True
     for scope in _scopes(now, effect.frame):
         used = scope.spent + reserved(now, scope, asking)
@@ -156,15 +156,17 @@ def reply_of(rates: Rates | None, context: int) -> Spent:
 # Reaching
 
 
-def reached(now: Continuation, effects: Sequence[Effect], at: datetime) -> tuple[Exceeded, ...]:
+def exhausted(
+    now: Continuation, effects: Sequence[Command], at: datetime
+) -> tuple[ExhaustedLimit, ...]:
     """Every limit that is used up and that something to be started now, or waiting to be, would need."""
-    if not limited(now) or now.phase is not Phase.STARTED or held_up(now):
+    if not limited(now) or now.phase is not Phase.STARTED or is_blocked(now):
         return ()
-    found: dict[tuple[str | None, Limit], Exceeded] = {}
+    found: dict[tuple[str | None, Limit], ExhaustedLimit] = {}
     for frame, limits in _needs(now, effects):
         for scope in _scopes(now, frame):
             for limit in limits:
-                exceeded = _exceeded(now, scope, limit, frame, at)
+                exceeded = _exhausted(now, scope, limit, frame, at)
                 if exceeded is not None:
                     found.setdefault((scope.frame, limit), exceeded)
     return tuple(found.values())
@@ -178,11 +180,13 @@ def limited(now: Continuation) -> bool:
     return budgets.count(NO_LIMITS) < len(budgets)
 
 
-def _needs(now: Continuation, effects: Sequence[Effect]) -> Iterator[tuple[str, tuple[Limit, ...]]]:
+def _needs(
+    now: Continuation, effects: Sequence[Command]
+) -> Iterator[tuple[str, tuple[Limit, ...]]]:
     """The frame of everything that would start, and the limits that it needs."""
     for effect in effects:
         match effect:
-            case AskModel():
+            case CallModel():
                 yield effect.frame, _ASKING
             case StartTool():
                 yield effect.frame, _STARTING
@@ -194,23 +198,23 @@ def _needs(now: Continuation, effects: Sequence[Effect]) -> Iterator[tuple[str, 
         yield wait.frame, _WAITING
 
 
-def _exceeded(
+def _exhausted(
     now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetime
-) -> Exceeded | None:
+) -> ExhaustedLimit | None:
     allowed = scope.budget.of(limit)
     if allowed is None:
         return None
     used = _used(now, scope, limit, frame, at)
     if used is not None and used < allowed:
         return None
-    return Exceeded(limit=limit, used=used, allowed=allowed, frame=scope.frame)
+    return ExhaustedLimit(limit=limit, used=used, allowed=allowed, frame=scope.frame)
 
 
 def _used(now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetime) -> Amount | None:
     """None for money where a price is not known."""
     match limit:
         case Limit.SECONDS:
-            return round(worked_at(now, at) - scope.since, 3)
+            return round(active_seconds(now, at) - scope.active_at_open, 3)
         case Limit.DEPTH:
             above = 0 if scope.frame is None else depth_of(scope.frame)
             return depth_of(frame) - above + 1
@@ -227,9 +231,11 @@ def _used(now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetim
 def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
     """Note what the gate is about, beside what else was noted for it."""
     _require_started(now, event)
-    one = Exceeded(limit=event.limit, used=event.used, allowed=event.allowed, frame=event.frame)
+    one = ExhaustedLimit(
+        limit=event.limit, used=event.used, allowed=event.allowed, frame=event.frame
+    )
     earlier = now.short.limits if now.short and now.short.gate == event.gate else ()
-    return replace(now, short=Short(gate=event.gate, at=event.at, limits=(*earlier, one)))
+    return replace(now, short=BudgetGate(gate=event.gate, at=event.at, limits=(*earlier, one)))
 
 
 def grant(now: Continuation, event: BudgetGranted) -> Continuation:
@@ -266,7 +272,10 @@ def _scopes(now: Continuation, frame: str) -> Iterator[Scope]:
     for holder in _upwards(now, frame):
         if holder.budget is not None:
             yield Scope(
-                frame=holder.id, budget=holder.budget, spent=holder.spent, since=holder.since
+                frame=holder.id,
+                budget=holder.budget,
+                spent=holder.spent,
+                active_at_open=holder.since,
             )
 
 

@@ -18,28 +18,28 @@ from runtime.core.machine.transitions import FRAMES, next_state
 SUMMARY = "summary"  # the role of the message that stands for those before it
 
 
-def due(frame: Frame) -> bool:
+def is_due(frame: Frame) -> bool:
     """Whether the frame is to be compacted before its model is asked: too long, and something to leave out."""
     terms = frame.compaction
-    if terms is None or frame.state is not FrameState.ASKING or cut(frame) < 3:
+    if terms is None or frame.state is not FrameState.ASKING or cut_point(frame) < 3:
         return False
     if terms.messages is not None and len(frame.messages) > terms.messages:
         return True
     return terms.bytes is not None and _size(frame) > terms.bytes
 
 
-def cut(frame: Frame) -> int:
+def cut_point(frame: Frame) -> int:
     """The place of the last reply: messages before it can give way. 0 without one."""
     places = [index for index, message in enumerate(frame.messages) if message["role"] == "model"]
     return places[-1] if places else 0
 
 
-def compacted(now: Continuation, event: Compacted) -> Continuation:
+def compact(now: Continuation, event: Compacted) -> Continuation:
     """The run after the event. Raises IllegalTransition unless the frame has no open call and that many messages."""
     frame = now.frame(event.frame)
     state = next_state(FRAMES, frame.state, event.type, subject=frame.id)
-    if not 1 < event.until == cut(frame):
-        raise IllegalTransition("Frame", f"cut at {cut(frame)}", event.type, frame.id)
+    if not 1 < event.until == cut_point(frame):
+        raise IllegalTransition("Frame", f"cut at {cut_point(frame)}", event.type, frame.id)
     summary = {"role": SUMMARY, "content": event.summary, "of": event.until - 1}
     usage = dict(now.usage)
     for kind, count in event.usage.items():

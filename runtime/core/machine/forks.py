@@ -32,9 +32,9 @@ def quiescent(now: Continuation) -> bool:
 
 
 def forked(now: Continuation) -> dict[str, Any]:
-    """Return the first state of a fork as JSON: see `released`."""
+    """Return the first state of a fork as JSON: see `without_permissions`."""
     document: dict[str, Any] = _STATES.dump_python(
-        released(now), mode="json", exclude_defaults=True
+        without_permissions(now), mode="json", exclude_defaults=True
     )
     return {"schema": now.schema, **document}
 
@@ -47,30 +47,32 @@ def state_of(event: Forked) -> Continuation:
         raise Unreadable(f"not a state to fork from: {exc}") from exc
 
 
-def released(now: Continuation) -> Continuation:
+def without_permissions(now: Continuation) -> Continuation:
     """Return the state without permissions, gates and pause, so that no call may start.
 
     Admitted, approved, waiting and retrying calls are proposed again. If people allowed a `write` with an unknown
     outcome to run again, it is in doubt again. Budgets and their usage stay.
     """
-    frames = {name: _released(frame) for name, frame in now.frames.items()}
+    frames = {name: _without_permissions_of(frame) for name, frame in now.frames.items()}
     return replace(now, frames=frames, pending=(), paused=None, short=None, ticking=None)
 
 
-def travelled(now: Continuation, event: TravelEvent, phase: Phase) -> Continuation:
+def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Continuation:
     """Return the state after one of these events, in `phase`. Raises IllegalTransition or Unreadable."""
     match event:
         case Forked():
-            return _adopted(now, event)
+            return _apply_fork(now, event)
         case Exported():
             return replace(now, phase=phase, pending=())
         case Imported():
-            return joined(replace(released(now), phase=phase, requester=event.by), event.by)
+            return joined(
+                replace(without_permissions(now), phase=phase, requester=event.by), event.by
+            )
         case _ as never:
             assert_never(never)
 
 
-def _adopted(now: Continuation, event: Forked) -> Continuation:
+def _apply_fork(now: Continuation, event: Forked) -> Continuation:
     """Copy the state into the run `now`, which keeps its id, position, requester and business key.
 
     Its origin joins that of the copied run.
@@ -89,7 +91,7 @@ def _adopted(now: Continuation, event: Forked) -> Continuation:
     )
 
 
-def _released(frame: Frame) -> Frame:
+def _without_permissions_of(frame: Frame) -> Frame:
     return replace(frame, calls=tuple(_without_permission(call) for call in frame.calls))
 
 

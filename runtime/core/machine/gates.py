@@ -5,7 +5,7 @@ given is the run's. What is under way is waited for, and its outcome is taken up
 """
 
 from runtime.core.continuation import Continuation, Frame
-from runtime.core.enums import HALTS, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import GateClosed, GateDecided, GateOpened
 from runtime.core.fast_replace import replace
@@ -13,20 +13,22 @@ from runtime.core.machine import pending
 from runtime.core.machine.transitions import FRAMES, next_state
 
 
-def is_halt(event: GateOpened | GateDecided | GateClosed) -> bool:
+def is_frame_gate(event: GateOpened | GateDecided | GateClosed) -> bool:
     """Whether the gate is a frame's and not a call's."""
     return not event.call
 
 
-def halted(now: Continuation, frame: str) -> bool:
+def is_blocked_by_gate(now: Continuation, frame: str) -> bool:
     """Whether somebody must let this frame go on before anything new starts in it."""
     return bool(now.pending) and any(
-        gate.kind is GateKind.LIMIT or (gate.kind in HALTS and gate.frame == frame)
+        gate.kind is GateKind.LIMIT or (gate.kind in FRAME_GATES and gate.frame == frame)
         for gate in now.pending
     )
 
 
-def evolve_halt(now: Continuation, event: GateOpened | GateDecided | GateClosed) -> Continuation:
+def evolve_frame_gate(
+    now: Continuation, event: GateOpened | GateDecided | GateClosed
+) -> Continuation:
     """The continuation after what happened to a halt. Raises IllegalTransition or UnknownSubject."""
     frame = now.frame(event.frame)
     match event:
@@ -54,8 +56,8 @@ def _decided(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
 
 
 def _require_one(now: Continuation, event: GateOpened) -> None:
-    """A frame is halted for one reason of a kind at a time."""
-    if event.kind not in HALTS:
+    """Raise IllegalTransition if a gate of this kind is open for the frame."""
+    if event.kind not in FRAME_GATES:
         raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
     if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):
         raise IllegalTransition("Gate", f"{event.kind} is open", event.type, event.frame)

@@ -7,7 +7,7 @@ was given without having heard all of them is not the last one: the model is ask
 
 from typing import Any
 
-from runtime.core.continuation import Continuation, Frame, FrameState, Unheard
+from runtime.core.continuation import Continuation, Frame, FrameState, Undelivered
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import MessageReceived
 from runtime.core.fast_replace import replace
@@ -21,7 +21,7 @@ MESSAGE = "message"  # the role of what a person said
 def receive(now: Continuation, event: MessageReceived) -> Continuation:
     """Keep the message; a root that has answered is asked once more. Raises IllegalTransition."""
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
-    unheard = (*now.unheard, Unheard(by=event.by, text=event.text))
+    unheard = (*now.unheard, Undelivered(by=event.by, text=event.text))
     now = joined(replace(now, phase=phase, unheard=unheard), event.by)
     root = now.root
     if root is None or root.state is not FrameState.ANSWERED:
@@ -30,14 +30,14 @@ def receive(now: Continuation, event: MessageReceived) -> Continuation:
     return now.with_frame(replace(root, state=state, outcome=None))
 
 
-def unheard_of(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
+def undelivered_to(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
     """What comes after the frame's own messages when its model is asked."""
     return tuple(_message(one) for one in now.unheard) if now.unheard and frame == ROOT else ()
 
 
-def hear(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Frame]:
+def deliver(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Frame]:
     """The first `count` messages are the frame's now. Raises IllegalTransition if there are not so many."""
-    there = unheard_of(now, frame.id)
+    there = undelivered_to(now, frame.id)
     if not 0 <= count <= len(there):
         raise IllegalTransition("Frame", f"{len(there)} unheard", f"heard {count}", frame.id)
     if not count:
@@ -46,5 +46,5 @@ def hear(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Fra
     return replace(now, unheard=now.unheard[count:]), frame
 
 
-def _message(one: Unheard) -> dict[str, Any]:
+def _message(one: Undelivered) -> dict[str, Any]:
     return {"role": MESSAGE, "by": one.by, "content": one.text}

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from runtime.core.commands import (
-    AskModel,
+    CallModel,
     CancelRun,
+    CheckCall,
     CloseFrame,
-    Effect,
+    Command,
     EndRun,
-    JudgeCall,
-    OpenDoubt,
     OpenFrame,
+    OpenInDoubt,
     StartTool,
     StartWait,
 )
@@ -31,10 +31,10 @@ from runtime.core.continuation import (
 from runtime.core.ids import ROOT, child_frame
 from runtime.core.limits import plain
 from runtime.core.machine import compaction
-from runtime.core.machine.gates import halted
+from runtime.core.machine.gates import is_blocked_by_gate
 
 
-def plan(now: Continuation) -> tuple[Effect, ...]:
+def plan(now: Continuation) -> tuple[Command, ...]:
     """Everything this state asks for, oldest frame first. A started call asks for nothing: it is under way.
 
     A run that is being cancelled only asks for its end, once nothing is under way. A paused one asks for
@@ -42,23 +42,23 @@ def plan(now: Continuation) -> tuple[Effect, ...]:
     """
     if now.phase is Phase.CANCELLING:
         return () if _under_way(now) else (EndRun(),)
-    if now.phase is not Phase.STARTED or now.rests:
+    if now.phase is not Phase.STARTED or now.is_paused:
         return ()
     if now.refusals >= MAX_REFUSALS:
         return (CancelRun(reason=_too_many_refusals(now)),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
-    effects: list[Effect] = []
+    effects: list[Command] = []
     for frame in now.frames.values():
-        if not halted(now, frame.id):
+        if not is_blocked_by_gate(now, frame.id):
             effects += _plan_frame(frame)
     return tuple(effects)
 
 
-def _plan_frame(frame: Frame) -> Sequence[Effect]:
+def _plan_frame(frame: Frame) -> Sequence[Command]:
     match frame.state:
         case FrameState.ASKING:
-            return (AskModel(frame=frame.id, summary=compaction.due(frame)),)
+            return (CallModel(frame=frame.id, summary=compaction.is_due(frame)),)
         case FrameState.ACTING:
             calls = frame.of_turn()
             return [effect for call in calls if (effect := _plan_call(frame, call)) is not None]
@@ -70,10 +70,10 @@ def _plan_frame(frame: Frame) -> Sequence[Effect]:
             assert_never(never)
 
 
-def _plan_call(frame: Frame, call: Call) -> Effect | None:
+def _plan_call(frame: Frame, call: Call) -> Command | None:
     match call.state:
         case CallState.PROPOSED:
-            return JudgeCall(frame=frame.id, call=call.id)
+            return CheckCall(frame=frame.id, call=call.id)
         case CallState.ADMITTED if call.terms and call.terms.delegate:
             return OpenFrame(
                 frame=child_frame(frame.id, call.id),
@@ -89,7 +89,7 @@ def _plan_call(frame: Frame, call: Call) -> Effect | None:
         case CallState.ADMITTED | CallState.RETRYING:
             return StartTool(frame=frame.id, call=call.id, attempt=call.attempt + 1)
         case CallState.UNKNOWN if call.gate is None:
-            return OpenDoubt(frame=frame.id, call=call.id)
+            return OpenInDoubt(frame=frame.id, call=call.id)
         case _:
             return None
 

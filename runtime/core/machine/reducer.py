@@ -51,14 +51,14 @@ from runtime.core.events import (
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id, child_frame
 from runtime.core.machine import pending
-from runtime.core.machine.active_time import worked_at
+from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.agent_changes import change_agent
-from runtime.core.machine.budget_accounting import exceed, grant, settle
-from runtime.core.machine.compaction import compacted
+from runtime.core.machine.budget_accounting import charge, exceed, grant
+from runtime.core.machine.compaction import compact
 from runtime.core.machine.failed_runs import retried
-from runtime.core.machine.forks import travelled
-from runtime.core.machine.gates import evolve_halt, is_halt
-from runtime.core.machine.messages import hear, receive, unheard_of
+from runtime.core.machine.forks import apply_transfer
+from runtime.core.machine.gates import evolve_frame_gate, is_frame_gate
+from runtime.core.machine.messages import deliver, receive, undelivered_to
 from runtime.core.machine.origin import joined, merged
 from runtime.core.machine.transitions import (
     CALLS,
@@ -73,7 +73,7 @@ def evolve(now: Continuation, event: Event) -> Continuation:
     """The continuation after `event`. Raises IllegalTransition or UnknownSubject."""
     if now.phase is Phase.EXPORTED and not isinstance(event, Imported):
         raise IllegalTransition("Run", now.phase, event.type, str(now.run))
-    return settle(_evolve(now, event), event)
+    return charge(_evolve(now, event), event)
 
 
 def _evolve(now: Continuation, event: Event) -> Continuation:
@@ -101,7 +101,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return replace(now, phase=phase, outcome=event.reason, cancelled_by=event.by)
         case Forked() | Exported() | Imported():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
-            return travelled(now, event, phase)
+            return apply_transfer(now, event, phase)
         case Retried():
             phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
             return joined(retried(now, event, phase), event.by)
@@ -128,7 +128,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
         case FrameOpened():
             return _open_frame(now, event)
         case Compacted():
-            return compacted(now, event)
+            return compact(now, event)
         case ModelFailed():
             frame = _move_frame(now.frame(event.frame), "ModelFailed")
             return now.with_frame(replace(frame, outcome=event.error))
@@ -136,8 +136,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return change_agent(now, event)
         case FrameClosed():
             return _close_frame(now, event)
-        case GateOpened() | GateDecided() | GateClosed() if is_halt(event):
-            return evolve_halt(now, event)
+        case GateOpened() | GateDecided() | GateClosed() if is_frame_gate(event):
+            return evolve_frame_gate(now, event)
         case GateOpened() | GateDecided() | GateClosed():
             return _change_call(now, event)
         case WaitEnded():
@@ -214,14 +214,14 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
         budget=event.budget,
         rates=event.rates,
         instructions=event.instructions,
-        since=now.worked if event.at is None else worked_at(now, event.at),
+        since=now.worked if event.at is None else active_seconds(now, event.at),
     )
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})
 
 
 def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
-    now, frame = hear(now, now.frame(event.frame), event.heard)
-    answers = not event.calls and not unheard_of(now, frame.id)
+    now, frame = deliver(now, now.frame(event.frame), event.heard)
+    answers = not event.calls and not undelivered_to(now, frame.id)
     state = next_state(FRAMES, frame.state, _reply(event, answers), subject=frame.id)
     turn = frame.turn + 1
     calls = tuple(

@@ -8,9 +8,9 @@ from uuid import UUID
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import Event, OutcomeUnknown, RetryScheduled
 from runtime.core.fast_replace import replace
-from runtime.core.machine.active_time import tick
+from runtime.core.machine.active_time import advance_clock
 from runtime.core.machine.reducer import evolve
-from runtime.core.machine.retries import lost
+from runtime.core.machine.retries import on_worker_lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def fold(now: Continuation, events: Iterable[Event]) -> Continuation:
 def step(now: Continuation, events: Iterable[Event], *, head: str, at: datetime) -> Continuation:
     """The continuation after one entry that was written at `at`, and whose MAC is `head`."""
     after = replace(fold(now, events), position=now.position + 1, head=head)
-    return tick(now, after, at)
+    return advance_clock(now, after, at)
 
 
 def recover(
@@ -47,7 +47,7 @@ def recover(
     `writes` names, by frame, the tools that have become writes since the frame was opened.
     """
     return tuple(
-        lost(frame.id, call, is_write=call.tool in (writes or {}).get(frame.id, ()))
+        on_worker_lost(frame.id, call, is_write=call.tool in (writes or {}).get(frame.id, ()))
         for frame in now.frames.values()
         for call in frame.calls
         if call.state is CallState.STARTED

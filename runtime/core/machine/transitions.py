@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from runtime.core.continuation import CallState, FrameState, Pace, Phase
-from runtime.core.enums import HALTS, Verdict
+from runtime.core.enums import FRAME_GATES, Verdict
 from runtime.core.errors import IllegalTransition
 
 S = TypeVar("S", bound=StrEnum)
@@ -30,8 +30,8 @@ RUNS: dict[tuple[Phase, str], Phase] = {
 }
 
 PACES: dict[tuple[Pace, str], Pace] = {
-    (Pace.GOING, "Paused"): Pace.PAUSED,
-    (Pace.PAUSED, "Resumed"): Pace.GOING,
+    (Pace.RUNNING, "Paused"): Pace.PAUSED,
+    (Pace.PAUSED, "Resumed"): Pace.RUNNING,
 }
 
 FRAMES: dict[tuple[FrameState, str], FrameState] = {
@@ -58,7 +58,7 @@ FRAMES |= {
     for state in FrameState
     if state is not FrameState.CLOSED
     for trigger in (
-        *(f"GateOpened:{kind}" for kind in sorted(HALTS)),
+        *(f"GateOpened:{kind}" for kind in sorted(FRAME_GATES)),
         f"GateDecided:{Verdict.CONTINUE}",
         f"GateDecided:{Verdict.STOP}",
         "GateClosed",

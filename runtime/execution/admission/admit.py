@@ -13,7 +13,7 @@ import psycopg
 from django.conf import settings
 from django.db import DatabaseError
 
-from runtime.core.call_options import Terms
+from runtime.core.call_options import CallOptions
 from runtime.core.continuation import MAX_DEPTH, Call, Continuation
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.enums import Decision, GateKind, Risk
@@ -21,7 +21,7 @@ from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
-from runtime.core.machine.messages import unheard_of
+from runtime.core.machine.messages import undelivered_to
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission.gates import AdmissionResult, gate_id, halt, outage_gate, picture
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
@@ -97,7 +97,7 @@ class Admission:
             agent=found.agent,
             turn=found.turn,
             seconds=max(0.0, (at - since).total_seconds()),
-            messages=found.messages + unheard_of(now, frame),
+            messages=found.messages + undelivered_to(now, frame),
         )
         try:
             why = self.handler.hold(boundary)
@@ -208,7 +208,7 @@ class Admission:
         return facts
 
     def _gated(
-        self, now: Continuation, frame: str, call: Call, facts: CallInfo, terms: Terms
+        self, now: Continuation, frame: str, call: Call, facts: CallInfo, terms: CallOptions
     ) -> AdmissionResult:
         seconds = facts.expires_in or float(settings.ABEYANCE_APPROVAL_SECONDS)
         event = GateOpened(
@@ -231,7 +231,7 @@ def _require_new(now: Continuation, frame: str, call: Call) -> None:
             raise CallRejected(f"this repeats {other.id} of the same turn, which is made once")
 
 
-def _terms(now: Continuation, frame: str, call: Call, facts: CallInfo) -> Terms:
+def _terms(now: Continuation, frame: str, call: Call, facts: CallInfo) -> CallOptions:
     digest = action_digest(
         tool=facts.tool,
         schema=facts.schema_digest,
@@ -239,7 +239,7 @@ def _terms(now: Continuation, frame: str, call: Call, facts: CallInfo) -> Terms:
         path=now.path(frame, call.tool),
         effect=facts.effect,
     )
-    return Terms(
+    return CallOptions(
         effect=facts.effect,
         digest=digest,
         deadline=facts.deadline,

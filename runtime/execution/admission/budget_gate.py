@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from runtime.core.budgets import Exceeded, Limit
+from runtime.core.budgets import ExhaustedLimit, Limit
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.budget_text import (
-    BadAmount,
+    InvalidBudget,
     granted,
     name_of,
-    shown,
+    to_text,
     words_of,
 )
 from runtime.core.enums import Decision, GateKind, Verdict
@@ -21,7 +21,7 @@ from runtime.execution.admission.gates import AdmissionResult, halt
 
 
 def limit_gate(
-    now: Continuation, reached: Sequence[Exceeded], at: datetime
+    now: Continuation, reached: Sequence[ExhaustedLimit], at: datetime
 ) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
     """One gate for everything that was reached, and what was reached."""
     frame = next((one.frame for one in reached if one.frame is not None), ROOT)
@@ -50,23 +50,23 @@ def grant_of(now: Continuation, pending: Pending, decision: Decision) -> BudgetG
     reached: set[Limit] = {one.limit for one in now.short.limits} if now.short else set()
     try:
         amounts = granted(decision.result, reached)
-    except BadAmount as exc:
+    except InvalidBudget as exc:
         raise Tampered(f"what was granted at gate {pending.gate}: {exc}") from exc
     return BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
 
 
-def _words(now: Continuation, one: Exceeded) -> str:
+def _words(now: Continuation, one: ExhaustedLimit) -> str:
     return f"{words_of(one)} of {_owner(now, one)}"
 
 
-def _owner(now: Continuation, one: Exceeded) -> str:
+def _owner(now: Continuation, one: ExhaustedLimit) -> str:
     return "the run" if one.frame is None else now.frame(one.frame).agent
 
 
-def _fact(now: Continuation, one: Exceeded) -> dict[str, Any]:
+def _fact(now: Continuation, one: ExhaustedLimit) -> dict[str, Any]:
     return {
         "of": _owner(now, one),
         "limit": name_of(one.limit),
-        "used": "unknown" if one.used is None else shown(one.limit, one.used),
-        "allowed": shown(one.limit, one.allowed),
+        "used": "unknown" if one.used is None else to_text(one.limit, one.used),
+        "allowed": to_text(one.limit, one.allowed),
     }

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.core.commands import AskModel, StartTool
+from runtime.core.commands import CallModel, StartTool
 from runtime.core.continuation import Continuation, Frame
-from runtime.core.documents.blobs import FilledIn
+from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.core.events import (
     Compacted,
     Event,
@@ -24,9 +24,9 @@ from runtime.core.events import (
 )
 from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_SUMMARY
-from runtime.core.machine.compaction import cut
-from runtime.core.machine.messages import unheard_of
-from runtime.core.machine.retries import unanswered, uncertain, undone
+from runtime.core.machine.compaction import cut_point
+from runtime.core.machine.messages import undelivered_to
+from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown
 from runtime.ports.effects import (
     ModelAnswer,
     ModelFailure,
@@ -47,13 +47,13 @@ STALE = "it could not start in time, because Postgres was out of reach"
 
 
 def request_for(
-    now: Continuation, work: AskModel | StartTool, filled: FilledIn
+    now: Continuation, work: CallModel | StartTool, filled: InlinedMessages
 ) -> ModelRequest | ToolRequest:
     """Return the request for planned work; `filled` has the results that are stored by their hash."""
     frame = now.frame(work.frame)
-    if isinstance(work, AskModel):
-        unheard = () if work.summary else unheard_of(now, frame.id)
-        messages = filled.messages(frame)[: cut(frame) if work.summary else None]
+    if isinstance(work, CallModel):
+        unheard = () if work.summary else undelivered_to(now, frame.id)
+        messages = filled.messages(frame)[: cut_point(frame) if work.summary else None]
         return ModelRequest(
             run=now.run,
             frame=frame.id,
@@ -92,16 +92,16 @@ def event_of(
     outcome: Outcome,
     *,
     at: datetime,
-    chance: float,
+    jitter: float,
 ) -> Event:
-    """Return the event to journal for an outcome; `chance` in [0, 1) spreads the retries."""
+    """Return the event to journal for an outcome; `jitter` in [0, 1) spreads the retries."""
     if isinstance(request, ModelRequest):
-        return _model_event(now, request, outcome, at, chance)
-    return _tool_event(now, request, outcome, at, chance)
+        return _model_event(now, request, outcome, at, jitter)
+    return _tool_event(now, request, outcome, at, jitter)
 
 
 def _model_event(
-    now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, chance: float
+    now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, jitter: float
 ) -> Event:
     frame = now.frame(request.frame)
     match outcome:
@@ -110,19 +110,19 @@ def _model_event(
         case ModelAnswer():
             return _replied(request, outcome)
         case ModelFailure():
-            return unanswered(
+            return on_no_reply(
                 frame,
                 outcome.error,
-                again=outcome.again,
-                after=outcome.after,
+                retryable=outcome.retryable,
+                retry_after=outcome.retry_after,
                 at=at,
-                chance=chance,
-                blame=outcome.blame,
+                jitter=jitter,
+                cause=outcome.cause,
                 model=outcome.model,
-                other=outcome.other,
+                fallback=outcome.fallback,
                 partial=outcome.partial,
                 said=outcome.said,
-                patience=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
+                timeout=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
         case RateLimited():
             return _braked(frame, outcome, at)
@@ -170,7 +170,7 @@ def _summarised(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
         return ModelFailed(frame=frame.id, error=error)
     return Compacted(
         frame=frame.id,
-        until=cut(frame),
+        until=cut_point(frame),
         summary=answer.text,
         by=frame.compaction.by if frame.compaction else "model",
         usage=answer.usage,
@@ -180,7 +180,7 @@ def _summarised(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
 
 
 def _tool_event(
-    now: Continuation, request: ToolRequest, outcome: Outcome, at: datetime, chance: float
+    now: Continuation, request: ToolRequest, outcome: Outcome, at: datetime, jitter: float
 ) -> Event:
     frame, call = request.frame, now.call(request.frame, request.call)
     match outcome:
@@ -188,25 +188,25 @@ def _tool_event(
             return ToolReturned(
                 frame=frame, call=call.id, attempt=request.attempt, result=outcome.value
             )
-        case ToolFailure() if outcome.again:
-            return undone(
+        case ToolFailure() if outcome.retryable:
+            return on_not_performed(
                 frame,
                 call,
                 outcome.error,
-                after=outcome.after,
+                retry_after=outcome.retry_after,
                 at=at,
-                chance=chance,
-                blame=outcome.blame,
+                jitter=jitter,
+                cause=outcome.cause,
             )
         case ToolFailure():
             return ToolFailed(
                 frame=frame, call=call.id, attempt=request.attempt, error=outcome.error
             )
         case Unknown() | ModelFailure():
-            return uncertain(frame, call, outcome.error, at=at, chance=chance, blame=outcome.blame)
+            return on_unknown(frame, call, outcome.error, at=at, jitter=jitter, cause=outcome.cause)
         case ModelAnswer() | RateLimited():
             error = "a model's reply instead of a result"
-            return uncertain(frame, call, error, at=at, chance=chance)
+            return on_unknown(frame, call, error, at=at, jitter=jitter)
         case _ as never:
             assert_never(never)
 
@@ -224,8 +224,8 @@ def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
     """Return the outcome of an effect that has not ended at its deadline."""
     error = f"it did not end within {request.deadline:g} s"
     if isinstance(request, ModelRequest):
-        return ModelFailure(error=error, again=True, blame=Blame.TIME)
-    late = Unknown(error=error, blame=Blame.TIME)
+        return ModelFailure(error=error, retryable=True, cause=FailureCause.TIME)
+    late = Unknown(error=error, cause=FailureCause.TIME)
     if RULES[request.effect].commits_with_entry:
         return rolled_back(replace(late, error=f"{error}, and was rolled back"))
     return late
@@ -234,7 +234,7 @@ def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
 def rolled_back(outcome: Outcome) -> Outcome:
     """Return the outcome of a transactional call: anything but a result was rolled back, so nothing is uncertain."""
     if isinstance(outcome, Unknown):
-        return ToolFailure(error=outcome.error, again=True, blame=outcome.blame)
+        return ToolFailure(error=outcome.error, retryable=True, cause=outcome.cause)
     return outcome
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from runtime.core.commands import AskModel, StartTool
+from runtime.core.commands import CallModel, StartTool
 from runtime.core.effect_classes import RULES
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.outcomes import timed_out
@@ -101,11 +101,11 @@ class EffectPool:
         self._hung: dict[RunningEffect, str] = {}  # calls past their deadline, and their tools
         self._lock = threading.Lock()
 
-    def reserve(self, work: AskModel | StartTool, wake: Callable[[], None]) -> bool:
+    def reserve(self, work: CallModel | StartTool, wake: Callable[[], None]) -> bool:
         """Take a slot for this work, or be woken when one is free."""
         return self._slots(work).reserve(wake)
 
-    def give_back(self, work: AskModel | StartTool) -> None:
+    def give_back(self, work: CallModel | StartTool) -> None:
         """Free the slot of work that was not launched."""
         self._slots(work).give_back()
 
@@ -138,8 +138,8 @@ class EffectPool:
         self._threads.shutdown(wait=True)
         self._deadlines.close()
 
-    def _slots(self, work: AskModel | StartTool) -> Slots:
-        return self._models if isinstance(work, AskModel) else self._tools
+    def _slots(self, work: CallModel | StartTool) -> Slots:
+        return self._models if isinstance(work, CallModel) else self._tools
 
     def _finish_model_call(self, effect: RunningEffect, outcome: Outcome) -> None:
         if effect.settle():

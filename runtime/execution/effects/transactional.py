@@ -87,7 +87,7 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
         result.report(problem)
         return None
     if problem is not None:
-        return ToolFailure(error=f"{type(problem).__name__}: {problem}", again=True)
+        return ToolFailure(error=f"{type(problem).__name__}: {problem}", retryable=True)
     return outcome
 
 

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.transfer import import_run
-from runtime.core.documents.export_file import MOST_BYTES
+from runtime.core.documents.export_file import MAX_BYTES
 from runtime.errors import Forbidden, RequestError, RuntimeFault
 from runtime.ports.access import Actor
 
@@ -26,7 +26,7 @@ class Command(BaseCommand):
         path: Path = options["file"]
         try:
             with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
+                data = file.read(MAX_BYTES + 1)
         except OSError as exc:
             raise CommandError(f"{path} cannot be read: {exc.strerror}") from exc
         try:

@@ -7,7 +7,7 @@ from uuid import UUID
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.errors import CoreError
 from runtime.core.events import ToolStarted
-from runtime.core.machine.forks import quiescent, released
+from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.replay import initial, step
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.redaction import redacted
@@ -100,7 +100,7 @@ def _started(lines: tuple[JournalLine, ...], *, after: int) -> set[tuple[str, st
 
 
 def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
-    after = released(then)
+    after = without_permissions(then)
     return tuple(
         ReopenedCall(
             agent=frame.agent,

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.enums import HALTS, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.queries.redaction import redacted
 from runtime.queries.timeline.rows import RowKind, RowResult
 
@@ -20,7 +20,7 @@ _GATES = {
 _CLOSED = {
     GateKind.APPROVAL: "not started: the run was ended first",
     GateKind.IN_DOUBT: "in doubt: the run was ended first",
-    **dict.fromkeys(HALTS, "the run was ended first"),
+    **dict.fromkeys(FRAME_GATES, "the run was ended first"),
 }
 _VERDICTS: dict[Verdict, tuple[str, RowResult]] = {
     Verdict.APPROVE: ("approved by", RowResult.DONE),

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.continuation import MAX_DEPTH, CallState, Unheard
+from runtime.core.continuation import MAX_DEPTH, CallState, Undelivered
 from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
@@ -76,7 +76,7 @@ class _Fold:
         self.exported = False
         self.pause: Pause | None = None
         self.early: list[
-            e.MessageReceived | Unheard
+            e.MessageReceived | Undelivered
         ] = []  # received before the root frame was opened
         self.at = datetime.min.replace(tzinfo=UTC)
         self.said = 0
@@ -229,7 +229,7 @@ class _Fold:
                 if call is not None:
                     self._call_event(frame, call, event)
 
-    def _received(self, message: e.MessageReceived | Unheard) -> None:
+    def _received(self, message: e.MessageReceived | Undelivered) -> None:
         root = self.frames.get(ROOT)
         if root is None:
             self.early.append(message)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents.blobs import Content, value_of
+from runtime.core.documents.blobs import Blob, value_of
 from runtime.core.errors import Unreadable
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
@@ -28,7 +28,7 @@ REFER = """
 """
 
 
-def parameters(contents: Iterable[Content]) -> dict[str, object]:
+def parameters(contents: Iterable[Blob]) -> dict[str, object]:
     once = {content.digest: content.text for content in contents}
     return {"c_digests": list(once), "c_texts": list(once.values())}
 
@@ -41,7 +41,7 @@ def fetch(connection: Connection, digest: str) -> Any:
     if row is None:
         raise Tampered(f"the content {digest} is missing")
     try:
-        return value_of(Content(digest=digest, text=row[0]))
+        return value_of(Blob(digest=digest, text=row[0]))
     except Unreadable as exc:
         raise Tampered(str(exc)) from exc
 
@@ -63,7 +63,7 @@ def text(connection: Connection, digest: str) -> str:
     return found
 
 
-def bring(connection: Connection, run: UUID, texts: Iterable[Content]) -> None:
+def bring(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
     """Store what a run from elsewhere brings along, and that it refers to it."""
     for content in sorted(texts, key=lambda content: content.digest):
         connection.execute(

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from runtime.control.messages import send_message
 from runtime.core.limits import MAX_MESSAGE
-from runtime.errors import InvalidInput, RunEnded, TooManyUnheard
+from runtime.errors import InvalidInput, RunEnded, TooManyUndelivered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
@@ -36,7 +36,7 @@ def _context(text: str, actor: Actor, shown: RunDetail, refusal: Refusal | None)
     match refusal:
         case InvalidInput():
             problem = f"the text {refusal.detail}."
-        case TooManyUnheard():
+        case TooManyUndelivered():
             problem = refusal.detail
         case RunEnded():
             late = refusal.run_status

@@ -15,7 +15,7 @@ from agents.isolation.processes import Child, Children
 from agents.registry import load
 from agents.sdk import tool
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from tests.agents.isolation import isolated
 from tests.support.people import until
@@ -64,27 +64,27 @@ def test_the_deadline_kills_a_tool_and_its_child_processes(
     call(children, isolated.whoami, name="ada")  # a process is ready
     outcome = call(children, isolated.spin, deadline=5.0, folder=str(tmp_path))
     error = "spin did not end by its deadline, and its process was killed"
-    assert outcome == Unknown(error=error, blame=Blame.TIME)
+    assert outcome == Unknown(error=error, cause=FailureCause.TIME)
     pids = [int(pid) for pid in Path(tmp_path, "pids").read_text().split()]
     until(lambda: not any(_runs(pid) for pid in pids) or None, "both to be gone")
 
 
 def test_a_tool_that_ends_its_process_is_in_doubt(children: Children) -> None:
     error = "the process of crash ended (SIGABRT) before it said what became of it"
-    assert call(children, isolated.crash) == Unknown(error=error, blame=Blame.TOOL)
+    assert call(children, isolated.crash) == Unknown(error=error, cause=FailureCause.TOOL)
 
 
 def test_an_isolated_tools_error_has_the_same_outcome(children: Children) -> None:
     assert call(children, isolated.refuse) == ToolFailure(error="not today")
     undone = call(children, isolated.undone)
-    assert undone == ToolFailure(error="later", again=True, after=3.0, blame=undone.blame)  # type: ignore[union-attr]
+    assert undone == ToolFailure(error="later", retryable=True, retry_after=3.0, cause=undone.cause)  # type: ignore[union-attr]
     assert call(children, isolated.fail) == Unknown(error="ValueError: a surprise")
 
 
 def test_a_process_that_does_not_start_did_nothing(caplog: pytest.LogCaptureFixture) -> None:
     outcome = call(Children(["tests.agents.no_such_module"]), isolated.crash)
     error = "the process for crash did not start: look at the worker's log"
-    assert outcome == ToolFailure(error=error, again=True, blame=Blame.WORKER)
+    assert outcome == ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
     assert f"the key waits: {error}" in caplog.text
 
 

@@ -89,7 +89,7 @@ def test_a_result_of_another_type_is_a_failure_with_its_place() -> None:
 
     outcome = outcome_of(look)
     assert isinstance(outcome, ToolFailure)
-    assert not outcome.again
+    assert not outcome.retryable
     assert outcome.error == (
         "look ran, but its result is not of its type: result.b: Input should be a valid integer"
     )

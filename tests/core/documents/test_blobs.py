@@ -8,11 +8,11 @@ import pytest
 
 from runtime.core.continuation import Call, Continuation, Frame
 from runtime.core.documents.blobs import (
-    Content,
-    FilledIn,
+    Blob,
+    InlinedMessages,
+    blob_refs,
     digest_of,
-    referred,
-    set_aside,
+    extract_blob,
     value_of,
 )
 from runtime.core.enums import Verdict
@@ -40,7 +40,7 @@ def returned(result: Any) -> ToolReturned:
     ids=["nothing", "small", "at the limit", "no result", "another's result", "no place for one"],
 )
 def test_small_values_stay_in_their_event(event: Event) -> None:
-    assert set_aside(event) == (event, None)
+    assert extract_blob(event) == (event, None)
 
 
 @pytest.mark.parametrize("decided", [False, True])
@@ -57,20 +57,20 @@ def test_a_result_over_the_limit_is_set_aside_and_found_again(decided: bool) -> 
             reason="",
             result=value,
         )
-    kept, content = set_aside(event)
+    kept, content = extract_blob(event)
     assert content is not None
     assert isinstance(kept, ToolReturned | GateDecided)
     assert kept.result is None
     text = '{"x":"' + LARGEST + '"}'
-    assert content == Content(digest=digest_of(text), text=text)
+    assert content == Blob(digest=digest_of(text), text=text)
     assert kept.stored == Stored(digest=content.digest, size=len(text), preview=text[:PREVIEW])
     assert value_of(content) == value
 
 
 def test_blobs_are_compact_json() -> None:
     whole = [1] * (KEPT_INLINE // 2 - 1)  # with commas and brackets one byte below the limit
-    assert set_aside(returned(whole))[1] is None
-    _, content = set_aside(returned({"list": whole, "more": 1}))
+    assert extract_blob(returned(whole))[1] is None
+    _, content = extract_blob(returned({"list": whole, "more": 1}))
     assert content is not None
     assert content.text.startswith('{"list":[1,1,')
     assert content.text.endswith(',1],"more":1}')
@@ -78,7 +78,7 @@ def test_blobs_are_compact_json() -> None:
 
 def test_values_that_are_not_json_stay_in_their_event() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
-        set_aside(returned([LARGEST, float("nan")]))
+        extract_blob(returned([LARGEST, float("nan")]))
 
 
 def test_a_digest_is_that_of_the_bytes() -> None:
@@ -89,7 +89,7 @@ def test_a_digest_is_that_of_the_bytes() -> None:
 
 def test_a_blob_with_another_digest_is_refused() -> None:
     with pytest.raises(Unreadable):
-        value_of(Content(digest=digest_of("1"), text="2"))
+        value_of(Blob(digest=digest_of("1"), text="2"))
 
 
 MESSAGES = (
@@ -111,7 +111,7 @@ def test_only_calls_and_messages_refer_to_blobs() -> None:
         id="0", agent="a", fingerprint="f", prompt="p", messages=MESSAGES, calls=(call, other)
     )
     now = Continuation(run=UUID(int=1), frames={"0": frame})
-    assert referred(now) == {"d1", "d2"}
+    assert blob_refs(now) == {"d1", "d2"}
 
 
 def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
@@ -121,7 +121,7 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
         asked.append(digest)
         return "the value"
 
-    filled = FilledIn(fetch)
+    filled = InlinedMessages(fetch)
     frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", messages=MESSAGES)
     first, second = filled.messages(frame)
     assert first == MESSAGES[0]

@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.budgets import Amount, Budget, Exceeded, Limit
+from runtime.core.budgets import Amount, Budget, ExhaustedLimit, Limit
 from runtime.core.documents.budget_text import (
-    MOST,
+    MAX,
     NAMES,
-    BadAmount,
+    InvalidBudget,
     budget_of,
+    from_form,
     granted,
-    outward,
-    shown,
-    typed,
+    to_json,
+    to_text,
     within,
     words_of,
 )
 
 WHOLE = {
-    name: st.integers(1, int(MOST[limit]))
+    name: st.integers(1, int(MAX[limit]))
     for name, limit in NAMES.items()
     if name not in ("usd", "seconds")
 }
@@ -38,8 +38,8 @@ GIVEN = st.fixed_dictionaries(
 @given(GIVEN)
 def test_a_budget_is_shown_as_it_was_given(values: dict[str, object]) -> None:
     budget = budget_of(values)
-    assert budget_of(outward(budget)) == budget
-    assert set(outward(budget)) == set(values)
+    assert budget_of(to_json(budget)) == budget
+    assert set(to_json(budget)) == set(values)
 
 
 def test_no_limits_are_no_budget() -> None:
@@ -52,8 +52,8 @@ def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
     for value in ("1.10", 1.1, "1.100000"):
         assert budget_of({"usd": value}) == Budget(micros=1_100_000)
     assert budget_of({"usd": 2}) == Budget(micros=2_000_000)
-    assert shown(Limit.MICROS, 1_100_000) == "1.10"
-    assert shown(Limit.MICROS, 1) == "0.000001"
+    assert to_text(Limit.MICROS, 1_100_000) == "1.10"
+    assert to_text(Limit.MICROS, 1) == "0.000001"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
     ],
 )
 def test_an_invalid_budget_is_named(values: object, message: str) -> None:
-    with pytest.raises(BadAmount) as problem:
+    with pytest.raises(InvalidBudget) as problem:
         budget_of(values)
     assert str(problem.value) == message
     name = problem.value.name  # of the field beside which a page says why
@@ -96,7 +96,7 @@ def test_a_run_may_be_given_less_and_never_more() -> None:
     assert within(None, most) == most
     assert within(most, most) == most
     assert within(Budget(turns=3, calls=2), most) == Budget(turns=3, calls=2, micros=5_000_000)
-    with pytest.raises(BadAmount, match=r"usd must be at most 5\.00 here"):
+    with pytest.raises(InvalidBudget, match=r"usd must be at most 5\.00 here"):
         within(Budget(micros=5_000_001), most)
 
 
@@ -122,13 +122,13 @@ def test_only_reached_limits_can_be_granted() -> None:
     ],
 )
 def test_an_invalid_grant_is_named(grant: object, message: str) -> None:
-    with pytest.raises(BadAmount, match=message):
+    with pytest.raises(InvalidBudget, match=message):
         granted(grant, REACHED)
 
 
 def test_typed_amounts_are_read_like_json_ones() -> None:
     texts = {"turns": " 7 ", "seconds": "2.5", "usd": "1.50", "tokens": "many", "calls": "  "}
-    assert typed(texts) == {"turns": 7, "seconds": 2.5, "usd": "1.50", "tokens": "many"}
+    assert from_form(texts) == {"turns": 7, "seconds": 2.5, "usd": "1.50", "tokens": "many"}
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_typed_amounts_are_read_like_json_ones() -> None:
 def test_reached_limits_are_described_in_words(
     limit: Limit, used: Amount | None, allowed: Amount, words: str
 ) -> None:
-    assert words_of(Exceeded(limit=limit, used=used, allowed=allowed)) == words
+    assert words_of(ExhaustedLimit(limit=limit, used=used, allowed=allowed)) == words

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from runtime.core.documents import export_file
-from runtime.core.documents.blobs import digest_of, set_aside
+from runtime.core.documents.blobs import digest_of, extract_blob
 from runtime.core.documents.codec import encode_entry
-from runtime.core.documents.export_file import Package
+from runtime.core.documents.export_file import ExportFile
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, Exported, ToolReturned
 from runtime.core.limits import KEPT_INLINE
@@ -27,7 +27,7 @@ LEFT = Exported(by="eve")
 BIG = "x" * (KEPT_INLINE + 1)
 
 
-def packed(*events: Event, contents: dict[str, str] | None = None) -> Package:
+def packed(*events: Event, contents: dict[str, str] | None = None) -> ExportFile:
     """A run whose journal has these events, each in an entry of its own."""
     entries = tuple(encode_entry(Entry(at=AT, events=(event,))) for event in events)
     now = initial(RUN)
@@ -35,21 +35,23 @@ def packed(*events: Event, contents: dict[str, str] | None = None) -> Package:
         now = step(now, [event], head="", at=AT)
     texts = contents or {}
     manifest = export_file.manifest_of(now, entries, texts)
-    return Package(key_id="k", signature="00", manifest=manifest, entries=entries, contents=texts)
+    return ExportFile(
+        key_id="k", signature="00", manifest=manifest, entries=entries, contents=texts
+    )
 
 
-def retold(package: Package, **changes: Any) -> Package:
+def retold(package: ExportFile, **changes: Any) -> ExportFile:
     """The package with a manifest that says something else."""
     return replace(package, manifest=json.dumps({**json.loads(package.manifest), **changes}))
 
 
-def refusal(package: Package) -> str:
+def refusal(package: ExportFile) -> str:
     with pytest.raises(Unreadable) as raised:
         export_file.check(package)
     return str(raised.value)
 
 
-RETURNED, STORED = set_aside(ToolReturned(frame="0", call="c1.0", attempt=1, result=BIG))
+RETURNED, STORED = extract_blob(ToolReturned(frame="0", call="c1.0", attempt=1, result=BIG))
 assert STORED is not None
 TEXTS = {STORED.digest: STORED.text}
 
@@ -181,7 +183,10 @@ def test_a_file_that_says_it_is_something_else_is_none() -> None:
 
 def test_keys_of_secrets_are_found_at_any_depth() -> None:
     value = json.dumps({"$secret": "k1:abc"})
-    assert export_file.sealed_with([value]) == {"k1"}
-    assert export_file.sealed_with([json.dumps(value), json.dumps(json.dumps(value))]) == {"k1"}
-    assert export_file.sealed_with([value, json.dumps({"$secret": "k2:abc"}), "{}"]) == {"k1", "k2"}
-    assert export_file.sealed_with(['{"secret":"k3:abc"}', '{"$secret":"nothing"}']) == set()
+    assert export_file.secret_key_ids([value]) == {"k1"}
+    assert export_file.secret_key_ids([json.dumps(value), json.dumps(json.dumps(value))]) == {"k1"}
+    assert export_file.secret_key_ids([value, json.dumps({"$secret": "k2:abc"}), "{}"]) == {
+        "k1",
+        "k2",
+    }
+    assert export_file.secret_key_ids(['{"secret":"k3:abc"}', '{"$secret":"nothing"}']) == set()

@@ -53,7 +53,7 @@ def a_live_run_is_never_stuck(walk: Walk) -> None:
                 plan(now)
                 or now.pending
                 or now.waits()
-                or now.rests
+                or now.is_paused
                 or CallState.STARTED in _call_states(now)
             )
 
@@ -108,7 +108,7 @@ def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
     """Check that nothing starts in a pause; count the pauses."""
     pauses = 0
     for before, event in zip(walk.states, walk.history, strict=False):
-        if before.rests:
+        if before.is_paused:
             assert plan(before) == ()
             assert before.waits() == ()
             assert not isinstance(event, ToolStarted | FrameOpened)

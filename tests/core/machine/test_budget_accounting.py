@@ -14,14 +14,14 @@ from runtime.core.budgets import (
     REPLY_TOKENS,
     Amount,
     Budget,
-    Exceeded,
+    ExhaustedLimit,
     Limit,
     Rates,
     Spent,
     strictest,
 )
-from runtime.core.call_options import Terms
-from runtime.core.commands import AskModel, OpenFrame, StartTool
+from runtime.core.call_options import CallOptions
+from runtime.core.commands import CallModel, OpenFrame, StartTool
 from runtime.core.continuation import Continuation
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import CoreError, IllegalTransition
@@ -45,25 +45,25 @@ from runtime.core.events import (
     ToolStarted,
 )
 from runtime.core.ids import ROOT
-from runtime.core.machine.active_time import used_up_at, worked_at
+from runtime.core.machine.active_time import active_seconds, exhausted_at
 from runtime.core.machine.budget_accounting import (
     Scope,
+    charge,
+    exhausted,
     fits,
-    reached,
     reply_of,
     reserved,
-    settle,
 )
 from runtime.core.machine.forks import forked
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial, step
-from runtime.core.machine.retries import lost
+from runtime.core.machine.retries import on_worker_lost
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RATES = Rates(input=1 * MICROS, output=4 * MICROS)
 GATE = UUID(int=7)
-READ = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=30.0)
+READ = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=30.0)
 
 
 def later(seconds: float) -> datetime:
@@ -125,14 +125,16 @@ def family(run: Budget | None = None, parent: Budget | None = None) -> Continuat
     """A root with two child frames, each about to ask its model."""
     now = evolve(started(run, own=parent), replied(calls=2))
     for call in ("c1.0", "c1.1"):
-        terms = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child")
+        terms = CallOptions(
+            effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child"
+        )
         now = evolve(now, CallAdmitted(frame=ROOT, call=call, terms=terms))
         now = evolve(now, opened(f"{ROOT}.{call}"))
     return now
 
 
-def short_of(now: Continuation, at: datetime = AT) -> dict[Limit, Exceeded]:
-    return {one.limit: one for one in reached(now, plan(now), at)}
+def short_of(now: Continuation, at: datetime = AT) -> dict[Limit, ExhaustedLimit]:
+    return {one.limit: one for one in exhausted(now, plan(now), at)}
 
 
 # Settling
@@ -151,7 +153,7 @@ def test_every_start_of_a_tool_is_a_call_once_its_outcome_is_there() -> None:
     now = under_way(now, "c1.0")
     assert now.spent.calls == 0
     assert reserved(now, Scope(frame=None, budget=Budget(), spent=now.spent), ()).calls == 1
-    now = evolve(now, lost(ROOT, now.call(ROOT, "c1.0")))
+    now = evolve(now, on_worker_lost(ROOT, now.call(ROOT, "c1.0")))
     assert now.spent.calls == 1
     now = evolve(now, ToolStarted(frame=ROOT, call="c1.0", attempt=2, at=AT))
     now = evolve(now, ToolReturned(frame=ROOT, call="c1.0", attempt=2, result=1))
@@ -168,9 +170,9 @@ def test_a_summary_by_the_model_is_paid_for_and_is_no_turn() -> None:
         usage={"input_tokens": 40, "output_tokens": 2},
         cost=7,
     )
-    assert settle(now, summary).spent == Spent(turns=1, tokens=42, micros=7)
-    assert settle(now, replace(summary, by="author")).spent == Spent(turns=1)
-    unpriced = settle(now, replace(summary, cost=None)).spent
+    assert charge(now, summary).spent == Spent(turns=1, tokens=42, micros=7)
+    assert charge(now, replace(summary, by="author")).spent == Spent(turns=1)
+    unpriced = charge(now, replace(summary, cost=None)).spent
     assert (unpriced.micros, unpriced.unpriced) == (0, 1)
 
 
@@ -226,9 +228,9 @@ class Wide:
     def ask(self) -> None:
         for effect in plan(self.now):
             if (
-                isinstance(effect, AskModel)
+                isinstance(effect, CallModel)
                 and effect.frame not in self.asking
-                and not reached(self.now, [effect], AT)
+                and not exhausted(self.now, [effect], AT)
                 and fits(self.now, effect, self.asking)
             ):
                 self.asking.append(effect.frame)
@@ -240,7 +242,7 @@ class Wide:
 
 def wide(children: int, budget: Budget) -> Wide:
     now = evolve(started(budget), replied(calls=children))
-    terms = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child")
+    terms = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child")
     for index in range(children):
         now = evolve(now, CallAdmitted(frame=ROOT, call=f"c1.{index}", terms=terms))
         now = evolve(now, opened(f"0.c1.{index}"))
@@ -279,8 +281,8 @@ def test_no_limit_is_passed_by_more_than_one_reservation(
 
 def test_a_reservation_delays_concurrent_starts() -> None:
     now = family(Budget(turns=2))
-    assert fits(now, AskModel(frame="0.c1.0"), ())
-    assert not fits(now, AskModel(frame="0.c1.1"), {"0.c1.0"})
+    assert fits(now, CallModel(frame="0.c1.0"), ())
+    assert not fits(now, CallModel(frame="0.c1.1"), {"0.c1.0"})
     assert short_of(now) == {}  # a running call may still return without a reply
 
 
@@ -298,14 +300,14 @@ def test_a_frames_limits_apply_to_its_descendants_only() -> None:
     now = family()
     child = now.frame("0.c1.0")
     now = now.with_frame(replace(child, budget=Budget(turns=1), spent=Spent(turns=1)))
-    assert [one.frame for one in reached(now, [AskModel(frame="0.c1.0")], AT)] == ["0.c1.0"]
-    assert reached(now, [AskModel(frame="0.c1.1")], AT) == ()
+    assert [one.frame for one in exhausted(now, [CallModel(frame="0.c1.0")], AT)] == ["0.c1.0"]
+    assert exhausted(now, [CallModel(frame="0.c1.1")], AT) == ()
 
 
 def test_a_frames_limit_counts_its_children() -> None:
     now = evolve(family(parent=Budget(turns=2)), replied("0.c1.0", calls=1))
-    (one,) = reached(now, [AskModel(frame="0.c1.1")], AT)
-    assert one == Exceeded(limit=Limit.TURNS, used=2, allowed=2, frame=ROOT)
+    (one,) = exhausted(now, [CallModel(frame="0.c1.1")], AT)
+    assert one == ExhaustedLimit(limit=Limit.TURNS, used=2, allowed=2, frame=ROOT)
 
 
 # Reaching
@@ -322,7 +324,7 @@ def test_a_frame_reserves_for_itself_and_its_descendants(frame: str, held: bool)
 
 def test_an_exceeded_limit_is_described() -> None:
     now = evolve(started(Budget(turns=1)), replied(calls=1))
-    assert fits(now, AskModel(frame=ROOT), ()) is False
+    assert fits(now, CallModel(frame=ROOT), ()) is False
     assert fits(now, StartTool(frame=ROOT, call="c1.0", attempt=1), ()) is True
 
 
@@ -331,17 +333,17 @@ def test_a_reply_without_a_known_price_counts_as_free() -> None:
 
 
 def test_nothing_is_short_where_nothing_may_start_anyway() -> None:
-    ask = [AskModel(frame=ROOT)]
+    ask = [CallModel(frame=ROOT)]
     now = evolve(started(Budget(turns=1)), replied(calls=1))
-    assert [one.limit for one in reached(now, ask, AT)] == [Limit.TURNS]
+    assert [one.limit for one in exhausted(now, ask, AT)] == [Limit.TURNS]
     for event in (Paused(by="ada", reason=""), Cancelling(by="ada", reason="enough")):
-        assert reached(evolve(now, event), ask, AT) == ()
-    assert reached(replace(now, budget=Budget()), ask, AT) == ()
+        assert exhausted(evolve(now, event), ask, AT) == ()
+    assert exhausted(replace(now, budget=Budget()), ask, AT) == ()
 
 
 def test_seconds_are_told_to_the_thousandth() -> None:
     now = started(Budget(seconds=1))
-    (one,) = reached(now, [AskModel(frame=ROOT)], later(1.23456))
+    (one,) = exhausted(now, [CallModel(frame=ROOT)], later(1.23456))
     assert one.used == 1.235
 
 
@@ -375,7 +377,7 @@ def test_money_cannot_be_held_where_the_price_is_not_known() -> None:
 def test_a_budget_says_how_deep_agents_may_stand(depth: int | None, is_reached: bool) -> None:
     now = started(Budget(depth=depth, turns=5))
     child = OpenFrame(frame="0.c1.0", agent="child", input={}, parent=ROOT, call="c1.0")
-    assert bool(reached(now, [child], AT)) is is_reached
+    assert bool(exhausted(now, [child], AT)) is is_reached
 
 
 @pytest.mark.parametrize(("depth", "is_reached"), [(1, True), (2, False)])
@@ -386,7 +388,7 @@ def test_an_agents_own_budget_counts_depth_from_itself(depth: int, is_reached: b
     below = OpenFrame(
         frame="0.c1.0.c1.0", agent="grandchild", input={}, parent="0.c1.0", call="c1.0"
     )
-    assert bool(reached(now, [below], AT)) is is_reached
+    assert bool(exhausted(now, [below], AT)) is is_reached
 
 
 def test_nothing_is_short_in_a_run_that_ends() -> None:
@@ -464,22 +466,22 @@ def at_limit(now: Continuation) -> tuple[Event, ...]:
 
 def test_active_time_excludes_waiting_for_people() -> None:
     now = started(Budget(seconds=10))
-    assert worked_at(now, later(4)) == 4
+    assert active_seconds(now, later(4)) == 4
     approval = GateOpened(gate=GATE, kind=GateKind.APPROVAL, frame=ROOT, call="c1.0", terms=READ)
     now = step(now, [replied(calls=1), approval], head="", at=later(4))
-    assert worked_at(now, later(4000)) == 4
+    assert active_seconds(now, later(4000)) == 4
     approved = GateDecided(
         gate=GATE, frame=ROOT, call="c1.0", verdict=Verdict.APPROVE, by="bea", reason=""
     )
     now = step(now, [approved], head="", at=later(4000))
-    assert worked_at(now, later(4005)) == 9
+    assert active_seconds(now, later(4005)) == 9
     assert short_of(now, later(4005)) == {}
     assert short_of(now, later(4006))[Limit.SECONDS].used == 10
 
 
 def test_a_clock_set_back_does_not_reduce_active_time() -> None:
     now = started(Budget(seconds=10))
-    assert worked_at(now, later(-3600)) == 0
+    assert active_seconds(now, later(-3600)) == 0
 
 
 def test_a_run_in_backoff_is_due_at_its_time_limit() -> None:
@@ -488,23 +490,23 @@ def test_a_run_in_backoff_is_due_at_its_time_limit() -> None:
         frame=ROOT, call=None, attempt=1, cause="error", error="busy", until=later(60)
     )
     now = step(now, [retry], head="", at=later(3))
-    assert used_up_at(now) == later(10)
+    assert exhausted_at(now) == later(10)
     assert short_of(now, later(9)) == {}
     assert set(short_of(now, later(10))) == {Limit.SECONDS}
     now = step(now, at_limit(now), head="", at=later(10))
-    assert used_up_at(now) is None
-    assert worked_at(now, later(99)) == 10
+    assert exhausted_at(now) is None
+    assert active_seconds(now, later(99)) == 10
 
 
 def test_an_agents_own_time_begins_when_its_frame_opens() -> None:
     now = started(Budget(seconds=100))
     now = step(now, [replied(calls=1)], head="", at=later(20))
-    terms = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child")
+    terms = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child")
     child = opened("0.c1.0", budget=Budget(seconds=5), at=22)
     admitted = CallAdmitted(frame=ROOT, call="c1.0", terms=terms)
     now = step(now, [admitted, child], head="", at=later(22))
     assert short_of(now, later(26)) == {}
-    (one,) = reached(now, plan(now), later(27))
+    (one,) = exhausted(now, plan(now), later(27))
     assert (one.frame, one.limit, one.used) == ("0.c1.0", Limit.SECONDS, 5)
 
 
@@ -516,8 +518,8 @@ def test_a_fork_keeps_the_usage_and_starts_its_own_clock() -> None:
     ]
     copy = step(initial(UUID(int=2)), fork, head="", at=later(1000))
     assert (copy.spent, copy.budget) == (now.spent, now.budget)
-    assert worked_at(copy, later(1003)) == 7
-    assert worked_at(now, later(1003)) == 1003
+    assert active_seconds(copy, later(1003)) == 7
+    assert active_seconds(now, later(1003)) == 1003
 
 
 def test_no_clock_is_kept_without_a_time_limit() -> None:

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import CompactionTerms, Terms
-from runtime.core.commands import AskModel
+from runtime.core.call_options import CallOptions, CompactionOptions
+from runtime.core.commands import CallModel
 from runtime.core.continuation import Continuation, Frame, FrameState
 from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
@@ -28,10 +28,10 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import fold, initial
 from tests.core.machine.walks import AT
 
-TERMS = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=1.0)
+TERMS = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=1.0)
 
 
-def opened(terms: CompactionTerms | None) -> list[Event]:
+def opened(terms: CompactionOptions | None) -> list[Event]:
     return [
         RunStarted(agent="a", input={"do": 1}, requester="ada"),
         FrameOpened(
@@ -52,7 +52,7 @@ def turn(number: int, result: Any = "done") -> list[Event]:
     ]
 
 
-def after(turns: int, terms: CompactionTerms | None, result: Any = "done") -> Continuation:
+def after(turns: int, terms: CompactionOptions | None, result: Any = "done") -> Continuation:
     events = opened(terms) + [e for n in range(1, turns + 1) for e in turn(n, result)]
     return fold(initial(UUID(int=1)), events)
 
@@ -65,26 +65,26 @@ def summed(until: int, text: str = "two things were done") -> Compacted:
     ("turns", "terms", "due"),
     [
         (5, None, False),
-        (1, CompactionTerms(messages=4), False),
-        (2, CompactionTerms(messages=4), True),
-        (2, CompactionTerms(messages=5), False),
-        (3, CompactionTerms(bytes=1_000), False),
-        (1, CompactionTerms(messages=1), False),  # there is nothing to leave out
+        (1, CompactionOptions(messages=4), False),
+        (2, CompactionOptions(messages=4), True),
+        (2, CompactionOptions(messages=5), False),
+        (3, CompactionOptions(bytes=1_000), False),
+        (1, CompactionOptions(messages=1), False),  # there is nothing to leave out
     ],
 )
 def test_it_is_due_beyond_the_threshold(
-    turns: int, terms: CompactionTerms | None, due: bool
+    turns: int, terms: CompactionOptions | None, due: bool
 ) -> None:
-    assert plan(after(turns, terms)) == (AskModel(frame="0", summary=due),)
+    assert plan(after(turns, terms)) == (CallModel(frame="0", summary=due),)
 
 
 def test_bytes_of_blobs_count_too() -> None:
-    assert compaction.due(after(3, CompactionTerms(bytes=1_000), "x" * 400).frame("0"))
-    small = after(3, CompactionTerms(bytes=1_000)).frame("0")
+    assert compaction.is_due(after(3, CompactionOptions(bytes=1_000), "x" * 400).frame("0"))
+    small = after(3, CompactionOptions(bytes=1_000)).frame("0")
     results: dict[str, Any] = {"call": "c3.0", "tool": "t", "outcome": "returned", "content": None}
     results["stored"] = {"digest": "sha256:x", "size": 2_000}
     last = {"role": "results", "results": [results]}
-    assert compaction.due(replace(small, messages=(*small.messages[:-1], last)))
+    assert compaction.is_due(replace(small, messages=(*small.messages[:-1], last)))
 
 
 @pytest.mark.parametrize(("less", "due"), [(0, False), (1, True)])
@@ -92,16 +92,16 @@ def test_as_many_bytes_as_may_be_are_not_too_many(less: int, due: bool) -> None:
     frame = after(3, None).frame("0")
     parts = (frame.messages, [call.args for call in frame.calls])
     exactly = sum(len(json.dumps(part, separators=(",", ":"))) for part in parts)
-    terms = CompactionTerms(bytes=exactly - less)
-    assert compaction.due(replace(frame, compaction=terms)) is due
+    terms = CompactionOptions(bytes=exactly - less)
+    assert compaction.is_due(replace(frame, compaction=terms)) is due
 
 
 def test_without_a_reply_nothing_gives_way() -> None:
-    assert compaction.cut(after(0, None).frame("0")) == 0
+    assert compaction.cut_point(after(0, None).frame("0")) == 0
 
 
 def test_compaction_keeps_input_summary_and_last_turn() -> None:
-    before = after(3, CompactionTerms(messages=4))
+    before = after(3, CompactionOptions(messages=4))
     frame = fold(before, [summed(5)]).frame("0")
     assert frame.messages == (
         before.frame("0").messages[0],
@@ -110,12 +110,12 @@ def test_compaction_keeps_input_summary_and_last_turn() -> None:
     )
     assert [call.id for call in frame.calls] == ["c3.0"]
     assert (frame.turn, frame.state) == (3, FrameState.ASKING)
-    assert not compaction.due(frame)  # or it would be summed up for ever
+    assert not compaction.is_due(frame)  # or it would be summed up for ever
 
 
 def test_ids_go_on_and_a_summary_is_summed_up_with_the_rest() -> None:
-    once = fold(after(3, CompactionTerms(messages=4)), [summed(5), *turn(4)])
-    assert compaction.due(once.frame("0"))
+    once = fold(after(3, CompactionOptions(messages=4)), [summed(5), *turn(4)])
+    assert compaction.is_due(once.frame("0"))
     twice = fold(once, [summed(4, "three things were done")]).frame("0")
     assert [m["role"] for m in twice.messages] == ["input", "summary", "model", "results"]
     assert twice.messages[1]["content"] == "three things were done"
@@ -123,13 +123,13 @@ def test_ids_go_on_and_a_summary_is_summed_up_with_the_rest() -> None:
 
 
 def test_the_cost_of_a_summary_is_counted() -> None:
-    before = after(3, CompactionTerms(messages=4))
+    before = after(3, CompactionOptions(messages=4))
     assert fold(before, [summed(5)]).usage == {"tokens": 10}
     assert fold(before, [replace(summed(5), usage={"other": 7})]).usage == {"tokens": 3, "other": 7}
 
 
 def test_attempts_at_a_summary_are_counted_separately() -> None:
-    now = after(3, CompactionTerms(messages=4))
+    now = after(3, CompactionOptions(messages=4))
     now = now.with_frame(replace(now.frame("0"), attempt=4, failures=3))
     frame = fold(now, [summed(5)]).frame("0")
     assert (frame.attempt, frame.failures) == (1, 0)
@@ -148,17 +148,17 @@ def test_a_single_message_may_give_way() -> None:
 @pytest.mark.parametrize("until", [0, 1, 2, 3, 4, 6, 7])
 def test_only_at_the_last_reply(until: int) -> None:
     with pytest.raises(IllegalTransition):
-        fold(after(3, CompactionTerms(messages=4)), [summed(until)])
+        fold(after(3, CompactionOptions(messages=4)), [summed(until)])
 
 
 def test_never_with_an_open_call() -> None:
     events = turn(3)[:3]
-    now = fold(after(2, CompactionTerms(messages=4)), events)
+    now = fold(after(2, CompactionOptions(messages=4)), events)
     with pytest.raises(IllegalTransition):
         fold(now, [summed(5)])
 
 
 def test_another_frame_is_left_as_it_is() -> None:
-    now = after(3, CompactionTerms(messages=4))
+    now = after(3, CompactionOptions(messages=4))
     other = Frame(id="0.c1.0", agent="b", fingerprint="f", prompt="p", state=FrameState.ACTING)
     assert fold(now.with_frame(other), [summed(5)]).frame("0.c1.0") == other

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.core.call_options import Terms
-from runtime.core.commands import JudgeCall, OpenDoubt
+from runtime.core.call_options import CallOptions
+from runtime.core.commands import CheckCall, OpenInDoubt
 from runtime.core.continuation import Call, CallState, Continuation, Phase
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, Unreadable
@@ -31,7 +31,7 @@ from runtime.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from runtime.core.machine.forks import forked, quiescent, released
+from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
@@ -41,8 +41,8 @@ GATE = UUID(int=7)
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 
 
-def terms(effect: EffectClass = EffectClass.WRITE) -> Terms:
-    return Terms(effect=effect, digest="sha256:d", deadline=30.0)
+def terms(effect: EffectClass = EffectClass.WRITE) -> CallOptions:
+    return CallOptions(effect=effect, digest="sha256:d", deadline=30.0)
 
 
 def opened(kind: GateKind = GateKind.APPROVAL, effect: EffectClass = EffectClass.WRITE) -> Event:
@@ -142,14 +142,14 @@ def test_nothing_goes_on_from_before_the_start_or_after_the_end() -> None:
     ids=["admitted", "gated", "approved", "retrying", "asked again"],
 )
 def test_a_permission_is_not_inherited(events: tuple[Event, ...]) -> None:
-    now = released(after(*events))
+    now = without_permissions(after(*events))
     assert now.pending == ()
     if first(now).state is CallState.UNKNOWN:  # it was started, and brought back by people
         assert events[-1] == opened()
-        assert plan(now)[0] == OpenDoubt(**CALL)
+        assert plan(now)[0] == OpenInDoubt(**CALL)
         return
     assert first(now) == Call(id="c1.0", tool="t", args={"x": 1})
-    assert plan(now)[0] == JudgeCall(**CALL)
+    assert plan(now)[0] == CheckCall(**CALL)
 
 
 @pytest.mark.parametrize(
@@ -162,20 +162,22 @@ def test_a_permission_is_not_inherited(events: tuple[Event, ...]) -> None:
     ids=["unasked", "asked", "to run again"],
 )
 def test_a_call_in_doubt_is_asked_about_again(events: tuple[Event, ...]) -> None:
-    now = released(after(admitted(), started(), UNKNOWN, *events))
+    now = without_permissions(after(admitted(), started(), UNKNOWN, *events))
     assert (first(now).state, first(now).gate, first(now).started_at) == (
         CallState.UNKNOWN,
         None,
         AT,
     )
-    assert plan(now)[0] == OpenDoubt(**CALL)
+    assert plan(now)[0] == OpenInDoubt(**CALL)
 
 
 def test_recorded_admissions_and_results_are_not_planned_again() -> None:
     now = after(admitted(), started(), RETURNED)
-    assert first(released(now)) == first(now)
-    assert released(now).usage == {"output_tokens": 3}
-    assert [effect for effect in plan(released(now)) if effect == JudgeCall(**CALL)] == []
+    assert first(without_permissions(now)) == first(now)
+    assert without_permissions(now).usage == {"output_tokens": 3}
+    assert [
+        effect for effect in plan(without_permissions(now)) if effect == CheckCall(**CALL)
+    ] == []
 
 
 def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
@@ -186,7 +188,7 @@ def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
     now = fold(fork, [RunStarted(agent="a", input={}, requester="eve"), event])
     assert (now.run, now.requester, now.position) == (fork.run, "eve", 0)
     assert now == replace(
-        released(original),
+        without_permissions(original),
         run=fork.run,
         requester="eve",
         business_key=None,

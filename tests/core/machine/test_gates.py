@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from runtime.core.continuation import Continuation, FrameState
-from runtime.core.enums import HALTS, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     Event,
@@ -17,13 +17,13 @@ from runtime.core.events import (
     OutcomeArrived,
     OutcomeUnknown,
 )
-from runtime.core.machine.gates import halted
+from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
 from tests.core.machine.test_transitions import AT, STARTED, TERMS
 
 HALT: dict[str, Any] = {"frame": "0", "call": ""}
-KINDS = sorted(HALTS)
+KINDS = sorted(FRAME_GATES)
 
 
 def gate(number: int) -> UUID:
@@ -50,12 +50,12 @@ def under_way(*events: Event) -> Continuation:
 def test_a_frame_is_halted_until_a_reviewer_decides(kind: GateKind) -> None:
     for end in (decided(Verdict.CONTINUE), decided(Verdict.STOP), closed()):
         now = under_way(opened(kind))
-        assert halted(now, "0")
+        assert is_blocked_by_gate(now, "0")
         assert [(one.gate, one.kind) for one in now.pending] == [(gate(1), kind)]
-        assert halted(now, "0.c1.0") is (kind is GateKind.LIMIT)
+        assert is_blocked_by_gate(now, "0.c1.0") is (kind is GateKind.LIMIT)
         after = evolve(now, end)
         assert after.pending == ()
-        assert not halted(after, "0")
+        assert not is_blocked_by_gate(after, "0")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import Terms
-from runtime.core.commands import AskModel, EndRun
-from runtime.core.continuation import Continuation, FrameState, Phase, Unheard
+from runtime.core.call_options import CallOptions
+from runtime.core.commands import CallModel, EndRun
+from runtime.core.continuation import Continuation, FrameState, Phase, Undelivered
 from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import (
@@ -28,7 +28,7 @@ from runtime.core.events import (
     ToolStarted,
 )
 from runtime.core.machine.forks import forked
-from runtime.core.machine.messages import unheard_of
+from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import fold, initial
 from tests.core.machine.walks import AT
@@ -75,7 +75,7 @@ def _roles(now: Continuation) -> list[str]:
 
 
 def test_a_message_follows_the_results_of_the_turn() -> None:
-    terms = Terms(effect=EffectClass.READ, digest="d", deadline=1.0)
+    terms = CallOptions(effect=EffectClass.READ, digest="d", deadline=1.0)
     acting = _after(
         _replied("t"),
         CallAdmitted(frame="0", call="c1.0", terms=terms),
@@ -84,7 +84,7 @@ def test_a_message_follows_the_results_of_the_turn() -> None:
     )
     assert _roles(acting) == ["input", "model"]
     settled = fold(acting, [ToolReturned(frame="0", call="c1.0", attempt=1, result=1)])
-    assert unheard_of(settled, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
+    assert undelivered_to(settled, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
     heard = fold(settled, [_replied(heard=1)])
     assert _roles(heard) == ["input", "model", "results", "message", "model"]
     assert (heard.unheard, heard.frames["0"].state) == ((), FrameState.ANSWERED)
@@ -93,8 +93,8 @@ def test_a_message_follows_the_results_of_the_turn() -> None:
 def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
     now = _after(HELLO, THERE, _replied(heard=1))
     assert (now.frames["0"].state, now.frames["0"].outcome) == (FrameState.ASKING, None)
-    assert now.unheard == (Unheard(by="bea", text="there"),)
-    assert plan(now) == (AskModel(frame="0"),)
+    assert now.unheard == (Undelivered(by="bea", text="there"),)
+    assert plan(now) == (CallModel(frame="0"),)
     now = fold(now, [_replied(heard=1)])
     assert _roles(now) == ["input", "message", "model", "message", "model"]
     assert plan(now) == (EndRun(),)
@@ -110,18 +110,18 @@ def test_a_root_that_has_answered_is_asked_again() -> None:
 def test_a_message_comes_before_there_is_a_root() -> None:
     start = RunStarted(agent="a", input={}, requester="ada")
     now = fold(initial(RUN), (start, HELLO, _opened()))
-    assert unheard_of(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
+    assert undelivered_to(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
 
 
 def test_only_the_root_hears() -> None:
-    terms = Terms(effect=EffectClass.READ, digest="d", deadline=1.0, delegate="b")
+    terms = CallOptions(effect=EffectClass.READ, digest="d", deadline=1.0, delegate="b")
     now = _after(
         _replied("b"),
         CallAdmitted(frame="0", call="c1.0", terms=terms),
         _opened("0.c1.0", parent="0", call="c1.0"),
         HELLO,
     )
-    assert unheard_of(now, "0.c1.0") == ()
+    assert undelivered_to(now, "0.c1.0") == ()
     with pytest.raises(IllegalTransition):
         fold(now, [_replied(frame="0.c1.0", heard=1)])
     assert fold(now, [_replied(frame="0.c1.0")]).frames["0.c1.0"].state is FrameState.ANSWERED

@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.call_options import Terms
+from runtime.core.call_options import CallOptions
 from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_continuation, encode_continuation
-from runtime.core.documents.upgrades import upgraded
+from runtime.core.documents.upgrades import upcast
 from runtime.core.enums import EffectClass
 from runtime.core.events import (
     CallAdmitted,
@@ -33,7 +33,7 @@ OPENED = FrameOpened(frame="0", agent="a", fingerprint="f", prompt="p", plan=Non
 ASKED = ModelReplied(
     frame="0", reply={}, text="", calls=(Proposal(tool="wait_for", args={}),), usage={}
 )
-TERMS = Terms(effect=EffectClass.READ, digest="d", deadline=1.0)
+TERMS = CallOptions(effect=EffectClass.READ, digest="d", deadline=1.0)
 WROTE = MessageReceived(by="bea", text="hello")
 
 
@@ -103,4 +103,4 @@ def test_the_origin_is_stored() -> None:
 def test_a_document_of_before_says_who_wrote(
     document: dict[str, object], origin: list[str]
 ) -> None:
-    assert upgraded({"schema": 3, **document})["origin"] == origin
+    assert upcast({"schema": 3, **document})["origin"] == origin

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import Terms
+from runtime.core.call_options import CallOptions
 from runtime.core.continuation import CallState, Continuation, FrameState
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
@@ -50,7 +50,7 @@ def reply(*tools: str, of: str = "0", text: str = "") -> ModelReplied:
     return ModelReplied(frame=of, reply={}, text=text, calls=calls, usage={})
 
 
-DELEGATED = Terms(effect=EffectClass.READ, digest="sha256:d", deadline=1.0, delegate="b")
+DELEGATED = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=1.0, delegate="b")
 ADMITTED = (*STARTED[:2], reply("b", "b"), CallAdmitted(terms=DELEGATED, **CALL))
 CHILD = frame("0.c1.0", parent="0", call="c1.0")
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.call_options import Terms
+from runtime.core.call_options import CallOptions
 from runtime.core.commands import EndRun
 from runtime.core.continuation import CallState
 from runtime.core.documents.codec import (
@@ -34,7 +34,7 @@ from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-TERMS = Terms(effect=EffectClass.WRITE, digest="sha256:d", deadline=30.0)
+TERMS = CallOptions(effect=EffectClass.WRITE, digest="sha256:d", deadline=30.0)
 STARTED: list[Event] = [
     RunStarted(agent="a", input={}, requester="ada"),
     FrameOpened(frame="0", agent="a", fingerprint="f", prompt="p", plan=None, input={}),

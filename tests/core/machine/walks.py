@@ -7,22 +7,22 @@ from typing import Literal
 from uuid import UUID
 
 from runtime.core.budgets import Amount, Limit
-from runtime.core.call_options import CompactionTerms, Terms
+from runtime.core.call_options import CallOptions, CompactionOptions
 from runtime.core.commands import (
-    AskModel,
+    CallModel,
     CancelRun,
+    CheckCall,
     CloseFrame,
-    Effect,
+    Command,
     EndRun,
-    JudgeCall,
-    OpenDoubt,
     OpenFrame,
+    OpenInDoubt,
     StartTool,
     StartWait,
 )
 from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
 from runtime.core.enums import (
-    HALTS,
+    FRAME_GATES,
     VERDICTS,
     EffectClass,
     GateKind,
@@ -65,21 +65,21 @@ from runtime.core.events import (
     WaitStarted,
 )
 from runtime.core.ids import ROOT, depth_of
-from runtime.core.machine.compaction import cut
+from runtime.core.machine.compaction import cut_point
 from runtime.core.machine.forks import forked, quiescent
 from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import initial, recover
 from runtime.core.machine.retries import (
-    lost,
-    unanswered,
-    uncertain,
-    undone,
+    on_no_reply,
+    on_not_performed,
+    on_unknown,
+    on_worker_lost,
 )
 
 MAX_EVENTS = 400
-COMPACTION = CompactionTerms(messages=4)
+COMPACTION = CompactionOptions(messages=4)
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -133,7 +133,7 @@ class Walk:
         """What could happen; in a pause in which nothing can, its end. Elsewhere nothing of ours does."""
         if self.now.phase is Phase.EXPORTED:
             return []
-        return self._options() or ([Resumed(by="bea")] if self.now.rests else [])
+        return self._options() or ([Resumed(by="bea")] if self.now.is_paused else [])
 
     def _options(self) -> list[Event]:
         """All possible next events: planned steps, an outcome, a decision, a crash."""
@@ -148,9 +148,11 @@ class Walk:
                             frame=frame.id, call=call.id, attempt=call.attempt, result={"ok": True}
                         ),
                         ToolFailed(frame=frame.id, call=call.id, attempt=call.attempt, error="no"),
-                        uncertain(frame.id, call, "it raised", at=AT, chance=0.5),
-                        undone(frame.id, call, "busy", after=None, at=AT, chance=0.5),
-                        lost(frame.id, call),
+                        on_unknown(frame.id, call, "it raised", at=AT, jitter=0.5),
+                        on_not_performed(
+                            frame.id, call, "busy", retry_after=None, at=AT, jitter=0.5
+                        ),
+                        on_worker_lost(frame.id, call),
                     ]
                 if call.state is CallState.UNKNOWN and self.late.random() < 0.3:
                     options += self._late(frame.id, call)
@@ -224,7 +226,7 @@ class Walk:
 
     def _pace(self) -> list[Event]:
         """Now and then a pause; it always ends, sooner or later."""
-        if self.now.rests and self.paces.random() < 0.3:
+        if self.now.is_paused and self.paces.random() < 0.3:
             return [Resumed(by="bea")]
         if self.now.phase is Phase.STARTED and self.now.paused is None:
             return [Paused(by="ada", reason="")] if self.paces.random() < 0.01 else []
@@ -253,7 +255,7 @@ class Walk:
             for frame in self.now.frames.values()
         ]
 
-    def _answers(self, effect: Effect) -> list[Event]:
+    def _answers(self, effect: Command) -> list[Event]:
         match effect:
             case OpenFrame():
                 return [
@@ -269,11 +271,11 @@ class Walk:
                         compaction=self.random.choice([None, COMPACTION]),
                     )
                 ]
-            case AskModel(summary=True):
+            case CallModel(summary=True):
                 return self._summaries(effect.frame)
-            case AskModel():
+            case CallModel():
                 return self._replies(effect.frame)
-            case JudgeCall():
+            case CheckCall():
                 return self._judgements(effect)
             case StartTool():
                 return self._starts(effect)
@@ -287,7 +289,7 @@ class Walk:
                         frame=effect.frame, call=effect.call, outcome="refused", result="past"
                     ),
                 ]
-            case OpenDoubt():
+            case OpenInDoubt():
                 terms = self.now.call(effect.frame, effect.call).terms
                 assert terms is not None
                 return [self._gate(GateKind.IN_DOUBT, effect.frame, effect.call, terms)]
@@ -334,14 +336,14 @@ class Walk:
         again = self.random.random() < 0.5
         holder = self.now.frame(frame)
         return [
-            unanswered(
+            on_no_reply(
                 holder,
                 "overloaded",
-                again=again,
-                after=1.0,
+                retryable=again,
+                retry_after=1.0,
                 at=AT,
-                chance=0.5,
-                patience=timedelta(days=1),
+                jitter=0.5,
+                timeout=timedelta(days=1),
             ),
             ModelFailed(frame=frame, error="no"),
         ]
@@ -349,7 +351,7 @@ class Walk:
     def _summaries(self, frame: str) -> list[Event]:
         summary = Compacted(
             frame=frame,
-            until=cut(self.now.frame(frame)),
+            until=cut_point(self.now.frame(frame)),
             summary="so far",
             by="model",
             usage={"input_tokens": 5},
@@ -371,9 +373,9 @@ class Walk:
             heard=heard,
         )
 
-    def _judgements(self, effect: JudgeCall) -> list[Event]:
+    def _judgements(self, effect: CheckCall) -> list[Event]:
         may_nest = depth_of(effect.frame) < 3
-        terms = Terms(
+        terms = CallOptions(
             effect=self.random.choice(list(EffectClass)),
             digest="sha256:d",
             deadline=30.0,
@@ -390,7 +392,7 @@ class Walk:
 
     def _impatience(self) -> float:
         """The chance that a person ends the run now: higher while it is halted, highest if a frame waits."""
-        if not any(pending.kind in HALTS for pending in self.now.pending):
+        if not any(pending.kind in FRAME_GATES for pending in self.now.pending):
             return 0.003
         return 0.9 if self._strained() else 0.03
 
@@ -412,7 +414,7 @@ class Walk:
         return [
             self._gate(kind, frame, "", None)
             for frame in self.now.frames
-            for kind in sorted(HALTS)
+            for kind in sorted(FRAME_GATES)
             if (frame, kind) not in taken
         ]
 
@@ -422,6 +424,6 @@ class Walk:
         gate = UUID(int=self.random.getrandbits(128))
         return BudgetExceeded(gate=gate, frame=frame, limit=limit, used=3, allowed=2, at=AT)
 
-    def _gate(self, kind: GateKind, frame: str, call: str, terms: Terms | None) -> GateOpened:
+    def _gate(self, kind: GateKind, frame: str, call: str, terms: CallOptions | None) -> GateOpened:
         gate = UUID(int=self.random.getrandbits(128))
         return GateOpened(gate=gate, kind=kind, frame=frame, call=call, terms=terms)

@@ -234,7 +234,7 @@ def test_an_agent_beyond_the_depth_limit_waits_for_a_reviewer(
 def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = rig({"a": turns(ModelFailure(error="busy", again=True, after=50.0))})
+    desk = rig({"a": turns(ModelFailure(error="busy", retryable=True, retry_after=50.0))})
     began = timezone.now()
     run = desk.advance(start(Budget(seconds=20.0)))
     assert run.status == "waiting"

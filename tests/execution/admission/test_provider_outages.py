@@ -6,7 +6,7 @@ import pytest
 from django.db.models import Q
 from pytest_django import Settings
 
-from runtime.core.enums import Blame, Verdict
+from runtime.core.enums import FailureCause, Verdict
 from runtime.core.machine import retries
 from runtime.models import Gate, Run
 from runtime.ports.effects import ModelFailure
@@ -23,9 +23,9 @@ from tests.support.fake_ports import (
 )
 
 GATED = FakeTool(gated=True)
-OUT = ModelFailure(error="openai:a is in trouble (status 503)", again=True, model="openai:a")
+OUT = ModelFailure(error="openai:a is in trouble (status 503)", retryable=True, model="openai:a")
 NO_KEY = ModelFailure(
-    error="the key for openai:a was refused (status 401)", again=True, blame=Blame.SETUP
+    error="the key for openai:a was refused (status 401)", retryable=True, cause=FailureCause.SETUP
 )
 
 
@@ -36,13 +36,13 @@ def faulty(faults: list[ModelFailure], replies: Script) -> Script:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "FIRST_ROUND", 0.0)
+    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 0.0)
     monkeypatch.setattr(retries, "_wait", lambda *terms: timedelta())
 
 
 def waiting(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run whose model call failed and is repeated much later."""
-    monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)
+    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 200.0)
     return desk.advance(desk.start("a"))
 
 

@@ -66,14 +66,14 @@ def failing(times: int, outcome: Outcome) -> FakeTool:
 
 
 def test_a_call_that_did_not_happen_is_tried_again_in_any_class(rig: MakeBench) -> None:
-    tool = failing(2, ToolFailure(error="refused", again=True))
+    tool = failing(2, ToolFailure(error="refused", retryable=True))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
     assert [call.attempt for call in desk.effects.calls] == [1, 2, 3]
 
 
 def test_attempts_are_bounded_and_the_model_hears_the_last_error(rig: MakeBench) -> None:
-    tool = failing(9, ToolFailure(error="refused", again=True))
+    tool = failing(9, ToolFailure(error="refused", retryable=True))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
     assert len(desk.effects.calls) == 3
@@ -107,7 +107,7 @@ def test_a_long_wait_releases_the_run_until_its_time(
 def test_a_busy_model_is_called_again_after_its_retry_time(rig: MakeBench) -> None:
     def reply(request: ModelRequest) -> Outcome:
         busy = len(desk.effects.models) < 3
-        return ModelFailure(error="429", again=True, after=0.01) if busy else say("done")
+        return ModelFailure(error="429", retryable=True, retry_after=0.01) if busy else say("done")
 
     desk = rig({"a": reply})
     run = desk.advance(desk.start("a"))
@@ -311,7 +311,7 @@ def test_losing_permission_after_approving_opens_a_new_gate(rig: MakeBench) -> N
 def test_another_attempt_needs_an_approval_that_still_holds(rig: MakeBench) -> None:
     def body(request: ToolRequest) -> Outcome:
         desk.gatekeeper.void = True
-        return ToolFailure(error="refused", again=True)
+        return ToolFailure(error="refused", retryable=True)
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, body=body))
     run = desk.advance(desk.start("a"))

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.commands import AskModel, StartTool
+from runtime.core.commands import CallModel, StartTool
 from runtime.core.enums import EffectClass
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
@@ -107,7 +107,7 @@ def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
 
 def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
     bench = EffectPool(FakeEffects({}, {}), slots=1, models=2)
-    model, tool = AskModel(frame="0"), StartTool(frame="0", call="c1.0", attempt=1)
+    model, tool = CallModel(frame="0"), StartTool(frame="0", call="c1.0", attempt=1)
     woken: list[str] = []
     assert bench.reserve(tool, lambda: None)
     assert [bench.reserve(model, lambda: woken.append("m")) for _ in range(3)] == [
@@ -246,10 +246,10 @@ def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
     bench = EffectPool(Careless({}, {}), slots=1, models=1)
     came: list[EffectFinished] = []
     request = ModelRequest(run=uuid4(), frame="0", agent="a", messages=(), deadline=5.0)
-    assert bench.reserve(AskModel(frame="0"), lambda: None)
+    assert bench.reserve(CallModel(frame="0"), lambda: None)
     bench.launch(RunningEffect(request=request, submit=came.append))
     assert [message.outcome for message in came] == [say("first")]
-    assert bench.reserve(AskModel(frame="0"), lambda: None)
+    assert bench.reserve(CallModel(frame="0"), lambda: None)
     bench.close()
 
 

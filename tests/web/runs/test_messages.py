@@ -6,7 +6,7 @@ from django.test import Client
 
 from approvals import audit
 from approvals.models import AuditEntry
-from runtime.core.limits import MAX_MESSAGE, MAX_UNHEARD
+from runtime.core.limits import MAX_MESSAGE, MAX_UNDELIVERED
 from runtime.models import Run
 from tests.support.api_client import Caller
 from tests.support.office import Office
@@ -35,11 +35,14 @@ def test_the_error_names_the_limit(ada_api: Caller, suspended: UUID) -> None:
     path = f"/runs/{suspended}/messages"
     answer = ada_api.post(path, {"text": "x" * (MAX_MESSAGE + 1)})
     assert str(MAX_MESSAGE) in answer.json()["detail"]
-    for number in range(MAX_UNHEARD):
+    for number in range(MAX_UNDELIVERED):
         assert ada_api.post(path, {"text": f"message {number}"}).status_code == 202
     answer = ada_api.post(path, {"text": TEXT})
     assert (answer.status_code, answer.json()["code"]) == (409, "too_many_unheard")
-    assert (str(MAX_UNHEARD) in answer.json()["detail"], answer.json()["field"]) == (True, "text")
+    assert (str(MAX_UNDELIVERED) in answer.json()["detail"], answer.json()["field"]) == (
+        True,
+        "text",
+    )
 
 
 # The page

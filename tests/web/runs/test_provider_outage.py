@@ -19,10 +19,10 @@ SHOWN = "no capacity &lt;b&gt;in eu-1&lt;/b&gt; until noon"
 @pytest.fixture(autouse=True)
 def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider of hr_onboarding does not answer, and the first round ends at once."""
-    fault = ModelFailure(error=SAID, again=True, model="openai:a", said=WROTE)
+    fault = ModelFailure(error=SAID, retryable=True, model="openai:a", said=WROTE)
     office.effects.agents["hr_onboarding"] = lambda request: fault
-    monkeypatch.setattr(retries, "_worth", lambda policy, blame: False)
-    monkeypatch.setattr(retries, "FIRST_ROUND", 200.0)
+    monkeypatch.setattr(retries, "_worth", lambda policy, cause: False)
+    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 200.0)
 
 
 def test_page_and_list_show_the_providers_answer(office: Office, ada: Client) -> None:

@@ -172,7 +172,7 @@ def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words
 
 
 def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
-    busy = ModelFailure(error="busy <now>", again=True, after=60.0)
+    busy = ModelFailure(error="busy <now>", retryable=True, retry_after=60.0)
     office.effects.agents["hr_onboarding"] = lambda request: busy
     run = office.start()
     assert Run.objects.get(id=run).status == "waiting"
@@ -187,9 +187,14 @@ def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Of
     answer = say("done")
     outcomes: list[Outcome] = [
         ModelFailure(
-            error="cut", again=True, after=0.0, model="openai:a", other="openai:b", partial="ha<lf"
+            error="cut",
+            retryable=True,
+            retry_after=0.0,
+            model="openai:a",
+            fallback="openai:b",
+            partial="ha<lf",
         ),
-        ModelFailure(error="request", model="openai:a", other="openai:b"),
+        ModelFailure(error="request", model="openai:a", fallback="openai:b"),
         replace(answer, model="openai:b"),
     ]
     office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
@@ -201,7 +206,7 @@ def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Of
 
 
 def test_a_tool_that_tries_again_says_when(ada: Client, office: Office) -> None:
-    busy = ToolFailure(error="busy", again=True, after=60.0)
+    busy = ToolFailure(error="busy", retryable=True, retry_after=60.0)
     slowly = RetryPolicy(attempts=3, base=60.0, ceiling=60.0)
     office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
     run = office.start()

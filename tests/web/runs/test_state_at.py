@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from django.db.models import Q
 from django.test import Client
 
-from runtime.core.enums import Blame
+from runtime.core.enums import FailureCause
 from runtime.models import JournalEntry, Run
 from runtime.ports.effects import ModelFailure
 from runtime.queries import runs
@@ -82,7 +82,7 @@ def test_only_admins_read_a_providers_text(
     admin: Client, ada: Client, admin_api: Caller, ada_api: Caller, office: Office
 ) -> None:
     fault = ModelFailure(
-        error="rejected", blame=Blame.REQUEST, model="openai:a", said="odd <field>"
+        error="rejected", cause=FailureCause.REQUEST, model="openai:a", said="odd <field>"
     )
     office.effects.agents["hr_onboarding"] = lambda request: fault
     run = office.start()

@@ -127,7 +127,7 @@ def test_calls_of_one_turn_keep_their_gates_and_attempts_together(office: Office
 
 
 def test_failed_attempts_and_the_waits_between_them_are_rows(office: Office) -> None:
-    busy = ToolFailure(error="busy", again=True)
+    busy = ToolFailure(error="busy", retryable=True)
     slowly = RetryPolicy(attempts=3, base=600.0, ceiling=600.0)
     office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
     rows = _rows(office.start())
