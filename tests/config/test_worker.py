@@ -1,12 +1,16 @@
 """The imports and the command line of a worker process."""
 
+import gc
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from config import worker
+from config import celery, wiring, worker
+from config.broker import queues
 from config.env.environment import ROOT
+from runtime.upkeep import startup
 
 # The start of a worker without the steps that need servers.
 START = """
@@ -15,6 +19,16 @@ from config.worker import app
 app.loader.import_default_modules()
 import agents.flows.hr, agents.llm.providers, agents.effect_handler
 print(*sys.modules)
+"""
+IMPORT = """
+import gc, runpy, sys
+collected = []
+gc.callbacks.append(lambda phase, _: collected.append("django" in sys.modules))
+sys.argv = ["config.worker", "--help"]
+try:
+    runpy.run_module("config.worker", run_name="__main__")
+finally:
+    print(any(collected))
 """
 
 
@@ -36,3 +50,30 @@ def test_a_wrong_command_line_is_refused_by_name(
     with pytest.raises(SystemExit):
         worker.main([given])
     assert given.partition("=")[0] in capsys.readouterr().err
+
+
+def test_a_worker_imports_without_collecting_garbage() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", IMPORT], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert said[-1] == "False"
+
+
+def test_a_worker_collects_garbage_once_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    for module, name in (
+        (startup, "require_database"),
+        (startup, "require_broker"),
+        (startup, "require_keys"),
+        (startup, "require_durable_stores"),
+        (startup, "require_keys_of_live_runs"),
+        (queues, "set_concurrency"),
+        (wiring, "connect_effects"),
+        (gc, "freeze"),
+        (gc, "set_threshold"),
+        (gc, "enable"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_, name=name, **__: done.append(name))
+    monkeypatch.setenv("PGAPPNAME", "a test")
+    celery._equip(SimpleNamespace(concurrency=1))
+    assert done[-4:] == ["connect_effects", "freeze", "set_threshold", "enable"]
