@@ -52,10 +52,7 @@ def _take(name: str, place: "site.Site", *, quick: bool) -> Finding:
     began = time.monotonic()
     found: Finding = importlib.import_module(f"tests.bench.{name}").measure(place, quick=quick)
     return Finding(
-        title=found.title,
-        lines=found.lines,
-        notes=found.notes,
-        seconds=time.monotonic() - began,
+        title=found.title, lines=found.lines, notes=found.notes, seconds=time.monotonic() - began
     )
 
 

@@ -24,11 +24,7 @@ class Crowd:
 
 
 def measure(
-    site: Site,
-    driver: Driver,
-    both: Sequence[Contender],
-    flows: int,
-    alone: Sequence[Pair],
+    site: Site, driver: Driver, both: Sequence[Contender], flows: int, alone: Sequence[Pair]
 ) -> Iterator[Line]:
     """Both sides with so many suspended flows; `alone` are rounds of one at a time that were taken without them."""
     theirs, ours = (_gather(site, driver, contender, flows) for contender in both)

@@ -94,11 +94,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
                 ours=", ".join(f"{share:,}" for share in shares),
             ),
             Line(what="hints sent for each run", value=one(hints.total / count)),
-            Line(
-                what="WAL for each hint",
-                value=one(int(str(written)) / hints.total),
-                unit=" B",
-            ),
+            Line(what="WAL for each hint", value=one(int(str(written)) / hints.total), unit=" B"),
             Line(
                 what="processor time for each hint",
                 value=one(1e6 * sum(used.values()) / hints.total),

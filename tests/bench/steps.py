@@ -58,11 +58,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         f"{RUNS} runs at once for each worker process; an entry has {number(_size_of_entries(site))} bytes"
         " in the mean. The reference is as many bare loops as there are worker processes."
     )
-    return Finding(
-        title="Steps against bare transactions",
-        lines=tuple(lines),
-        notes=(note,),
-    )
+    return Finding(title="Steps against bare transactions", lines=tuple(lines), notes=(note,))
 
 
 def _steps(desk: Desk, runs: int, turns: int) -> float:

@@ -80,9 +80,7 @@ def measure(_: Site, *, quick: bool) -> Finding:
                 ours=f"{number(taken.idle / 1e6)} MB idle, {number(taken.most / 1e6)} MB at most",
             ),
             Line(
-                what="connections of the worker to Postgres",
-                value=one(taken.connections),
-                most=10,
+                what="connections of the worker to Postgres", value=one(taken.connections), most=10
             ),
             Line(what="decision to end, idle worker", value=spread(idle), unit=" ms"),
             Line(

@@ -44,10 +44,7 @@ def _audit() -> list[Replaced]:
 
     none = Part(name="audited", sql="SELECT", parameters={}, overtaken="audit_order")
     row = AuditEntry(seq=0, hash="")
-    return [
-        (audit, "following", lambda *_, **__: row),
-        (audit, "appended", lambda _: none),
-    ]
+    return [(audit, "following", lambda *_, **__: row), (audit, "appended", lambda _: none)]
 
 
 def _lease() -> list[Replaced]:

@@ -47,9 +47,7 @@ def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
     return asked
 
 
-def test_resumed_runs_come_first_and_reserve_an_eighth(
-    queues: worker_queues.QueueOrder,
-) -> None:
+def test_resumed_runs_come_first_and_reserve_an_eighth(queues: worker_queues.QueueOrder) -> None:
     for taken in range(14):
         assert _asked(queues, taken) == [dispatch.RESUMED, dispatch.NEW]
     for taken in (14, 15):

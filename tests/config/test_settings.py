@@ -38,9 +38,7 @@ def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> N
 
 
 @pytest.mark.django_db
-def test_pages_forbid_foreign_and_inline_scripts_and_styles(
-    client: Client,
-) -> None:
+def test_pages_forbid_foreign_and_inline_scripts_and_styles(client: Client) -> None:
     policy = client.get("/healthz").headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "script-src 'self'" in policy
@@ -89,9 +87,7 @@ def test_the_table_lists_every_process_in_stop_order() -> None:
 
 
 @pytest.mark.django_db
-def test_behind_a_proxy_only_https_and_health_are_answered(
-    settings: Settings,
-) -> None:
+def test_behind_a_proxy_only_https_and_health_are_answered(settings: Settings) -> None:
     settings.SECURE_SSL_REDIRECT = True
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     client = Client()

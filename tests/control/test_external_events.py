@@ -26,12 +26,7 @@ from tests.control.test_pause import _worker, pause, resume
 from tests.execution.admission.test_waits import cancel, later
 from tests.execution.test_runner import events, types
 from tests.support.engine import ADA, MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 HOOK = Actor(person="hook", token="t-1")
 DATA = {"contract": "C-1", "by": {"name": "Bo"}}
@@ -62,9 +57,7 @@ def desk(rig: MakeBench) -> Callable[..., Rig]:
     return make
 
 
-def test_a_run_waits_for_an_event_without_a_worker(
-    desk: Callable[..., Rig],
-) -> None:
+def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> None:
     until = timezone.now() + timedelta(days=2)
     one = desk(ask(waits_for({"contract": "C-1"}, until=until)))
     run = one.start("a")
@@ -315,9 +308,7 @@ def test_ids_are_known_for_thirty_days(desk: Callable[..., Rig]) -> None:
 # Races
 
 
-def test_an_uncommitted_event_is_not_lost_at_suspension(
-    desk: Callable[..., Rig],
-) -> None:
+def test_an_uncommitted_event_is_not_lost_at_suspension(desk: Callable[..., Rig]) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def body(request: ToolRequest) -> Outcome:
@@ -363,9 +354,7 @@ def test_an_event_before_the_timeout_is_the_only_outcome(
     assert verify(run).sound
 
 
-def test_an_event_during_the_timeouts_commit_has_no_effect(
-    desk: Callable[..., Rig],
-) -> None:
+def test_an_event_during_the_timeouts_commit_has_no_effect(desk: Callable[..., Rig]) -> None:
     """The event has found the wait, but the worker that ends it by time has locked the run."""
     one = desk(ask(waits_for()))
     run = one.start("a")

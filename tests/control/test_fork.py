@@ -21,12 +21,7 @@ from runtime.store import pool
 from runtime.store.tables import blobs, journal
 from runtime.upkeep import retention
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
 
 EVE = Actor(person="eve")

@@ -16,12 +16,7 @@ from runtime.upkeep import due_runs
 from tests.execution.admission.test_waits import cancel
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 
 def put(agent: str = "") -> Stop:

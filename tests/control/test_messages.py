@@ -17,27 +17,11 @@ from runtime.models import Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from runtime.store import pool
-from tests.control.test_pause import (
-    _wait_until_somebody_waits_for_us,
-    _worker,
-    pause,
-    resume,
-)
+from tests.control.test_pause import _wait_until_somebody_waits_for_us, _worker, pause, resume
 from tests.execution.admission.test_waits import cancel
 from tests.execution.test_runner import events, types
-from tests.support.engine import (
-    ADA,
-    MakeBench,
-    Rig,
-    claim,
-    lose,
-)
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.engine import ADA, MakeBench, Rig, claim, lose
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 BEA = Actor(person="bea")
 
@@ -113,9 +97,7 @@ def test_a_message_during_a_model_call_comes_after_its_reply(rig: MakeBench) -> 
     assert verify(run).sound
 
 
-def test_an_uncommitted_message_is_not_lost_at_the_end_of_a_run(
-    rig: MakeBench,
-) -> None:
+def test_an_uncommitted_message_is_not_lost_at_the_end_of_a_run(rig: MakeBench) -> None:
     """The mailbox was raised and is not committed yet when the worker wants to write the end."""
     asked, go_on = threading.Event(), threading.Event()
 
@@ -138,9 +120,7 @@ def test_an_uncommitted_message_is_not_lost_at_the_end_of_a_run(
     assert types(run)[-3:] == ["MessageReceived", "ModelReplied", "Completed"]
 
 
-def test_a_message_during_a_pause_is_received_on_resuming(
-    rig: MakeBench,
-) -> None:
+def test_a_message_during_a_pause_is_received_on_resuming(rig: MakeBench) -> None:
     asked, go_on = threading.Event(), threading.Event()
 
     def model(request: ModelRequest) -> Outcome:

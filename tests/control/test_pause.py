@@ -18,26 +18,10 @@ from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelRequest, Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool
-from tests.execution.admission.test_waits import (
-    LONG,
-    cancel,
-    failing,
-    later,
-)
+from tests.execution.admission.test_waits import LONG, cancel, failing, later
 from tests.execution.test_runner import events, types
-from tests.support.engine import (
-    ADA,
-    MakeBench,
-    Rig,
-    claim,
-    lose,
-)
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.engine import ADA, MakeBench, Rig, claim, lose
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 BEA = Actor(person="bea")
 
@@ -255,9 +239,7 @@ def test_a_worker_that_dies_in_a_pause_starts_nothing(gated: Rig, settings: Sett
     assert gated.effects.models == []
 
 
-def test_a_signal_with_the_row_lock_is_not_lost_at_suspension(
-    rig: MakeBench,
-) -> None:
+def test_a_signal_with_the_row_lock_is_not_lost_at_suspension(rig: MakeBench) -> None:
     """The signal's transaction raised the mailbox and is not committed when the worker wants to let go."""
     asked, go_on = threading.Event(), threading.Event()
 

@@ -20,13 +20,7 @@ from runtime.queries import run_page, runs
 from runtime.queries.transcript import fold
 from tests.execution.test_runner import events
 from tests.support.engine import ADA, MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    Script,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, Script, ask, say, turns
 
 BAD = ModelFailure(error="openai:a rejected the request (status 400)")
 GATED = FakeTool(gated=True)

@@ -18,12 +18,7 @@ from runtime.models import JournalEntry, Run, Signal
 from runtime.ports.access import Actor
 from runtime.store import pool, starts
 from tests.support.engine import ADA, MakeBench
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 
 @pytest.fixture

@@ -24,12 +24,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, ToolResult
 from runtime.store import pool
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
 
 EVE, IVY = Actor(person="eve"), Actor(person="ivy")

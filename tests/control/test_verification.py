@@ -14,12 +14,7 @@ from runtime.models import Run
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 GATED = FakeTool(gated=True)
 

@@ -7,13 +7,7 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.core.digest import (
-    ENCLOSED_DEPTH,
-    action_digest,
-    canonical,
-    require_json,
-    sha256_of,
-)
+from runtime.core.digest import ENCLOSED_DEPTH, action_digest, canonical, require_json, sha256_of
 from runtime.core.enums import EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH

@@ -8,12 +8,7 @@ import pytest
 
 from runtime.core import limits
 from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates, tokens_of
-from runtime.core.call_options import (
-    MODEL_OPTIONS,
-    MODEL_RETRIES,
-    TOOL_RETRIES,
-    CallOptions,
-)
+from runtime.core.call_options import MODEL_OPTIONS, MODEL_RETRIES, TOOL_RETRIES, CallOptions
 from runtime.core.commands import CancelRun, OpenFrame
 from runtime.core.continuation import (
     MAX_REFUSALS,

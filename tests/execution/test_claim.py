@@ -20,18 +20,8 @@ from runtime.models import Loss, Run
 from runtime.store import steps
 from runtime.store.pool import Connection
 from tests.execution.test_runner import types
-from tests.support.engine import (
-    ADA,
-    MakeBench,
-    Rig,
-    lose,
-)
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.engine import ADA, MakeBench, Rig, lose
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 LOADED = advancing._load
 COMMITTED = steps.commit

@@ -21,12 +21,7 @@ from runtime.store import pool, steps
 from runtime.store.pool import Connection
 from tests.execution.test_runner import types
 from tests.support.engine import ADA, MakeBench
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 OLD, NEW = "sha256:a", "sha256:a2"
 COMMIT = steps.commit

@@ -29,13 +29,7 @@ from runtime.store import pool
 from runtime.store.tables import continuations
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeEffects,
-    FakeTool,
-    Script,
-    ask,
-    say,
-)
+from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say
 
 TURNS = 6
 READS = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 500))

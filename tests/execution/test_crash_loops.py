@@ -14,18 +14,8 @@ from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.execution.test_runner import types
-from tests.support.engine import (
-    MakeBench,
-    Rig,
-    claim,
-    lose,
-)
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.engine import MakeBench, Rig, claim, lose
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 
 @pytest.fixture
@@ -129,9 +119,7 @@ def test_a_write_is_not_suspected_because_it_is_in_doubt(rig: MakeBench) -> None
     assert (row.status, row.isolated) == ("suspended", False)
 
 
-def test_a_second_crash_in_the_same_model_call_isolates_the_run(
-    rig: MakeBench,
-) -> None:
+def test_a_second_crash_in_the_same_model_call_isolates_the_run(rig: MakeBench) -> None:
     desk = repeatable(rig)
     run = desk.start("a")
     die_at(desk, run, "FrameOpened")
@@ -152,9 +140,7 @@ def test_one_loss_during_a_model_call_isolates_no_run(rig: MakeBench) -> None:
     assert Loss.objects.filter(run=run).count() == 1
 
 
-def test_every_crash_in_isolation_counts(
-    rig: MakeBench,
-) -> None:
+def test_every_crash_in_isolation_counts(rig: MakeBench) -> None:
     desk = repeatable(rig)
     run = desk.start("a")
     die_at(desk, run, "ToolStarted")

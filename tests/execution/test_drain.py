@@ -12,12 +12,7 @@ from runtime.models import Run
 from runtime.ports.effects import ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 LONG = 30.0
 
@@ -78,8 +73,7 @@ def test_a_run_at_a_gate_is_let_go_of_as_suspended(rig: MakeBench, hints: list[U
 
 
 @pytest.mark.parametrize(
-    ("effect", "status"),
-    [(EffectClass.WRITE, "suspended"), (EffectClass.IDEMPOTENT, "completed")],
+    ("effect", "status"), [(EffectClass.WRITE, "suspended"), (EffectClass.IDEMPOTENT, "completed")]
 )
 def test_after_a_drain_the_effect_class_decides_about_a_call(
     rig: MakeBench, effect: EffectClass, status: str

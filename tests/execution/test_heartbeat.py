@@ -21,12 +21,7 @@ from runtime.models import Loss, Run, Worker
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import leases, loading, pool
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
 
 
@@ -87,9 +82,7 @@ def renewals(holding: Holding) -> Callable[[], bool | None]:
     return renewed
 
 
-def test_one_row_renews_all_leases_despite_a_locked_run(
-    holding: Holding,
-) -> None:
+def test_one_row_renews_all_leases_despite_a_locked_run(holding: Holding) -> None:
     locked, other = holding.begin(), holding.begin()
     before = {run: Run.objects.values().get(id=run) for run in (locked, other)}
     with pool.own() as own, own.transaction():

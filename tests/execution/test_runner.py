@@ -20,12 +20,7 @@ from runtime.ports.effects import (
 )
 from runtime.queries import runs
 from tests.support.engine import MakeBench, Rig, lose
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
 GATED = FakeTool(gated=True)
@@ -251,9 +246,7 @@ def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) 
         return ToolResult(value=1)
 
     desk = rig(
-        {"a": turns(ask(("t", {}), ("slow", {})), say("done"))},
-        t=GATED,
-        slow=FakeTool(body=slow),
+        {"a": turns(ask(("t", {}), ("slow", {})), say("done"))}, t=GATED, slow=FakeTool(body=slow)
     )
     assert desk.advance(desk.start("a")).status == "completed"
 

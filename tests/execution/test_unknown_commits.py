@@ -17,12 +17,7 @@ from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool, steps
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 BLOCKED = """
     SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))

@@ -9,12 +9,7 @@ from runtime.broker import dispatch
 from runtime.execution import yielding
 from runtime.ports.effects import ToolRequest, ToolResult
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 CALLS = 6
 

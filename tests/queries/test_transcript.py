@@ -120,10 +120,7 @@ def _retry(call: str | None, until: str | None) -> dict[str, Any]:
     return {**_call("RetryScheduled", until=until, **attempt), "call": call}
 
 
-STARTED = [
-    _call("CallAdmitted", terms=TERMS),
-    _call("ToolStarted", attempt=1, at=AT),
-]
+STARTED = [_call("CallAdmitted", terms=TERMS), _call("ToolStarted", attempt=1, at=AT)]
 CANCELLING = {"type": "Cancelling", "by": "ada", "reason": "enough"}
 CANCELLED = {"type": "Cancelled", "reason": "enough"}
 

@@ -55,11 +55,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
 ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
 
 # The decision in the signal; a worker consumes it only as it was signed.
-MESSAGES: dict[str, Any] = {
-    "verdict": "deny",
-    "by": "admin",
-    "reason": "it is fine",
-}
+MESSAGES: dict[str, Any] = {"verdict": "deny", "by": "admin", "reason": "it is fine"}
 
 
 @pytest.mark.parametrize("field", CHANGES)
@@ -144,9 +140,7 @@ def test_an_expiry_before_its_time_opens_and_closes_nothing(target: Target) -> N
     assert target.started(run) == 0
 
 
-def test_changed_arguments_with_new_digests_fail_the_signature(
-    target: Target,
-) -> None:
+def test_changed_arguments_with_new_digests_fail_the_signature(target: Target) -> None:
     run = target.start()
     request = target.decide(run)
     _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')

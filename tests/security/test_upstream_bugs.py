@@ -12,25 +12,11 @@ from approvals import policy
 from runtime.core.continuation import Continuation
 from runtime.core.digest import action_digest
 from runtime.core.documents.codec import encode_entry
-from runtime.core.enums import (
-    Decision,
-    EffectClass,
-    GateKind,
-    Risk,
-    Verdict,
-)
+from runtime.core.enums import Decision, EffectClass, GateKind, Risk, Verdict
 from runtime.core.errors import NotJson
 from runtime.core.events import RunStarted
 from runtime.core.machine.replay import Entry
-from tests.stored.scenarios import (
-    BOTH,
-    INPUT,
-    PAY,
-    POST,
-    Order,
-    boss,
-    desk,
-)
+from tests.stored.scenarios import BOTH, INPUT, PAY, POST, Order, boss, desk
 
 ACTION: dict[str, Any] = {
     "tool": "refund",

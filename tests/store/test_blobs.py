@@ -16,12 +16,7 @@ from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.tables import blobs
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 BIG = {"rows": ["ä" * 1_000] * 300}
 READS = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=BIG))

@@ -13,12 +13,7 @@ from runtime.models import Run, Worker
 from runtime.ports.effects import ModelRequest, Outcome
 from runtime.store import leases, pool
 from runtime.upkeep import due_runs, partitions
-from tests.support.engine import (
-    LONG,
-    MakeBench,
-    Rig,
-    claim,
-)
+from tests.support.engine import LONG, MakeBench, Rig, claim
 from tests.support.fake_ports import say, turns
 
 

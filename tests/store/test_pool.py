@@ -76,9 +76,7 @@ def test_a_statement_learns_the_types_of_its_parameters_once(
 
 
 @pytest.mark.usefixtures("transactional_db")
-def test_a_waiting_caller_gets_the_returned_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_waiting_caller_gets_the_returned_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 5.0)
     pool.close()
     with ThreadPoolExecutor(1) as callers, ExitStack() as held:

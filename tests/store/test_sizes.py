@@ -21,12 +21,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 GATES = 50
 TEXT = b64encode(Random(1).randbytes(2_250)).decode()  # 3,000 characters that nothing makes shorter

@@ -22,29 +22,12 @@ from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
 from runtime.models import Gate, JournalEntry, Loss, Run, Signal, Stop, Worker
-from runtime.store import (
-    decisions,
-    leases,
-    loading,
-    pool,
-    runs,
-    steps,
-)
+from runtime.store import decisions, leases, loading, pool, runs, steps
 from runtime.store.pool import Connection
 from runtime.store.tables import gates, journal, signals
 from runtime.upkeep import due_runs
-from tests.support.engine import (
-    ADA,
-    MakeBench,
-    Rig,
-    claim,
-)
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.engine import ADA, MakeBench, Rig, claim
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
 
 PAST = timedelta(hours=-1)

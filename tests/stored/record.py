@@ -9,22 +9,11 @@ from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.timers import wait_for
 from runtime.core.documents import compression
-from runtime.core.documents.codec import (
-    BRIEF,
-    SCHEMA,
-    decode_continuation,
-    encode_continuation,
-)
+from runtime.core.documents.codec import BRIEF, SCHEMA, decode_continuation, encode_continuation
 from runtime.core.documents.conversations import Conversations
 from runtime.store.tables.signals import PauseSignal
 from tests.stored import scenarios
-from tests.stored.scenarios import (
-    INPUT,
-    PAY,
-    SCENES,
-    Scene,
-    desk,
-)
+from tests.stored.scenarios import INPUT, PAY, SCENES, Scene, desk
 
 FOLDER = Path(__file__).parent
 
@@ -51,8 +40,7 @@ PRESENT = SCENES | {
         then=_pause,
     ),
     "waiting": Scene(
-        spec=lambda: desk(WAIT, PAY, more=[wait_for]),
-        shows=lambda now: bool(now.all_waiting()),
+        spec=lambda: desk(WAIT, PAY, more=[wait_for]), shows=lambda now: bool(now.all_waiting())
     ),
     "message": Scene(
         spec=lambda: desk(PAY),

@@ -37,23 +37,13 @@ def price(number: str) -> int:
     return 40
 
 
-@tool(
-    approval=True,
-    risk="high",
-    sentence="Pay {euros} euros back for {number}",
-    expires_in=3600,
-)
+@tool(approval=True, risk="high", sentence="Pay {euros} euros back for {number}", expires_in=3600)
 def refund(number: str, euros: int) -> dict[str, str]:
     """Pays back."""
     return {"paid": number}
 
 
-@tool(
-    effect="idempotent",
-    approval=True,
-    sentence="Close {number}",
-    expires_in=7200,
-)
+@tool(effect="idempotent", approval=True, sentence="Close {number}", expires_in=7200)
 def close(number: str) -> str:
     """Closes an order."""
     return "closed"
@@ -187,9 +177,7 @@ SCENES = {
         spec=lambda: desk(call("price", **INPUT)), shows=_model_waits, busy=True
     ),
     "cancelling": Scene(
-        spec=lambda: desk(BOOK),
-        shows=lambda now: now.phase is Phase.CANCELLING,
-        cancels=True,
+        spec=lambda: desk(BOOK), shows=lambda now: now.phase is Phase.CANCELLING, cancels=True
     ),
 }
 

@@ -7,12 +7,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing.worker import Worker
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.codec import decode_continuation, decode_entry
-from runtime.core.enums import (
-    FRAME_GATES,
-    Decision,
-    GateKind,
-    Verdict,
-)
+from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.machine.replay import initial, recover, step
 from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE

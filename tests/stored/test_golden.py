@@ -7,22 +7,11 @@ from typing import Any
 
 import pytest
 
-from runtime.core import (
-    budgets,
-    continuation,
-    enums,
-    limits,
-)
+from runtime.core import budgets, continuation, enums, limits
 from runtime.core.budgets import Limit
 from runtime.core.continuation import CallState, FrameState, Phase, RunStatus
 from runtime.core.documents import budget_text, codec, compression, export_file
-from runtime.core.enums import (
-    EffectClass,
-    FailureCause,
-    GateKind,
-    Risk,
-    Verdict,
-)
+from runtime.core.enums import EffectClass, FailureCause, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
 from runtime.core.machine import retries
 from tests.stored.golden import FOLDER, contains, looked_at

@@ -96,9 +96,7 @@ def test_the_key_that_signs_decisions_is_the_webs_alone(services: Services) -> N
     ).read_text()
 
 
-def test_the_broker_requires_a_password_and_persists_messages(
-    services: Services,
-) -> None:
+def test_the_broker_requires_a_password_and_persists_messages(services: Services) -> None:
     with redis.Redis(port=services.broker_port) as nobody, pytest.raises(redis.AuthenticationError):
         nobody.ping()
     password = services.secret("redis_password")

@@ -74,9 +74,7 @@ def test_a_stopping_worker_journals_its_call_and_ends(ward: Ward) -> None:
     assert "OutcomeUnknown" not in ward.types(run)
 
 
-def test_the_effect_class_decides_about_an_unfinished_call(
-    ward: Ward,
-) -> None:
+def test_the_effect_class_decides_about_an_unfinished_call(ward: Ward) -> None:
     once, worker = ward.start("patient_once", "asked", "hold_once")
     again, _ = ward.start("patient_again", "repeated", "hold_again")
     worker.terminate()

@@ -23,9 +23,7 @@ def office(sandbox: Path) -> Iterator[Office]:
         yield Office(stack)
 
 
-def test_a_nested_run_has_one_account_one_role_and_one_mail(
-    office: Office,
-) -> None:
+def test_a_nested_run_has_one_account_one_role_and_one_mail(office: Office) -> None:
     run = office.start("hr_onboarding", "nested", level=4)
     waiting = office.wait(run, "suspended")
     (gate,) = waiting["gates"]

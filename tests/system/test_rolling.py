@@ -113,9 +113,7 @@ def test_old_and_new_workers_share_runs_without_ping_pong(release: Release) -> N
         assert new.said("Traceback") == 0
 
 
-def test_both_releases_work_on_the_migrated_schema(
-    release: Release,
-) -> None:
+def test_both_releases_work_on_the_migrated_schema(release: Release) -> None:
     runs = {name: release.start("additive", name) for name in ("grown1", "grown2", "grown3")}
     for run in runs.values():
         release.office.wait(run, "suspended")

@@ -7,12 +7,7 @@ from runtime.keyring import files, purposes
 from runtime.models import Run
 from runtime.upkeep import startup
 from tests.support.engine import MakeBench
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 
 @pytest.mark.parametrize("suspended", [True, False])

@@ -274,9 +274,7 @@ def test_the_image_contains_only_files_of_a_clone(tmp_path: Path) -> None:
     assert {f"!{source}" for source in sources} <= set(kept_in)
 
 
-def test_only_this_machine_reaches_it_and_stores_reach_nothing(
-    services: dict[str, Any],
-) -> None:
+def test_only_this_machine_reaches_it_and_stores_reach_nothing(services: dict[str, Any]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert [(name, port["host_ip"]) for name, ports in published.items() for port in ports] == [
         ("web", "127.0.0.1")

@@ -325,11 +325,7 @@ def test_a_key_file_that_is_missing_or_damaged(
     if text is not None:
         (keys / file).write_text(text)
     line = start_process(
-        name,
-        DATABASE_URL=migrated,
-        REDIS_URL=broker_url,
-        KEYS_DIR=str(keys),
-        bind="127.0.0.1:0",
+        name, DATABASE_URL=migrated, REDIS_URL=broker_url, KEYS_DIR=str(keys), bind="127.0.0.1:0"
     )
     assert str(keys / file) in line
     assert (

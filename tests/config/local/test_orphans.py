@@ -34,11 +34,7 @@ def bystander() -> Iterator[subprocess.Popen[str]]:
 
 def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        _WAIT,
-        env=os.environ | extra,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        _WAIT, env=os.environ | extra, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"  # its environment is complete now

@@ -11,13 +11,7 @@ import pytest
 
 from config.local.processes import spawn, users
 from config.local.processes.reload import Reload
-from config.local.processes.supervisor import (
-    STOP_SIGNALS,
-    Service,
-    SignalPipe,
-    Stop,
-    Supervisor,
-)
+from config.local.processes.supervisor import STOP_SIGNALS, Service, SignalPipe, Stop, Supervisor
 
 
 class Record:

@@ -38,9 +38,7 @@ def stack(home: Path) -> Iterator[Stack]:
         stack.kill_everything()
 
 
-def test_only_the_starter_can_read_the_demo_credentials(
-    stack: Stack,
-) -> None:
+def test_only_the_starter_can_read_the_demo_credentials(stack: Stack) -> None:
     path = stack.home / "credentials.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.stat().st_uid == os.geteuid()
@@ -164,9 +162,7 @@ def test_a_server_that_dies_is_started_again(stack: Stack) -> None:
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
 
 
-def test_postgres_restarts_beside_a_stuck_child_of_the_old_one(
-    stack: Stack,
-) -> None:
+def test_postgres_restarts_beside_a_stuck_child_of_the_old_one(stack: Stack) -> None:
     oldest, *parts = stack.named("postgres")
     parts[0].suspend()  # like a process that waits for a lock of a killed one
     oldest.kill()
@@ -184,9 +180,7 @@ def test_the_next_start_recovers_from_a_kill_of_everything(stack: Stack) -> None
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
 
 
-def test_ready_needs_a_live_worker(
-    stack: Stack,
-) -> None:
+def test_ready_needs_a_live_worker(stack: Stack) -> None:
     stack.kill_everything()
     stack.start()
     worker = processes.of(stack, "worker").process
@@ -209,9 +203,7 @@ def test_a_polite_kill_ends_it_as_well(stack: Stack) -> None:
     assert stack.processes() == []
 
 
-def test_the_next_start_completes_an_interrupted_one(
-    sandbox: Path,
-) -> None:
+def test_the_next_start_completes_an_interrupted_one(sandbox: Path) -> None:
     stack = Stack(sandbox / "cut off")
     for line in ("Starting Postgres", "Preparing the database", "Starting web, worker and sweeper"):
         stack.begin()

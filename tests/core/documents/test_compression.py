@@ -55,10 +55,7 @@ def test_an_entry_takes_less_than_half() -> None:
 
 @pytest.mark.parametrize(
     "result",
-    [
-        "".join(Random(1).choices(LETTERS, k=3_000)),
-        "x" * compression.MAX_CHARACTERS,
-    ],
+    ["".join(Random(1).choices(LETTERS, k=3_000)), "x" * compression.MAX_CHARACTERS],
     ids=["does not get shorter", "long: Postgres compresses it"],
 )
 def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:

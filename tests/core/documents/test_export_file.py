@@ -14,12 +14,7 @@ from runtime.core.documents.export_file import ExportFile
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, Exported, ToolReturned
 from runtime.core.limits import KEPT_INLINE
-from runtime.core.machine.replay import (
-    Entry,
-    fold,
-    initial,
-    step,
-)
+from runtime.core.machine.replay import Entry, fold, initial, step
 from tests.core.machine.test_transitions import AT, STARTED
 
 RUN = UUID(int=9)

@@ -154,11 +154,7 @@ def test_a_permission_is_not_inherited(events: tuple[Event, ...]) -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [
-        (),
-        (opened(GateKind.IN_DOUBT),),
-        (opened(GateKind.IN_DOUBT), decided(Verdict.RUN_AGAIN)),
-    ],
+    [(), (opened(GateKind.IN_DOUBT),), (opened(GateKind.IN_DOUBT), decided(Verdict.RUN_AGAIN))],
     ids=["unasked", "asked", "to run again"],
 )
 def test_a_call_in_doubt_is_asked_about_again(events: tuple[Event, ...]) -> None:
@@ -205,10 +201,7 @@ def test_a_run_that_is_under_way_does_not_become_a_fork() -> None:
     with pytest.raises(Unreadable):
         fold(
             initial(uuid4()),
-            [
-                RunStarted(agent="a", input={}, requester="eve"),
-                replace(event, state={"schema": 1}),
-            ],
+            [RunStarted(agent="a", input={}, requester="eve"), replace(event, state={"schema": 1})],
         )
 
 

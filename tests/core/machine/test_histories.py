@@ -12,20 +12,12 @@ import pytest
 from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import encode_continuation
 from runtime.core.errors import CoreError
-from runtime.core.events import (
-    EVENT_TYPES,
-)
+from runtime.core.events import EVENT_TYPES
 from runtime.core.ids import depth_of
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import initial, step
-from runtime.core.machine.transitions import (
-    CALLS,
-    FRAMES,
-    PACES,
-    RUNS,
-    next_state,
-)
+from runtime.core.machine.transitions import CALLS, FRAMES, PACES, RUNS, next_state
 from tests.core.machine import invariants
 from tests.core.machine.walks import AT, Walk
 

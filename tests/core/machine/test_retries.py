@@ -6,12 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import (
-    MODEL_OPTIONS,
-    CallOptions,
-    ModelOptions,
-    RetryPolicy,
-)
+from runtime.core.call_options import MODEL_OPTIONS, CallOptions, ModelOptions, RetryPolicy
 from runtime.core.continuation import Call, Frame, FrameState, Outage
 from runtime.core.documents.codec import decode_entry
 from runtime.core.enums import EffectClass, FailureCause

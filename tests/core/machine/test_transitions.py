@@ -8,12 +8,7 @@ import pytest
 from runtime.core.call_options import CallOptions
 from runtime.core.commands import EndRun
 from runtime.core.continuation import CallState
-from runtime.core.documents.codec import (
-    HISTORY,
-    decode_continuation,
-    decode_entry,
-    document_of,
-)
+from runtime.core.documents.codec import HISTORY, decode_continuation, decode_entry, document_of
 from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition, NewerSchema, UnknownSubject, Unreadable
 from runtime.core.events import (

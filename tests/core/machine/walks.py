@@ -21,13 +21,7 @@ from runtime.core.commands import (
     StartWait,
 )
 from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
-from runtime.core.enums import (
-    FRAME_GATES,
-    VERDICTS,
-    EffectClass,
-    GateKind,
-    Verdict,
-)
+from runtime.core.enums import FRAME_GATES, VERDICTS, EffectClass, GateKind, Verdict
 from runtime.core.events import (
     AgentChanged,
     BudgetExceeded,
@@ -71,12 +65,7 @@ from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import initial, recover
-from runtime.core.machine.retries import (
-    on_no_reply,
-    on_not_performed,
-    on_unknown,
-    on_worker_lost,
-)
+from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown, on_worker_lost
 
 MAX_EVENTS = 400
 COMPACTION = CompactionOptions(messages=4)

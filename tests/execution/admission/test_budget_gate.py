@@ -30,12 +30,7 @@ from runtime.store.tables.continuations import load
 from tests.execution.admission.test_waits import later
 from tests.execution.test_runner import events, types
 from tests.support.engine import ADA, MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 LOOK = FakeTool(effect=EffectClass.READ)
 
@@ -220,9 +215,7 @@ def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
     assert desk.advance(run.id).status == "completed"
 
 
-def test_an_agent_beyond_the_depth_limit_waits_for_a_reviewer(
-    rig: MakeBench,
-) -> None:
+def test_an_agent_beyond_the_depth_limit_waits_for_a_reviewer(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("b", {})), say("done")), "b": turns(say("done"))})
     run = desk.advance(start(Budget(depth=1)))
     assert limits(run.id) == [(None, "depth", 1, 1)]

@@ -10,12 +10,7 @@ from runtime.models import Gate, Run
 from runtime.ports.agents import CallInfo
 from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
 WHY = "a stops after every reply"

@@ -14,13 +14,7 @@ from runtime.queries import runs
 from runtime.queries.transcript import fold
 from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    Script,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, Script, ask, say, turns
 
 GATED = FakeTool(gated=True)
 OUT = ModelFailure(error="openai:a is in trouble (status 503)", retryable=True, model="openai:a")

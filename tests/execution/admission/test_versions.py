@@ -21,13 +21,7 @@ from runtime.store import failpoints, loading, pool
 from runtime.store.pool import Connection
 from tests.execution.test_runner import crashed, events, types
 from tests.support.engine import ADA, MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeEffects,
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 
 OLD = "sha256:a"  # the fingerprint of the agent a in the fake effects
 NEW = "sha256:a2"
@@ -258,9 +252,7 @@ def test_a_worker_without_the_agent_carries_out_a_stop(rig: MakeBench) -> None:
     assert stranger.advance(run).status == "cancelled"
 
 
-def test_an_old_worker_releases_a_run_at_a_newer_version_gate(
-    rig: MakeBench,
-) -> None:
+def test_an_old_worker_releases_a_run_at_a_newer_version_gate(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.CONTINUE)
     old = rig({"a": SCRIPT}, t=FakeTool(gated=True))
@@ -303,9 +295,7 @@ def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:
     assert "AgentChanged" not in types(run)
 
 
-def test_a_call_of_a_changed_tool_needs_a_new_approval(
-    rig: MakeBench,
-) -> None:
+def test_a_call_of_a_changed_tool_needs_a_new_approval(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     desk.effects.tools["t"] = FakeTool(gated=True, effect=EffectClass.IDEMPOTENT)
     desk.decide(gate.id, Verdict.CONTINUE)
@@ -318,9 +308,7 @@ def test_a_call_of_a_changed_tool_needs_a_new_approval(
 
 
 @pytest.mark.usefixtures("short_lease")
-def test_an_approved_change_does_not_repeat_a_new_write(
-    rig: MakeBench,
-) -> None:
+def test_an_approved_change_does_not_repeat_a_new_write(rig: MakeBench) -> None:
     def unclear(request: ToolRequest) -> Outcome:
         return Unknown(error="cut off")
 

@@ -26,19 +26,8 @@ from runtime.ports.effects import (
 )
 from runtime.store import pool
 from tests.execution.test_runner import events, types
-from tests.support.engine import (
-    ADA,
-    MakeBench,
-    Rig,
-    lose,
-)
-from tests.support.fake_ports import (
-    FakeTool,
-    ToolBody,
-    ask,
-    say,
-    turns,
-)
+from tests.support.engine import ADA, MakeBench, Rig, lose
+from tests.support.fake_ports import FakeTool, ToolBody, ask, say, turns
 
 LONG = RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0)
 
@@ -250,9 +239,7 @@ def test_an_in_doubt_gate_has_a_snapshot_and_an_earliest_repeat(
     assert (waited - datetime.fromisoformat(str(started["at"]))).total_seconds() == 40.0
 
 
-def test_it_happened_gives_the_model_the_reported_result(
-    doubtful: tuple[Rig, UUID, UUID],
-) -> None:
+def test_it_happened_gives_the_model_the_reported_result(doubtful: tuple[Rig, UUID, UUID]) -> None:
     desk, run, gate = doubtful
     desk.decide(gate, Verdict.HAPPENED, result={"message_id": "<x>"})
     assert desk.advance(run).status == "completed"

@@ -21,13 +21,7 @@ from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.queries import workers as workers_query
 from tests.execution.test_runner import types
 from tests.support.engine import ADA, MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeEffects,
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
 
 

@@ -23,19 +23,11 @@ from tests.control.test_pause import pause
 from tests.execution.admission.test_waits import _in_a_thread, cancel
 from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeEffects,
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
 
 
-def test_cancelling_a_model_call_keeps_its_partial_reply(
-    rig: MakeBench,
-) -> None:
+def test_cancelling_a_model_call_keeps_its_partial_reply(rig: MakeBench) -> None:
     over = threading.Event()
 
     def never(request: ModelRequest) -> Outcome:
@@ -53,9 +45,7 @@ def test_cancelling_a_model_call_keeps_its_partial_reply(
     assert types(run.id)[-3:] == ["Cancelling", "ModelFailed", "Cancelled"]
 
 
-def test_a_worker_that_lost_its_lease_ends_its_model_calls(
-    rig: MakeBench,
-) -> None:
+def test_a_worker_that_lost_its_lease_ends_its_model_calls(rig: MakeBench) -> None:
     over = threading.Event()
 
     def never(request: ModelRequest) -> Outcome:
@@ -78,11 +68,7 @@ def test_a_worker_that_lost_its_lease_ends_its_model_calls(
     [(EffectClass.WRITE, "suspended", 1), (EffectClass.READ, "completed", 2)],
 )
 def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
-    rig: MakeBench,
-    monkeypatch: pytest.MonkeyPatch,
-    effect: EffectClass,
-    status: str,
-    attempts: int,
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, effect: EffectClass, status: str, attempts: int
 ) -> None:
     monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
     over = threading.Event()

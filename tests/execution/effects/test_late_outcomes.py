@@ -25,19 +25,8 @@ from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
 from runtime.upkeep import retention
 from tests.execution.test_runner import events, types
-from tests.support.engine import (
-    ADA,
-    LONG,
-    MakeBench,
-    Rig,
-    lose,
-)
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.engine import ADA, LONG, MakeBench, Rig, lose
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 SENT = ToolResult(value={"message_id": "m-1"})
 Desks = tuple[Rig, Rig]

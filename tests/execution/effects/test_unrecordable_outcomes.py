@@ -13,12 +13,7 @@ from runtime.ports.effects import ModelAnswer, ToolResult
 from tests.execution.effects.test_validation import deep
 from tests.execution.test_runner import types
 from tests.support.engine import MakeBench, Rig
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 REPLY = ModelAnswer(reply={}, text="hi", model="\ud800")
 

@@ -25,12 +25,7 @@ from runtime.ports.effects import (
     Unknown,
 )
 from tests.support.engine import MakeBench
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 
 DEPTH = 100_000
 
@@ -122,10 +117,7 @@ ERROR = "\x00\ud800" + "x" * 1_000_000
 
 @pytest.mark.parametrize(
     ("outcome", "status"),
-    [
-        (ToolFailure(error=ERROR), "completed"),
-        (Unknown(error=ERROR), "suspended"),
-    ],
+    [(ToolFailure(error=ERROR), "completed"), (Unknown(error=ERROR), "suspended")],
 )
 def test_an_error_is_escaped_and_cut_before_it_is_journaled(
     rig: MakeBench, outcome: Outcome, status: str

@@ -41,9 +41,7 @@ KILLED = os.environ.get("FAULTS_R2_KINDS", ",".join((*KINDS, EVERYTHING))).split
 assert set(KILLED) <= {*KINDS, EVERYTHING}, f"FAULTS_R2_KINDS: of {', '.join((*KINDS, EVERYTHING))}"
 
 
-def test_random_crashes_lose_and_repeat_nothing(
-    sandbox: Path,
-) -> None:
+def test_random_crashes_lose_and_repeat_nothing(sandbox: Path) -> None:
     chance = random.Random(SEED)
     folder = sandbox / "effects"
     folder.mkdir()

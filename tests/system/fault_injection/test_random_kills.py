@@ -13,24 +13,11 @@ import pytest
 from approvals.models import Request
 from runtime.models import Loss, Run
 from tests.support import ledger
-from tests.support.scripted_agents.scores import (
-    Score,
-    crowd,
-    effects,
-    tower,
-    transactions,
-    waits,
-)
+from tests.support.scripted_agents.scores import Score, crowd, effects, tower, transactions, waits
 from tests.system.fault_injection import figures
 from tests.system.fault_injection.conftest import Switchboard
 from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.office import (
-    ENDS,
-    Office,
-    doubts,
-    problems,
-    stuck,
-)
+from tests.system.fault_injection.office import ENDS, Office, doubts, problems, stuck
 from tests.system.fault_injection.processes import Worker, Zygote
 
 pytestmark = pytest.mark.faults
