@@ -74,7 +74,7 @@ class AgentEffects:
         """Return the version of every agent that this worker has, by name."""
         return {name: _facts_of(spec).fingerprint for name, spec in self.registry.agents.items()}
 
-    def skew(self, name: str, fingerprint: str) -> VersionChange | None:
+    def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:
         """Return how this worker's agent differs from that version, or None. Raise UnknownAgent."""
         spec = self.registry.get(name)
         ours = _facts_of(spec)
@@ -202,7 +202,7 @@ def _constant_facts(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "tool": tool.name,
         "effect": tool.effect,
         "risk": tool.risk,
-        "gated": caller.gates(tool.risk, asked=tool.approval),
+        "gated": caller.requires_approval(tool.risk, asked=tool.approval),
         "schema": tool.schema,
         "schema_digest": tool.schema_digest,
         "deadline": tool.deadline,
@@ -224,7 +224,7 @@ def _delegation_facts(caller: AgentSpec, child: AgentSpec, args: Any) -> CallInf
         tool=child.name,
         effect=EffectClass.IDEMPOTENT,
         risk=Risk.LOW,
-        gated=caller.gates(Risk.LOW, asked=False),
+        gated=caller.requires_approval(Risk.LOW, asked=False),
         sentence=f"Hand over to {child.name}",
         schema=child.input_schema,
         schema_digest=sha256_of(child.input_schema),

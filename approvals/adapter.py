@@ -34,30 +34,34 @@ from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import ActionPicture, ApprovalVoid, NotConfirmed, Part
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed, Part, ReviewSnapshot
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import ledger
 
 
-class Gatekeeper:
+class Approvals:
     """Selects the calls that need approval, and stores and verifies their requests."""
 
-    def gates(self, facts: CallInfo) -> bool:
+    def requires_approval(self, facts: CallInfo) -> bool:
         """Tell whether this call needs approval."""
-        return policy.gates(gated=facts.gated, risk=facts.risk)
+        return policy.requires_approval(gated=facts.gated, risk=facts.risk)
 
     def open(
-        self, connection: Connection, pictures: Sequence[ActionPicture], *, origin: Collection[str]
+        self,
+        connection: Connection,
+        snapshots: Sequence[ReviewSnapshot],
+        *,
+        origin: Collection[str],
     ) -> tuple[Part, ...]:
-        """Build a pending request for each picture, as parts of the step that opens their gates."""
-        return open_requests.ask(connection, pictures, origin)
+        """Build a pending request for each snapshot, as parts of the step that opens their gates."""
+        return open_requests.ask(connection, snapshots, origin)
 
-    def vouch(self, *, gate: UUID, decision: Decision) -> None:
+    def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing."""
         _verified(_read(_REQUEST, gate), decision)
 
-    def confirm(
+    def verify_approval(
         self,
         *,
         gate: UUID,
@@ -119,14 +123,16 @@ class Gatekeeper:
         # Decided requests too: a decision can be undone, and this person's own decisions no longer count.
         rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))
 
-    def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
+    def record_audit(
+        self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]
+    ) -> None:
         """Record a user's act on a run in the audit, inside the caller's transaction."""
         audit.lock_runs(run)
         audit.append(
             run=run, actor=actor, act=act, subject=f"run {run}", detail=detail, at=clock.now()
         )
 
-    def forget(self, *, run: UUID, at: datetime, head: str) -> None:
+    def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         """Erase arguments and sentence of every request of the run. Decisions and digests stay."""
         audit.lock_runs(run)
         requests = Request.objects.filter(run=run, removed_at=None)
@@ -152,7 +158,7 @@ class Gatekeeper:
             return f"row {broken.seq} {broken.why}"
         return None
 
-    def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+    def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the request of each gate that has one, by gate."""
         return dict(Request.objects.filter(gate__in=gates).values_list("gate", "id"))
 

@@ -27,7 +27,7 @@ DECIDERS: Mapping[str, frozenset[str]] = {
 DECIDING = frozenset().union(*DECIDERS.values())
 
 
-def gates(*, gated: bool, risk: Risk) -> bool:
+def requires_approval(*, gated: bool, risk: Risk) -> bool:
     """Tell whether a call waits for a person: for now exactly where the tool says so, at any risk."""
     return gated
 

@@ -114,7 +114,7 @@ def _report(**_: Any) -> None:
     """Start the heartbeat, so that this worker counts as alive before its first task."""
     from runtime import tasks
 
-    tasks.bench()
+    tasks.worker_context()
 
 
 @signals.worker_shutting_down.connect

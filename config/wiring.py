@@ -10,7 +10,7 @@ from agents.catalogue.published import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
 from approvals.accounts import people
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.permissions.access import Access
 from runtime.broker import dispatch
 from runtime.ports import wiring
@@ -19,7 +19,7 @@ from runtime.upkeep import startup
 
 def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
-    wiring.plug(access=Access(), catalogue=Catalogue(), gatekeeper=Gatekeeper())
+    wiring.plug(access=Access(), catalogue=Catalogue(), approvals=Approvals())
     user_logged_out.connect(_notify_logged_out)
     people.sessions_ended.connect(_notify_ended_sessions)
 

@@ -145,13 +145,13 @@ class TooManyMatched(RequestError):
         )
 
 
-class StoppedAlready(RequestError):
+class SwitchAlreadyEngaged(RequestError):
     """The kill switch is engaged already."""
 
     status, code = 409, "stopped_already"
 
 
-class StopNotOn(RequestError):
+class SwitchNotEngaged(RequestError):
     """There is no such kill switch, or it is disengaged already."""
 
     status, code = 409, "stop_not_on"
@@ -171,7 +171,7 @@ class LeaseLost(RuntimeFault):
 # The installation's: the run is released untouched and tried again later
 
 
-class Outdated(RuntimeFault):
+class WorkerOutdated(RuntimeFault):
     """A newer version of an agent than this process has wrote the run."""
 
 

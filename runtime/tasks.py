@@ -28,18 +28,18 @@ def advance_run(run: object = None, *_: object, **__: object) -> None:
     except ValueError:
         log.warning("Hint ignored: it names no run")
         return
-    advance(named, bench(), isolated=bench().heartbeat.isolated)
+    advance(named, worker_context(), isolated=worker_context().heartbeat.isolated)
 
 
 @cache
-def bench() -> WorkerContext:
+def worker_context() -> WorkerContext:
     """Return the context of this worker process. The first call, after fork, starts the heartbeat."""
     alone = set(current_app.amqp.queues.consume_from) == {ISOLATED}
     heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=alone)
     heartbeat.start()
     return WorkerContext(
         handler=wiring.effects(),
-        gatekeeper=wiring.gatekeeper(),
+        approvals=wiring.approvals(),
         effect_pool=EffectPool(wiring.effects(), replace=_retire),
         heartbeat=heartbeat,
     )
@@ -47,18 +47,18 @@ def bench() -> WorkerContext:
 
 def drain() -> None:
     """Claim no more runs and release the claimed ones in time. Safe in signal handlers. Repeating it has no effect."""
-    if bench.cache_info().currsize:
-        bench().heartbeat.drain(settings.ABEYANCE_DRAIN_SECONDS)
+    if worker_context.cache_info().currsize:
+        worker_context().heartbeat.drain(settings.ABEYANCE_DRAIN_SECONDS)
 
 
 def is_hung() -> bool:
     """Return whether this worker ends because its tools hang."""
-    return bool(bench.cache_info().currsize) and bench().heartbeat.is_hung
+    return bool(worker_context.cache_info().currsize) and worker_context().heartbeat.is_hung
 
 
 def _retire() -> None:
     """End this process as a stop signal would, so that its supervisor starts another one."""
-    bench().heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
+    worker_context().heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -68,9 +68,9 @@ def stop() -> bool:
     Returns False if an effect is still running, in a thread that cannot be ended.
     """
     busy = False
-    if bench.cache_info().currsize:
-        busy = bench().effect_pool.is_busy()
-        bench().heartbeat.stop()
-        bench.cache_clear()
+    if worker_context.cache_info().currsize:
+        busy = worker_context().effect_pool.is_busy()
+        worker_context().heartbeat.stop()
+        worker_context.cache_clear()
     pool.close()
     return not busy

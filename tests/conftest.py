@@ -138,8 +138,8 @@ def cast(db: None) -> Cast:
 @pytest.fixture
 def continued(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a run a continuation by each of its steps, as if it was long."""
-    monkeypatch.setattr(continuations, "due", lambda covered, tail, release: True)
-    monkeypatch.setattr(continuations, "overdue", lambda covered, tail: True)
+    monkeypatch.setattr(continuations, "needs_brief", lambda covered, tail, release: True)
+    monkeypatch.setattr(continuations, "needs_rewrite", lambda covered, tail: True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

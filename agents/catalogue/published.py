@@ -144,7 +144,7 @@ def _row(agent: AgentSpec) -> PublishedAgent:
 
 def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Describe a tool of an agent. `waived` is set if the tool requires approval and this agent does not."""
-    gated = agent.gates(tool.risk, asked=tool.approval)
+    gated = agent.requires_approval(tool.risk, asked=tool.approval)
     return {
         "name": tool.name,
         "description": tool.description,

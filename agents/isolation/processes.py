@@ -49,7 +49,7 @@ class Children:
     def perform(self, tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
         """Call the tool in a child. Never raise: a late or dead child is an outcome too."""
         ends = time.monotonic() + request.deadline
-        child = self._take()
+        child = self._acquire()
         if not child.is_ready(ends):
             child.kill()
             error = f"the process for {tool.name} did not start: look at the worker's log"
@@ -58,15 +58,15 @@ class Children:
         request = replace(request, deadline=max(0.1, ends - time.monotonic()))
         outcome = child.perform(tool, opened, request, ends)
         if outcome is not None:
-            self._give_back(child)
+            self._release(child)
             return outcome
         late = time.monotonic() >= ends
         code = child.kill()
         if self._modules:
-            self._give_back(Child(self._modules))  # or the next call waits for one
+            self._release(Child(self._modules))  # or the next call waits for one
         return _killed(code, tool, late=late)
 
-    def _take(self) -> "Child":
+    def _acquire(self) -> "Child":
         with self._lock:
             while self._idle:
                 child = self._idle.pop()
@@ -74,7 +74,7 @@ class Children:
                     return child
         return Child(self._modules)
 
-    def _give_back(self, child: "Child") -> None:
+    def _release(self, child: "Child") -> None:
         with self._lock:
             if len(self._idle) < KEPT:
                 self._idle.append(child)

@@ -30,7 +30,7 @@ def _agent(agent: AgentSpec) -> Iterator[str]:
     for tool in agent.tools:
         yield f"    tool {tool.name}: {', '.join(_tool(agent, tool))}"
     for child in agent.subagents:
-        asked = f", {ASKED}" if agent.gates(Risk.LOW, asked=False) else ""
+        asked = f", {ASKED}" if agent.requires_approval(Risk.LOW, asked=False) else ""
         yield f"    sub-agent {child.name}{asked}"
     for gate in _gates(agent):
         yield f"    stops {gate}"
@@ -41,7 +41,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
     yield f"risk {tool.risk}"
     if tool.waits:
         yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"
-    if agent.gates(tool.risk, asked=tool.approval):
+    if agent.requires_approval(tool.risk, asked=tool.approval):
         yield ASKED
     elif tool.waived:
         yield WAIVED

@@ -16,7 +16,7 @@ from agents.sdk.signature import json_schema_of, read_signature
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
     AgentSpec,
-    Approvals,
+    ApprovalMode,
     Compaction,
     Holds,
     ToolSpec,
@@ -136,7 +136,7 @@ def agent(
     tools: Sequence[ToolSpec] = (),
     subagents: Sequence[AgentSpec] = (),
     steps: Sequence[str] | None = None,
-    approvals: Approvals | Risk | str = Approvals.BY_TOOL,
+    approvals: ApprovalMode | Risk | str = ApprovalMode.BY_TOOL,
     models: Sequence[str] = (),
     retry: RetryPolicy = MODEL_RETRIES,
     deadline: float = MODEL_DEADLINE,

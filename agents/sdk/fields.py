@@ -13,7 +13,7 @@ from agents.endpoints import NAMED
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
 from agents.sdk.signature import Signature, json_schema_of
-from agents.sdk.spec import FINAL_ANSWER, Approvals, Compaction, Holds, placeholders, positive
+from agents.sdk.spec import FINAL_ANSWER, ApprovalMode, Compaction, Holds, placeholders, positive
 from runtime.core.call_options import RetryPolicy
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, FailureCause, Risk
@@ -130,12 +130,12 @@ def member(kind: Any, value: Any, where: str) -> Any:
         raise DefinitionError(f"{where}: {value!r} is not one of {allowed}") from None
 
 
-def approvals(value: Any, where: str) -> Approvals | Risk:
+def approvals(value: Any, where: str) -> ApprovalMode | Risk:
     if value in tuple(Risk):
         return Risk(value)
-    if value in tuple(Approvals):
-        return Approvals(value)
-    allowed = ", ".join([*Approvals, *Risk])
+    if value in tuple(ApprovalMode):
+        return ApprovalMode(value)
+    allowed = ", ".join([*ApprovalMode, *Risk])
     raise DefinitionError(f"{where}: {value!r} is not one of {allowed}")
 
 

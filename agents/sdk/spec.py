@@ -26,7 +26,7 @@ DEFAULT_DEADLINE = 30.0
 FINAL_ANSWER = "final_answer"  # the tool by which a model gives a typed result
 
 
-class Approvals(StrEnum):
+class ApprovalMode(StrEnum):
     """Which calls of an agent wait for a person. A Risk in its place means that risk and higher ones."""
 
     BY_TOOL = "by_tool"  # those whose tool asks for it
@@ -194,7 +194,7 @@ class AgentSpec:
     tools: tuple[ToolSpec, ...]
     subagents: tuple["AgentSpec", ...]
     steps: tuple[str, ...] | None
-    approvals: Approvals | Risk = Approvals.BY_TOOL
+    approvals: ApprovalMode | Risk = ApprovalMode.BY_TOOL
     models: tuple[str, ...] = ()
     retry: RetryPolicy = MODEL_RETRIES
     deadline: float = MODEL_DEADLINE
@@ -217,12 +217,12 @@ class AgentSpec:
         object.__setattr__(self, "model_name", _script_name(self.model))
         object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.tools)})
 
-    def gates(self, risk: Risk, *, asked: bool) -> bool:
+    def requires_approval(self, risk: Risk, *, asked: bool) -> bool:
         """Say whether a call of this risk waits for a person. `asked` is the tool's own setting."""
         match self.approvals:
-            case Approvals.BY_TOOL:
+            case ApprovalMode.BY_TOOL:
                 return asked
-            case Approvals.EVERY_CALL:
+            case ApprovalMode.EVERY_CALL:
                 return True
             case Risk() as least:
                 return asked or RISKS.index(risk) >= RISKS.index(least)
@@ -304,7 +304,7 @@ def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "schema": tool.schema,
         "effect": tool.effect,
         "risk": tool.risk,
-        "approval": agent.gates(tool.risk, asked=tool.approval),
+        "approval": agent.requires_approval(tool.risk, asked=tool.approval),
         "secret": [*sorted(tool.secret_args), *(["its result"] if tool.secret_result else [])],
     }
     if tool.waits:
@@ -318,7 +318,7 @@ def _hand_over_facts(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:
         "name": child.name,
         "description": child.description,
         "schema": child.input_schema,
-        "approval": agent.gates(Risk.LOW, asked=False),
+        "approval": agent.requires_approval(Risk.LOW, asked=False),
     }
 
 

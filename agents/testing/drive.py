@@ -21,7 +21,7 @@ from runtime.core.enums import (
 )
 from runtime.core.events import AgentChanged, Event, FrameOpened, RunStarted, WaitStarted
 from runtime.core.ids import ROOT
-from runtime.ports.approvals import ActionPicture
+from runtime.ports.approvals import ReviewSnapshot
 
 REQUESTER, DECIDER = "ada", "bea"
 
@@ -106,12 +106,12 @@ class Flow:
         return tuple(self._worker.calls)
 
     @property
-    def gates(self) -> tuple[ActionPicture, ...]:
+    def gates(self) -> tuple[ReviewSnapshot, ...]:
         """List the open gates as reviewers see them: tool, args, sentence, risk, path, digest."""
         return tuple(self._worker.shown[pending.gate] for pending in self._worker.now.pending)
 
     @property
-    def gate(self) -> ActionPicture:
+    def gate(self) -> ReviewSnapshot:
         """The one open gate. Raises AssertionError if there is none, or another."""
         return self._gate(None)
 
@@ -213,7 +213,7 @@ class Flow:
         self._worker.load(with_models(agent, self._models))
         return self
 
-    def _gate(self, tool: str | None) -> ActionPicture:
+    def _gate(self, tool: str | None) -> ReviewSnapshot:
         found = [gate for gate in self.gates if tool in (None, gate.tool)]
         waits = ", ".join(gate.tool for gate in self.gates) or "nothing"
         assert len(found) == 1, f"not one gate of {tool or 'any tool'}; waiting: {waits}\n{self}"

@@ -22,7 +22,7 @@ from agents.llm.providers import SCRIPTED
 from agents.registry import Registry, family
 from agents.sdk.spec import AgentSpec
 from agents.testing import setup
-from agents.testing.approvals import Gatekeeper
+from agents.testing.approvals import Approvals
 from agents.testing.event_match import contains
 from runtime.core.commands import CallModel, StartTool
 from runtime.core.continuation import Phase
@@ -90,14 +90,14 @@ class Worker:
         self.journal: list[str] = []
         self.calls: list[Made] = []
         self._deaths = {"before": list(crash_before), "after": list(crash_after)}
-        self._gatekeeper = Gatekeeper()
+        self._approvals = Approvals()
         self._ready: deque[Work] = deque()
         self._signals = 0
         self._contents: dict[str, Any] = {}
         self._filled = InlinedMessages(self._contents.__getitem__)
         self._versions: dict[str, Version] = {}
         self._releases = 0
-        self.shown = self._gatekeeper.shown
+        self.shown = self._approvals.shown
         self.load(agent)
 
     def load(self, agent: AgentSpec) -> None:
@@ -119,11 +119,11 @@ class Worker:
             Registry(agents=known), tidy=_nothing, versions=self._published
         )
         self._admission = Admission(
-            handler=self._handler, gatekeeper=self._gatekeeper, clock=lambda: self.clock
+            handler=self._handler, approvals=self._approvals, clock=lambda: self.clock
         )
 
     def decide(self, gate: uuid.UUID, decision: Decision) -> None:
-        self._gatekeeper.said[gate] = decision
+        self._approvals.said[gate] = decision
         self._signals += 1
         self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
 
@@ -196,7 +196,7 @@ class Worker:
         draft.apply_version_changes(self._skews())
         for item in news:
             if isinstance(item, Signal):
-                draft.take(item)
+                draft.consume(item)
             else:
                 draft.add(item)
         draft.end_waits()
@@ -207,11 +207,11 @@ class Worker:
         self.journal.append(text)
         self._contents.update({one.digest: value_of(one) for one in draft.records.contents})
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
-        self._gatekeeper.show(draft.records.pictures)
+        self._approvals.show(draft.records.snapshots)
         self._ready.extend(draft.records.work)
 
     def _skews(self) -> versions.VersionChanges:
-        return versions.look(self.now, self._handler) if self.now.frames else {}
+        return versions.compare(self.now, self._handler) if self.now.frames else {}
 
     def _published(self, fingerprints: Iterable[str]) -> dict[str, Version]:
         return {one: self._versions[one] for one in fingerprints if one in self._versions}
@@ -242,7 +242,7 @@ class Worker:
         for text in self.journal:
             entry = decode_entry(text)
             self.now = step(self.now, entry.events, head="", at=entry.at)
-        self.advance(*recover(self.now, versions.writes(self._skews())))
+        self.advance(*recover(self.now, versions.now_writes(self._skews())))
 
     def _outcome(self, request: ModelRequest | ToolRequest, *, kept: bool) -> Outcome:
         with override_settings(ABEYANCE_MODEL=SCRIPTED):

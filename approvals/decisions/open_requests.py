@@ -13,7 +13,7 @@ from approvals import audit, clock
 from approvals.models import AuditEntry, Request
 from approvals.requests import snapshot
 from runtime.core.machine.origin import merged
-from runtime.ports.approvals import ActionPicture, Part
+from runtime.ports.approvals import Part, ReviewSnapshot
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -31,18 +31,18 @@ _REQUESTED = f"""
 
 
 def ask(
-    connection: Connection, pictures: Sequence[ActionPicture], origin: Collection[str]
+    connection: Connection, snapshots: Sequence[ReviewSnapshot], origin: Collection[str]
 ) -> tuple[Part, ...]:
-    """Build a pending request for each picture, all of one run, and their audit rows.
+    """Build a pending request for each snapshot, all of one run, and their audit rows.
 
-    `origin` lists the people in the run's origin by its row; the pictures may name more.
+    `origin` lists the people in the run's origin by its row; the snapshots may name more.
     """
-    run = pictures[0].run
+    run = snapshots[0].run
     at, last = _look(connection, run)
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
     requests = [
-        snapshot.row(picture, at + n * timedelta.resolution, merged(picture.origin, origin))
-        for n, picture in enumerate(pictures)
+        snapshot.row(shown, at + n * timedelta.resolution, merged(shown.origin, origin))
+        for n, shown in enumerate(snapshots)
     ]
     entries = list[AuditEntry]()
     for request in requests:

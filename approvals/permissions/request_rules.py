@@ -79,7 +79,7 @@ def denial(
 ) -> Forbidden | None:
     """Say why a reader of a request may not decide it; None if they may.
 
-    `origin` names people whom the row may lack: see Gatekeeper.confirm.
+    `origin` names people whom the row may lack: see Approvals.verify_approval.
     """
     if principal is None:
         return Forbidden("not_eligible", "This person may not act.")

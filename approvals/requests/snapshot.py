@@ -15,39 +15,39 @@ from runtime.core.enums import EffectClass, GateKind
 from runtime.core.errors import NotJson
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.keyring import macs, purposes
-from runtime.ports.approvals import ActionPicture, NotConfirmed
+from runtime.ports.approvals import NotConfirmed, ReviewSnapshot
 
 _AT = "@"  # in a nonce, before the time
 
 RECENT = 32  # actions whose digests a process remembers
 
 
-def row(picture: ActionPicture, at: datetime, origin: Sequence[str] = ()) -> Request:
+def row(snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = ()) -> Request:
     """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
     request = Request(
         id=by_time(at, secrets.randbits(RANDOM_BITS)),
-        run_id=picture.run,
-        gate=picture.gate,
-        kind=str(picture.kind),
-        frame=picture.frame,
-        call=picture.call,
-        tool=picture.tool,
-        args=_text(picture.args),
-        schema=_text(picture.schema),
-        result_schema=_reportable(picture),
-        path=list(picture.path),
-        effect=str(picture.effect),
-        risk=str(picture.risk),
-        sentence=picture.sentence,
-        action_digest=picture.action_digest,
+        run_id=snapshot.run,
+        gate=snapshot.gate,
+        kind=str(snapshot.kind),
+        frame=snapshot.frame,
+        call=snapshot.call,
+        tool=snapshot.tool,
+        args=_text(snapshot.args),
+        schema=_text(snapshot.schema),
+        result_schema=_reportable(snapshot),
+        path=list(snapshot.path),
+        effect=str(snapshot.effect),
+        risk=str(snapshot.risk),
+        sentence=snapshot.sentence,
+        action_digest=snapshot.action_digest,
         nonce=_nonce(at),
         policy_version=policy.POLICY_VERSION,
-        requester=picture.requester,
+        requester=snapshot.requester,
         origin=list(origin),
         excluded=list(origin),
         created_at=at,
-        expires_at=picture.expires_at,
-        not_before=picture.not_before,
+        expires_at=snapshot.expires_at,
+        not_before=snapshot.not_before,
     )
     request.request_digest = request_digest(request)
     seal = macs.seal(purposes.REQUESTS, request.request_digest)
@@ -133,11 +133,11 @@ def _nonce(at: datetime) -> str:
     return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 
-def _reportable(picture: ActionPicture) -> str | None:
+def _reportable(snapshot: ReviewSnapshot) -> str | None:
     """Return the result schema of a call in doubt, whose result a reviewer may report; None for other kinds."""
-    if picture.kind is not GateKind.IN_DOUBT or picture.result_schema is None:
+    if snapshot.kind is not GateKind.IN_DOUBT or snapshot.result_schema is None:
         return None
-    return _text(picture.result_schema)
+    return _text(snapshot.result_schema)
 
 
 def _text(value: Any) -> str:

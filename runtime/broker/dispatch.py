@@ -33,7 +33,7 @@ CHANNEL = "abeyance:doorbell"
 ROOM = 10_000  # hints in a queue; with more, the sweeper would repeat a hint before a worker receives it
 GATHER_SECONDS = 0.2  # live updates of this period are sent together
 
-Hint = tuple[UUID, str]  # a run and the queue of its message
+Message = tuple[UUID, str]  # a run and the queue of its message
 
 S = TypeVar("S", "DispatchThread", "Notifier")
 
@@ -43,7 +43,7 @@ class DispatchThread:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._queue: queue.Queue[Hint] = queue.Queue(QUEUE_SIZE)
+        self._queue: queue.Queue[Message] = queue.Queue(QUEUE_SIZE)
         threading.Thread(target=self._run, name="dispatch", daemon=True).start()
 
     def put(self, run: UUID, queue_name: str) -> None:
@@ -128,7 +128,7 @@ _notifier: Notifier | None = None
 _lock = threading.Lock()
 
 
-def hint(run: UUID, queue_name: str = RESUMED) -> None:
+def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
     """Have a worker claim the run soon. Returns at once, never raises.
 
     Workers prefer RESUMED runs to NEW ones; a worker for suspected runs receives ISOLATED ones.
@@ -155,7 +155,7 @@ def notify_person(person: str) -> None:
     _the_notifier().put_person(person)
 
 
-def send_all(hints: Sequence[Hint]) -> None:
+def send_all(hints: Sequence[Message]) -> None:
     """Send hints now, with one command for each queue. Raises ConnectionError."""
     messages: defaultdict[str, list[str]] = defaultdict(list)
     for run, queue_name in hints:

@@ -46,7 +46,7 @@ def _cancel(connection: Connection, run: UUID, actor: Actor, reason: str) -> Non
     withdrawn = signals.withdraw(connection, run)
     gates.close_decided(connection, withdrawn)
     closed = [*withdrawn, *gates.close_open(connection, run)]
-    wiring.gatekeeper().close(run=run, gates=closed, actor=actor, reason=reason)
+    wiring.approvals().close(run=run, gates=closed, actor=actor, reason=reason)
     signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
 
 

@@ -18,8 +18,8 @@ from runtime.ports.access import Actor
 from runtime.store import runs
 from runtime.store.pool import Connection
 from runtime.store.tables import external_events, signals, waits
-from runtime.store.tables.external_events import Sent
-from runtime.store.tables.waits import Waiting
+from runtime.store.tables.external_events import ExternalEvent
+from runtime.store.tables.waits import EventWait
 
 SCOPE = "events:send"
 
@@ -28,7 +28,7 @@ SCOPE = "events:send"
 class Delivered:
     """The stored event, whether it is `new`, and the runs in which it ended a wait."""
 
-    event: Sent
+    event: ExternalEvent
     new: bool
     runs: tuple[UUID, ...] = ()
 
@@ -45,7 +45,7 @@ def deliver(*, id: object, name: object, data: object, actor: Actor) -> Delivere
         done = _deliver(connection, **event, actor=actor)
         for run in done.runs:
             join(connection, run, actor)
-            wiring.gatekeeper().note(run=run, actor=actor, act="sent", detail=noted)
+            wiring.approvals().record_audit(run=run, actor=actor, act="sent", detail=noted)
             notify(run)
     return done
 
@@ -55,18 +55,18 @@ def _deliver(
 ) -> Delivered:
     """Record the event, and send a signal to each call that waits for it."""
     digest = sha256_of({"name": name, "data": data})
-    if not external_events.put(
+    if not external_events.insert(
         connection, id=id, name=name, digest=digest, by=actor.person, token=actor.token
     ):
         known = external_events.read(connection, id)
         if known.digest != digest:
             raise EventConflict
         return Delivered(event=known, new=False)
-    found = waits.found(connection, name, json.dumps(data), limit=MAX_MATCHED + 1)
+    found = waits.matching(connection, name, json.dumps(data), limit=MAX_MATCHED + 1)
     if len(found) > MAX_MATCHED:
         raise TooManyMatched
     live = [run for run in dict.fromkeys(wait.run for wait in found) if _rings(connection, run)]
-    ended = [wait for wait in found if wait.run in live and waits.take(connection, wait)]
+    ended = [wait for wait in found if wait.run in live and waits.complete(connection, wait)]
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
     external_events.count(connection, id, len(ended))
@@ -83,7 +83,7 @@ def _rings(connection: Connection, run: UUID) -> bool:
     return True
 
 
-def _signal(connection: Connection, wait: Waiting, result: dict[str, Any], actor: Actor) -> None:
+def _signal(connection: Connection, wait: EventWait, result: dict[str, Any], actor: Actor) -> None:
     place = {"frame": wait.frame, "call": wait.call}
     signals.send_event(connection, run=wait.run, result=result, by=actor.person, **place)
 

@@ -58,7 +58,7 @@ def ledger_findings(run: UUID) -> Iterator[Finding]:
 
 def audit_findings(run: UUID) -> Iterator[Finding]:
     try:
-        problem = wiring.gatekeeper().problem_of(run)
+        problem = wiring.approvals().problem_of(run)
     except KeyMissing as exc:
         problem = str(exc)
     if problem is not None:
@@ -286,10 +286,10 @@ def _signal_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
     except Tampered as exc:
         yield Finding(subject="mailbox", problem=str(exc))
         return
-    if waiting > row.mailbox:
+    if waiting > row.signal_version:
         yield Finding(
             subject="mailbox",
-            problem=f"the row counted {row.mailbox} signals, but {waiting} are waiting",
+            problem=f"the row counted {row.signal_version} signals, but {waiting} are waiting",
         )
     live = not row.ended and row.status != RunStatus.QUARANTINED
     if waiting and live and row.due_at is None:

@@ -36,16 +36,20 @@ def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
     with atomic() as connection:
         new = _copy(connection, run, position, actor)
         where: dict[str, str | None] = {"position": str(position)}
-        keeper = wiring.gatekeeper()
-        keeper.note(run=run, actor=actor, act="forked", detail={"into": str(new), **where})
-        keeper.note(run=new, actor=actor, act="started", detail={"fork of": str(run), **where})
+        approvals = wiring.approvals()
+        approvals.record_audit(
+            run=run, actor=actor, act="forked", detail={"into": str(new), **where}
+        )
+        approvals.record_audit(
+            run=new, actor=actor, act="started", detail={"fork of": str(run), **where}
+        )
         notify(new)
     return new
 
 
 def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUID:
     """Write the new run, due at once and without a business key."""
-    born, _ = starts.look(connection)
+    born, _ = starts.peek(connection)
     runs.keep(connection, run)
     now = journal.state_at(connection, run, position)
     now = joined(now, *runs.origin(connection, run))
@@ -55,7 +59,7 @@ def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUI
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
         Forked(of=run, position=position, by=actor.person, state=forked(now)),
     )
-    first = journal.seal(born.run, 1, "", Entry(at=born.at, events=events))
+    first = journal.sign(born.run, 1, "", Entry(at=born.at, events=events))
     row = {
         "id": born.run,
         "agent": now.agent,

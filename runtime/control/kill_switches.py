@@ -8,12 +8,12 @@ import logging
 from runtime.control import access
 from runtime.control.transaction import atomic
 from runtime.core.limits import MAX_REASON
-from runtime.errors import StopNotOn, StoppedAlready, UnknownAgent
+from runtime.errors import SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import kill_switches
-from runtime.store.tables.kill_switches import EVERY_AGENT, Stop
+from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitch
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ SCOPE = "admin"
 HISTORY = 50
 
 
-def engage(*, agent: object, reason: object, actor: Actor | None) -> Stop:
+def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitch:
     """Stop effects of an agent from starting, or of every agent if it is empty. Takes at most two seconds.
 
     Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; StoppedAlready.
@@ -31,33 +31,33 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> Stop:
     given = reason if isinstance(reason, str) else ""
     why = access.text("reason", given, MAX_REASON, required="is required to stop agents")
     with atomic() as connection:
-        done = kill_switches.put(connection, {"agent": name, "reason": why, **_who(actor)})
+        done = kill_switches.engage(connection, {"agent": name, "reason": why, **_who(actor)})
     if done is None:
-        raise StoppedAlready
+        raise SwitchAlreadyEngaged
     log.warning("Kill switch of %s: engaged by %s: %s", name or "all agents", _named(actor), why)
     return done
 
 
-def disengage(*, stop: int, actor: Actor | None) -> Stop:
-    """Disengage a kill switch and make its runs due at once. Raise Forbidden, StopNotOn."""
+def disengage(*, stop: int, actor: Actor | None) -> KillSwitch:
+    """Disengage a kill switch and make its runs due at once. Raise Forbidden, SwitchNotEngaged."""
     _require_admin(actor)
     with atomic() as connection:
-        done = kill_switches.lift(connection, stop, **_who(actor))
+        done = kill_switches.disengage(connection, stop, **_who(actor))
     if done is None:
-        raise StopNotOn
+        raise SwitchNotEngaged
     log.warning("Kill switch of %s: disengaged by %s", done.agent or "all agents", _named(actor))
     return done
 
 
-def list_switches(*, lifted: bool, actor: Actor | None) -> list[Stop]:
+def list_switches(*, lifted: bool, actor: Actor | None) -> list[KillSwitch]:
     """Return the engaged kill switches, or the last ones that were disengaged. Raise Forbidden."""
     _require_admin(actor)
-    return kill_switches.listed(pool.djangos(), lifted=lifted, limit=HISTORY)
+    return kill_switches.list_switches(pool.djangos(), lifted=lifted, limit=HISTORY)
 
 
-def active() -> list[Stop]:
+def active() -> list[KillSwitch]:
     """Return the engaged kill switches. Every user may see them."""
-    return kill_switches.listed(pool.djangos(), lifted=False, limit=HISTORY)
+    return kill_switches.list_switches(pool.djangos(), lifted=False, limit=HISTORY)
 
 
 def _require_admin(actor: Actor | None) -> None:

@@ -25,12 +25,14 @@ def send_message(*, run: UUID, text: object, actor: Actor) -> RunDetail:
     with atomic() as connection:
         lock_open(connection, run)
         waiting = signals.number_of(connection, run, signals.MESSAGE)
-        if runs.unheard(connection, run) + waiting >= MAX_UNDELIVERED:
+        if runs.undelivered(connection, run) + waiting >= MAX_UNDELIVERED:
             raise TooManyUndelivered
         runs.notify_signal(connection, run)
         signals.send_message(connection, run=run, by=actor.person, text=message)
         join(connection, run, actor)
         digest = digest_of(message)
-        wiring.gatekeeper().note(run=run, actor=actor, act="wrote", detail={"digest": digest})
+        wiring.approvals().record_audit(
+            run=run, actor=actor, act="wrote", detail={"digest": digest}
+        )
         notify(run)
     return access.readable(run, actor)

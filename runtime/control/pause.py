@@ -26,7 +26,9 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         if not _is_paused(connection, run):
             runs.notify_signal(connection, run)
             signals.send_pause(connection, run=run, by=actor.person, reason=why)
-            wiring.gatekeeper().note(run=run, actor=actor, act="paused", detail={"reason": why})
+            wiring.approvals().record_audit(
+                run=run, actor=actor, act="paused", detail={"reason": why}
+            )
             notify(run)
     return access.readable(run, actor)
 
@@ -38,7 +40,7 @@ def resume(*, run: UUID, actor: Actor) -> RunDetail:
         if _is_paused(connection, run):
             runs.notify_signal(connection, run)
             signals.send_resume(connection, run=run, by=actor.person)
-            wiring.gatekeeper().note(run=run, actor=actor, act="resumed", detail={})
+            wiring.approvals().record_audit(run=run, actor=actor, act="resumed", detail={})
             notify(run)
     return access.readable(run, actor)
 

@@ -43,6 +43,8 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     base = continuations.load(connection, run, row.base, entries.text)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, blob_refs(now))
-    runs.readmit(connection, run, status=status_of(now, held=False))
-    wiring.gatekeeper().note(run=run, actor=actor, act="readmitted", detail={"reason": reason})
+    runs.release(connection, run, status=status_of(now, held=False))
+    wiring.approvals().record_audit(
+        run=run, actor=actor, act="readmitted", detail={"reason": reason}
+    )
     notify(run, inbox=True, queue=dispatch.ISOLATED if row.isolated else dispatch.RESUMED)

@@ -32,7 +32,7 @@ class RunRow:
     base: int
     due_at: datetime | None
     owner: UUID | None
-    mailbox: int
+    signal_version: int
     origin: list[str]
     unheard: int
     ended: bool

@@ -34,7 +34,7 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     with atomic() as connection:
         _reopen(connection, run, Retried(by=actor.person, reason=why))
         join(connection, run, actor)
-        wiring.gatekeeper().note(run=run, actor=actor, act="retried", detail={"reason": why})
+        wiring.approvals().record_audit(run=run, actor=actor, act="retried", detail={"reason": why})
         notify(run, inbox=True)
     return access.readable(run, actor)
 
@@ -49,8 +49,8 @@ def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, blob_refs(now))
     entry = Entry(at=pool.now(connection), events=(event,))
-    sealed = journal.seal(run, now.position + 1, now.head, entry)
+    sealed = journal.sign(run, now.position + 1, now.head, entry)
     now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
     journal.append_first(connection, sealed)
-    signals.forget_cancels(connection, run)
+    signals.delete_cancels(connection, run)
     runs.reopen(connection, run, status=status_of(now, held=False), head=sealed.seal.mac)

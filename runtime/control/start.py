@@ -43,7 +43,7 @@ def start(
     """
     access, catalogue = wiring.access(), wiring.catalogue()
     with pool.asking() as connection:
-        born, (rights, schema) = starts.look(
+        born, (rights, schema) = starts.peek(
             connection, access.rights(actor), catalogue.schema(agent)
         )
     access.require_read(actor, "runs:start", rights, at=born.at)
@@ -77,7 +77,7 @@ def create(
     require_json(input, "input")
     with pool.asking() as connection:
         if born is None:
-            born, _ = starts.look(connection)
+            born, _ = starts.peek(connection)
         event = RunStarted(
             agent=agent,
             input=input,
@@ -85,7 +85,7 @@ def create(
             budget=budget or NO_LIMITS,
             business_key=business_key,
         )
-        first = journal.seal(born.run, 1, "", Entry(at=born.at, events=(event,)))
+        first = journal.sign(born.run, 1, "", Entry(at=born.at, events=(event,)))
         row = {
             "id": born.run,
             "agent": agent,

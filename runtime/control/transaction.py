@@ -34,7 +34,7 @@ def lock_open(connection: Connection, run: UUID) -> str:
 def join(connection: Connection, run: UUID, actor: Actor) -> None:
     """Add a person who steers a run to its origin now, before a worker journals it."""
     if runs.join(connection, run, actor.person):
-        wiring.gatekeeper().join(run=run, person=actor.person)
+        wiring.approvals().join(run=run, person=actor.person)
 
 
 def notify(
@@ -44,7 +44,7 @@ def notify(
 
     def send() -> None:
         if hint:
-            dispatch.hint(run, queue)
+            dispatch.dispatch(run, queue)
         dispatch.notify_run(run, inbox=inbox)
 
     transaction.on_commit(send)

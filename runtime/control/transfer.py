@@ -59,15 +59,15 @@ def export_run(*, run: UUID, actor: Actor) -> str:
     KeyMissing or NewerSchema.
     """
     access.for_admins(run, actor, "Only admins may export runs.")
-    keeper = wiring.gatekeeper()
+    approvals = wiring.approvals()
     with atomic() as connection:
         row = runs.locked_row(connection, run)
         if row.status != RunStatus.EXPORTED:
             closed = _end(connection, run, row, Exported(by=actor.person))
             reason = f"{actor.person} exported the run."
-            keeper.close(run=run, gates=closed, actor=None, reason=reason)
+            approvals.close(run=run, gates=closed, actor=None, reason=reason)
             notify(run, inbox=True, hint=False)
-        keeper.note(run=run, actor=actor, act="exported", detail={})
+        approvals.record_audit(run=run, actor=actor, act="exported", detail={})
         return _build_file(connection, run)
 
 
@@ -83,7 +83,7 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
         raise NotImportable("it is not UTF-8") from exc
     with atomic() as connection:
         now = _import(connection, text, actor)
-        wiring.gatekeeper().note(run=now.run, actor=actor, act="imported", detail={})
+        wiring.approvals().record_audit(run=now.run, actor=actor, act="imported", detail={})
         notify(now.run)
         try:
             with suppress(InvalidInput):  # the run has started with this input
@@ -103,7 +103,7 @@ def _end(connection: Connection, run: UUID, row: LockedRow, event: Exported) -> 
     if (now.position, now.head) != (row.position, row.head):
         raise Tampered("the journal does not end where the run does")
     entry = Entry(at=pool.now(connection), events=(event,))
-    sealed = journal.seal(run, now.position + 1, now.head, entry)
+    sealed = journal.sign(run, now.position + 1, now.head, entry)
     journal.append_first(connection, sealed)
     runs.end(connection, run, status=RunStatus.EXPORTED, head=sealed.seal.mac)
     continuations.drop(connection, run)
@@ -159,9 +159,9 @@ def _write(
 ) -> Continuation:
     entries, previous = [], ""
     for position, body in enumerate(given.entries, start=1):
-        entries.append(journal.seal_text(now.run, position, previous, body))
+        entries.append(journal.sign_text(now.run, position, previous, body))
         previous = entries[-1].seal.mac
-    entries.append(journal.seal(now.run, len(entries) + 1, previous, last))
+    entries.append(journal.sign(now.run, len(entries) + 1, previous, last))
     row = {
         "id": now.run,
         "agent": now.agent,
@@ -182,7 +182,7 @@ def _write(
     for sealed in entries:
         journal.append_first(connection, sealed)
     texts = [Blob(digest=digest, text=body) for digest, body in given.contents.items()]
-    blobs.bring(connection, now.run, texts)
+    blobs.store(connection, now.run, texts)
     return now
 
 

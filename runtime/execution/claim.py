@@ -15,7 +15,7 @@ from runtime.core.documents.blobs import blob_refs
 from runtime.core.enums import Verdict
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import plain
-from runtime.errors import KeyMissing, LeaseLost, Outdated, Tampered, UnknownAgent
+from runtime.errors import KeyMissing, LeaseLost, Tampered, UnknownAgent, WorkerOutdated
 from runtime.execution import crash_loops
 from runtime.execution.admission import versions
 from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
@@ -49,9 +49,9 @@ def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> boo
 
 
 def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
-    if context.backoff.is_active(run, lambda: _mailbox(run)):
+    if context.backoff.is_active(run, lambda: _signal_version(run)):
         if context.backoff.forward_once(run):
-            dispatch.hint(run)
+            dispatch.dispatch(run)
         return False
     owner = uuid4()
     try:
@@ -102,7 +102,7 @@ def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
     match exc:
         case LeaseLost():
             log.warning("run %s: the lease was lost, nothing more is written", run)
-        case NewerSchema() | UnknownAgent() | Outdated():
+        case NewerSchema() | UnknownAgent() | WorkerOutdated():
             log.warning("run %s left untouched, for another worker: %s", run, exc)
             _leave_to_others(claim, context.backoff)
         case KeyMissing():
@@ -132,7 +132,7 @@ def _handle_crash_loop(claim: Claim, now: Continuation | None = None) -> bool:
         log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
         with pool.pooled() as connection:
             leases.isolate(connection, claim)
-        dispatch.hint(claim.run, dispatch.ISOLATED)
+        dispatch.dispatch(claim.run, dispatch.ISOLATED)
         return True
     return False
 
@@ -157,14 +157,14 @@ def _back_off(claim: Claim) -> None:
 def _leave_to_others(claim: Claim, backoff: versions.RunBackoff) -> None:
     """Due again soon, with a hint at once: who gets it may be able to act on the run."""
     with pool.pooled() as connection:
-        backoff.add(claim.run, leases.read(connection, claim.run).mailbox)
+        backoff.add(claim.run, leases.read(connection, claim.run).signal_version)
         leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
-    dispatch.hint(claim.run)
+    dispatch.dispatch(claim.run)
 
 
-def _mailbox(run: UUID) -> int:
+def _signal_version(run: UUID) -> int:
     with pool.pooled() as connection:
-        return leases.read(connection, run).mailbox
+        return leases.read(connection, run).signal_version
 
 
 def _load(claim: Claim, stored: Stored, recent: RecentRuns) -> Loaded:
@@ -177,22 +177,28 @@ def _load(claim: Claim, stored: Stored, recent: RecentRuns) -> Loaded:
             blobs.check(connection, digests)
     sizes = Sizes.of(entries, base=claim.base)
     return Loaded(
-        now=now, texts=texts, conversations=conversations, sizes=sizes, mail=stored.mail()
+        now=now,
+        texts=texts,
+        conversations=conversations,
+        sizes=sizes,
+        pending_signals=stored.pending_signals(),
     )
 
 
 def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.VersionChanges | None:
-    """How the agents have changed. Raises UnknownAgent or Outdated; None for a run that is to end in any case."""
+    """How the agents have changed. Raises UnknownAgent or WorkerOutdated; None for a run that is to end in any case."""
     try:
-        return versions.look(loaded.now, handler)
-    except (UnknownAgent, Outdated):
+        return versions.compare(loaded.now, handler)
+    except (UnknownAgent, WorkerOutdated):
         if not _is_to_end(loaded):
             raise
         return None
 
 
 def _is_to_end(loaded: Loaded) -> bool:
-    return loaded.now.phase is Phase.CANCELLING or any(_ends(one) for one in loaded.mail.due)
+    return loaded.now.phase is Phase.CANCELLING or any(
+        _ends(one) for one in loaded.pending_signals.due
+    )
 
 
 def _ends(signal: signals.Signal) -> bool:

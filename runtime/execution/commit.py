@@ -31,7 +31,7 @@ from runtime.execution.concurrency import RunSlots
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.yielding import YieldPolicy
-from runtime.ports.approvals import Gatekeeper, Part
+from runtime.ports.approvals import Approvals, Part
 from runtime.store import (
     failpoints,
     leases,
@@ -84,7 +84,7 @@ class Loaded:
     texts: list[str]
     conversations: Conversations
     sizes: Sizes
-    mail: signals.Mail
+    pending_signals: signals.PendingSignals
 
 
 class StepWriter:
@@ -94,7 +94,7 @@ class StepWriter:
         self,
         held: ClaimedRun,
         slots: RunSlots,
-        gatekeeper: Gatekeeper,
+        approvals: Approvals,
         loaded: Loaded,
         yielding: YieldPolicy,
     ) -> None:
@@ -102,15 +102,18 @@ class StepWriter:
         self._texts = loaded.texts  # of all entries
         self._conversations = loaded.conversations
         self._sizes = loaded.sizes
-        self._loaded: signals.Mail | None = loaded.mail  # until it is taken up
+        self._loaded: signals.PendingSignals | None = loaded.pending_signals  # until it is taken up
         self._yielding = yielding
         self._held = held
         self._slots = slots
-        self._gatekeeper = gatekeeper
-        self._mailbox = -1
+        self._approvals = approvals
+        self._signal_version = -1
         self._origin: tuple[str, ...] = ()
         self.settling: frozenset[UUID] = frozenset()  # gates whose decision can still be undone
-        self._late: tuple[int, tuple[LateOutcome, ...]] = (-1, ())  # and the mailbox of that moment
+        self._late: tuple[int, tuple[LateOutcome, ...]] = (
+            -1,
+            (),
+        )  # and the signal count of that moment
         self.next_signal: datetime | None = None  # when one that does not count yet will
         self._started = clock.elapsed()
 
@@ -135,32 +138,39 @@ class StepWriter:
                     raise LeaseLost from exc
 
     def read_signals(self) -> tuple[signals.Signal, ...]:
-        """The signals, if the mailbox is not as last read. A step that counts on them requires that count."""
-        mail, self._loaded = self._loaded, None
-        if mail is None:
-            known = self._held.mailbox is not None and self._held.mailbox == self._mailbox
+        """The signals, if the signal count is not as last read. A step that counts on them requires that count."""
+        found, self._loaded = self._loaded, None
+        if found is None:
+            known = (
+                self._held.signal_version is not None
+                and self._held.signal_version == self._signal_version
+            )
             if known and (self.next_signal is None or self.next_signal > self.clock()):
                 return ()
-            mail = self.retry_while_unreachable(self._signals)
-        self._mailbox, self.next_signal, self.settling = mail.count, mail.next, mail.settling
-        self._origin = mail.origin
-        self._held.mailbox = self._mailbox
-        return mail.due
+            found = self.retry_while_unreachable(self._signals)
+        self._signal_version, self.next_signal, self.settling = (
+            found.count,
+            found.next,
+            found.settling,
+        )
+        self._origin = found.origin
+        self._held.signal_version = self._signal_version
+        return found.due
 
     def late_outcomes(self, now: Continuation) -> tuple[LateOutcome, ...]:
-        """Read the run's late outcomes if a call is in doubt. Each of them has raised the mailbox count."""
+        """Read the run's late outcomes if a call is in doubt. Each of them has raised the signal count."""
         if not in_doubt(now):
             return ()
-        if self._late[0] != self._mailbox:
+        if self._late[0] != self._signal_version:
             self._late = (
-                self._mailbox,
+                self._signal_version,
                 self.retry_while_unreachable(functools.partial(_late, now.run)),
             )
         return self._late[1]
 
     def reread_signals(self) -> None:
-        """Have the mailbox read again, whatever its count was."""
-        self._held.mailbox = None
+        """Have the signals read again."""
+        self._held.signal_version = None
 
     def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.Result:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
@@ -211,11 +221,11 @@ class StepWriter:
 
     def _hint(self) -> None:
         """To the end of the line if others wait."""
-        dispatch.hint(
+        dispatch.dispatch(
             self.now.run, dispatch.NEW if self._yielding.should_yield else dispatch.RESUMED
         )
 
-    def _signals(self) -> signals.Mail:
+    def _signals(self) -> signals.PendingSignals:
         with pool.pooled() as connection:
             return signals.read(connection, self.now.run)
 
@@ -228,14 +238,14 @@ class StepWriter:
         else:
             self._sizes = Sizes(covered=covered + tail)
         self._texts.append(step.entry.body)
-        dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.taken or step.closed))
+        dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.settled or step.closed))
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
         if self._conversations.position > len(self._texts):
             self._conversations.forget()  # they read the entry of a step that was not written
         position, events = self.now.position + 1, records.events
         written = Entry(at=self.clock(), events=events)
-        entry = journal.seal(self.now.run, position, self.now.head, written)
+        entry = journal.sign(self.now.run, position, self.now.head, written)
         now = advance_clock(
             self.now, replace(after, position=position, head=entry.seal.mac), written.at
         )
@@ -255,34 +265,34 @@ class StepWriter:
             ended=now.ended,
             release=release,
             due=self._due(now) if release else None,
-            mailbox=self._mailbox,
+            signal_version=self._signal_version,
             continuation=continuation,
             pins=pins,
             opened=records.opened(now),
-            taken=records.taken,
+            settled=records.settled,
             closed=tuple(itertools.chain.from_iterable(records.closed.values())),
             signals=tuple(records.signals),
             contents=records.contents,
-            waits=records.awaited(now),
-            over=records.over,
+            opened_waits=records.opened_waits(now),
+            ended_waits=records.ended_waits,
             first=records.needs_first,
             spent=records.spent(after),
         )
 
     def _continuation(
-        self, now: Continuation, entry: journal.Sealed, *, pins: bool, release: bool
+        self, now: Continuation, entry: journal.SignedEntry, *, pins: bool, release: bool
     ) -> Brief | None:
         """The continuation that this step writes, None if the run goes on without a new one."""
         covered, tail = self._sizes.covered, self._sizes.tail + len(entry.body)
         if pins:
             return Brief(state=now)
-        if now.ended or not continuations.due(covered, tail, release=release):
+        if now.ended or not continuations.needs_brief(covered, tail, release=release):
             return None
         if (brief := self._brief(now, entry)) is not None:
             return brief
-        return Brief(state=now) if continuations.overdue(covered, tail) else None
+        return Brief(state=now) if continuations.needs_rewrite(covered, tail) else None
 
-    def _brief(self, now: Continuation, entry: journal.Sealed) -> Brief | None:
+    def _brief(self, now: Continuation, entry: journal.SignedEntry) -> Brief | None:
         """Have the conversations read every entry that they have not, up to this one, which is not written yet."""
         for text in (*self._texts[self._conversations.position :], entry.body):
             self._conversations.read(text)
@@ -295,18 +305,18 @@ class StepWriter:
                 return steps.commit(connection, step, lent, prepare=True)
         with transaction.atomic():
             connection = pool.djangos()
-            if next(tries) and steps.settled(connection, step):
+            if next(tries) and steps.written_after_wait(connection, step):
                 return steps.Result.WRITTEN  # by the try before, whose COMMIT was cut off
             for reason, gates in records.closed.items():
-                self._gatekeeper.close(run=self.now.run, gates=gates, actor=None, reason=reason)
+                self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
             result = steps.commit(connection, step, self._asked(connection, records), prepare=False)
             transaction.set_rollback(result is not steps.Result.WRITTEN)
             return result
 
     def _asked(self, connection: Connection, records: Records) -> tuple[Part, ...]:
         """What asks people, if gates open."""
-        pictures = records.pictures
-        return self._gatekeeper.open(connection, pictures, origin=self._origin) if pictures else ()
+        snapshots = records.snapshots
+        return self._approvals.open(connection, snapshots, origin=self._origin) if snapshots else ()
 
     def _release(self) -> steps.Result:
         with pool.pooled() as connection:
@@ -314,7 +324,7 @@ class StepWriter:
                 connection,
                 self._held.claim,
                 status=status_of(self.now, held=False),
-                mailbox=self._mailbox,
+                signal_version=self._signal_version,
                 due=self._due(self.now),
             )
             if done:
@@ -357,4 +367,4 @@ def _has_waiting_runs() -> bool:
 
 def _written(step: steps.Step) -> bool:
     with pool.pooled() as connection, connection.transaction():
-        return steps.settled(connection, step)
+        return steps.written_after_wait(connection, step)

@@ -28,19 +28,19 @@ def should_isolate(
 
     `suspects` returns how many runs of the same lost worker are suspected already.
     """
-    if claim.isolated or not claim.losses:
+    if claim.isolated or not claim.lost_leases:
         return False
     if now is not None and _starts_again(now):
         return True
-    return claim.losses >= AT_ONE_POSITION and suspects() < 2**claim.losses
+    return claim.lost_leases >= AT_ONE_POSITION and suspects() < 2**claim.lost_leases
 
 
 def quarantine_reason(claim: Claim) -> str | None:
     """Return why an isolated run is quarantined, or None if it is tried again."""
-    if not claim.isolated or claim.losses < settings.ABEYANCE_POISON_LOSSES:
+    if not claim.isolated or claim.lost_leases < settings.ABEYANCE_POISON_LOSSES:
         return None
     return (
-        f"{claim.losses} workers in a row died or lost it while they had no other run,"
+        f"{claim.lost_leases} workers in a row died or lost it while they had no other run,"
         f" the last one at position {claim.position}"
     )
 

@@ -51,14 +51,14 @@ class Lease:
 class ClaimedRun:
     """One run of this process. `wake` is called from the heartbeat's thread on news.
 
-    `stops` names the agents that are stopped, as of the last beat.
+    `kill_switches` names the agents that are switched off, as of the last beat.
     """
 
     claim: Claim
     lease: Lease
     wake: Callable[[], None]
-    mailbox: int | None = None
-    stops: frozenset[str] = frozenset()
+    signal_version: int | None = None
+    kill_switches: frozenset[str] = frozenset()
     lost: threading.Event = field(default_factory=threading.Event)
     starved: bool = False
 
@@ -134,7 +134,9 @@ class Heartbeat:
     @contextmanager
     def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
         """Watch the run for as long as the block lasts."""
-        held = ClaimedRun(claim=claim, lease=self.lease, wake=wake, stops=claim.stops)
+        held = ClaimedRun(
+            claim=claim, lease=self.lease, wake=wake, kill_switches=claim.kill_switches
+        )
         with self._lock:
             self._held[claim.owner] = held
         try:
@@ -171,7 +173,7 @@ class Heartbeat:
         with self._lock:
             found = [one for one in self._held.values() if one.claim.run == run]
         for held in found:
-            held.mailbox = None
+            held.signal_version = None
             held.wake()
 
     def _run(self) -> None:
@@ -211,9 +213,9 @@ class Heartbeat:
                 one.lost.set()
                 one.wake()
                 continue
-            mailbox, stops = ours[owner]
-            if mailbox != one.mailbox or stops != one.stops or one.starved:
-                one.mailbox, one.stops = mailbox, stops
+            signal_version, stops = ours[owner]
+            if signal_version != one.signal_version or stops != one.kill_switches or one.starved:
+                one.signal_version, one.kill_switches = signal_version, stops
                 one.wake()
         for owner, run in abandoned.items():
             leases.abandon(connection, run, owner)
@@ -223,7 +225,7 @@ class Heartbeat:
     def _renew(
         self, connection: pool.Connection, held: Mapping[UUID, ClaimedRun]
     ) -> dict[UUID, tuple[int, frozenset[str]]]:
-        """Renew the lease. Returns the mailbox and the stopped agents of each run still held, by owner."""
+        """Renew the lease. Returns the signal count and the switched-off agents of each run still held, by owner."""
         rows = connection.execute(
             STATEMENT,
             {
@@ -235,7 +237,7 @@ class Heartbeat:
             prepare=True,
         ).fetchall()
         return {
-            owner: (mailbox, frozenset(stops))
-            for owner, mailbox, stops, _ in rows
+            owner: (signal_version, frozenset(stops))
+            for owner, signal_version, stops, _ in rows
             if owner is not None
         }

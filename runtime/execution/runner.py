@@ -22,7 +22,12 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import recover
 from runtime.errors import LeaseLost
 from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.versions import RunBackoff, VersionChanges, require_agents, writes
+from runtime.execution.admission.versions import (
+    RunBackoff,
+    VersionChanges,
+    now_writes,
+    require_agents,
+)
 from runtime.execution.commit import Loaded, StepWriter
 from runtime.execution.concurrency import RunSlots
 from runtime.execution.effects.outcomes import (
@@ -40,7 +45,7 @@ from runtime.execution.heartbeat import ClaimedRun, Heartbeat
 from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
-from runtime.ports.approvals import Gatekeeper
+from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolFailure, ToolRequest
 from runtime.store import leases
 from runtime.store.records import Changed, Work, changed
@@ -59,7 +64,7 @@ class WorkerContext:
     """What a worker process has to advance runs with; one per process."""
 
     handler: EffectHandler
-    gatekeeper: Gatekeeper
+    approvals: Approvals
     effect_pool: EffectPool
     heartbeat: Heartbeat
     backoff: RunBackoff = field(default_factory=RunBackoff)
@@ -88,7 +93,7 @@ class Runner:
         self._held = held
         self._messages = messages
         self._yielding = YieldPolicy(held, context.heartbeat.draining)
-        self._writer = StepWriter(held, context.slots, context.gatekeeper, loaded, self._yielding)
+        self._writer = StepWriter(held, context.slots, context.approvals, loaded, self._yielding)
         self._filled = InlinedMessages(self._writer.content)
         self._ready: list[Work] = []  # recorded, not launched yet
         self._running: set[RunningEffect] = set()
@@ -98,13 +103,13 @@ class Runner:
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
         self._admission = Admission(
-            handler=context.handler, gatekeeper=context.gatekeeper, clock=self._writer.clock
+            handler=context.handler, approvals=context.approvals, clock=self._writer.clock
         )
         self._step = self._new_step()
 
     def work(self) -> Continuation:
         """Advance the run until it is released, and return the state that it has then."""
-        for event in recover(self._writer.now, writes(self._version_changes or {})):
+        for event in recover(self._writer.now, now_writes(self._version_changes or {})):
             self._step.add(event)
         try:
             while not self._advance():
@@ -115,7 +120,7 @@ class Runner:
         finally:
             self._abort_model_calls()
             for work in (*self._step.records.work, *self._ready):
-                self._context.effect_pool.give_back(work)
+                self._context.effect_pool.release(work)
             self._context.effect_pool.cancel_wait(self._held.wake)
             self._discard_messages()
 
@@ -131,9 +136,9 @@ class Runner:
             if self._unapplied is not None:
                 self._step.apply_version_changes(self._unapplied)
             for signal in writer.read_signals():
-                writer.retry_while_unreachable(functools.partial(self._step.take, signal))
+                writer.retry_while_unreachable(functools.partial(self._step.consume, signal))
             for late in writer.late_outcomes(self._step.now):
-                self._step.hear(late, writer.settling)
+                self._step.receive_late(late, writer.settling)
             require_agents(self._step.now, self._version_changes)
             self._step.end_waits()
             writer.retry_while_unreachable(lambda: self._step.plan_next(self._asking()))
@@ -169,7 +174,7 @@ class Runner:
     def _rebuild_step(self, given: Sequence[Changed]) -> None:
         """Build the step again from these changes alone: a decision in it may have been undone since it was read."""
         for work in self._step.records.work:
-            self._context.effect_pool.give_back(work)
+            self._context.effect_pool.release(work)
         self._step = self._new_step()
         for change in given:
             self._step.change(change)
@@ -299,7 +304,7 @@ class Runner:
             expired = pending.expires_at is not None and pending.expires_at <= self._writer.clock()
             if expired and pending.gate not in self._expired:
                 self._expired.add(pending.gate)
-                expire = functools.partial(self._context.gatekeeper.expire, pending.gate)
+                expire = functools.partial(self._context.approvals.expire, pending.gate)
                 self._writer.retry_while_unreachable(expire)
                 self._writer.reread_signals()
 
@@ -322,7 +327,7 @@ class Runner:
             if why is None:
                 continue
             self._ready.remove(work)
-            self._context.effect_pool.give_back(work)
+            self._context.effect_pool.release(work)
             if isinstance(work, StartTool):
                 self._step.add(not_started(work, why))
 

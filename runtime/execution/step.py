@@ -52,10 +52,16 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
 from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.budget_gate import grant_of, limit_gate
+from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.gates import AdmissionResult
-from runtime.execution.admission.versions import VersionChanges, agent_changed, agreed, ask, asked
-from runtime.execution.admission.waits import begun, timed_out
+from runtime.execution.admission.versions import (
+    VersionChanges,
+    agent_changed,
+    approve_change,
+    asked,
+    open_version_gate,
+)
+from runtime.execution.admission.waits import begin, timed_out
 from runtime.execution.effects.outcomes import arrival
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
@@ -109,15 +115,15 @@ class StepBuilder:
             change = version_changes.get(gate.frame)
             if change is None or not change.asks or change.agent.fingerprint != gate.version:
                 self._close_gate(gate, "the agent has changed once more")
-        halted_frames = {gate.frame for gate in asked(self.now)}
+        blocked = {gate.frame for gate in asked(self.now)}
         for frame, change in version_changes.items():
             if not change.asks:
                 if not self._change_agent(frame, change):
                     return
-            elif frame not in halted_frames:
-                self._record(ask(self.now, frame, change, self._clock()))
+            elif frame not in blocked:
+                self._record(open_version_gate(self.now, frame, change, self._clock()))
 
-    def take(self, signal: Signal) -> None:
+    def consume(self, signal: Signal) -> None:
         """Take a signal up once; one whose gate is not waited for, or that comes too late, changes nothing.
 
         Raises Tampered for a decision that no person made.
@@ -126,7 +132,7 @@ class StepBuilder:
             return
         match signal:
             case GateDecidedSignal():
-                self._take_decision(signal)
+                self._consume_decision(signal)
             case CancelSignal():
                 self.cancel(by=signal.by, reason=signal.reason)
             case PauseSignal():
@@ -139,13 +145,13 @@ class StepBuilder:
                 if self.now.phase is Phase.STARTED:
                     self.add(MessageReceived(by=signal.by, text=signal.text))
             case EventSignal():
-                self._take_event(signal)
+                self._consume_event(signal)
             case _ as never:
                 assert_never(never)
-        # Last: what fails on the way, as vouching does without Postgres, is taken up again.
+        # Last: what fails on the way, as a verification does without Postgres, is consumed again.
         self.records.signals.append(signal.id)
 
-    def hear(self, late: LateOutcome, settling: Collection[UUID]) -> None:
+    def receive_late(self, late: LateOutcome, settling: Collection[UUID]) -> None:
         """Settle the call in doubt with its late outcome.
 
         A call that a person has settled or that was started again stays as it is. `settling` lists gates whose decision
@@ -158,7 +164,7 @@ class StepBuilder:
             gate = None if asked is None else asked.gate
             if call.started_at != late.started_at or gate in settling:
                 return
-            self.change(changed(arrival(late, gate), closed=arrived_late(late)))
+            self.change(changed(arrival(late, gate), closed=late_arrivals(late)))
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -192,33 +198,33 @@ class StepBuilder:
         while True:
             before = self.now
             is_limited = limited(before)
-            effects = [
-                effect
-                for effect in plan(before)
-                if not (isinstance(effect, CallModel) and effect.frame in asked)
+            commands = [
+                command
+                for command in plan(before)
+                if not (isinstance(command, CallModel) and command.frame in asked)
             ]
             if is_limited:
-                self._mind_limits(effects)
-            for effect in effects:
-                if self._halted(effect):
+                self._check_limits(commands)
+            for command in commands:
+                if self._is_blocked(command):
                     continue  # by another part of this plan
-                if is_limited and not fits(self.now, effect, asked):
+                if is_limited and not fits(self.now, command, asked):
                     continue  # until running calls are settled
-                if isinstance(effect, CallModel):
-                    if not self._held(effect.frame) and self._reserve(effect):
-                        asked.add(effect.frame)
-                        self.records.work.append(effect)
-                elif not (isinstance(effect, EndRun) and busy):
-                    self._follow(effect)
+                if isinstance(command, CallModel):
+                    if not self._held(command.frame) and self._reserve(command):
+                        asked.add(command.frame)
+                        self.records.work.append(command)
+                elif not (isinstance(command, EndRun) and busy):
+                    self._follow(command)
             if self.now is before:
                 break
         for gate, signal in tuple(self._unverified.items()):
-            self._admission.vouch(signal)
+            self._admission.verify_decision(signal)
             del self._unverified[gate]
 
-    def _halted(self, effect: Command) -> bool:
-        return not isinstance(effect, CancelRun | EndRun) and is_blocked_by_gate(
-            self.now, effect.frame
+    def _is_blocked(self, command: Command) -> bool:
+        return not isinstance(command, CancelRun | EndRun) and is_blocked_by_gate(
+            self.now, command.frame
         )
 
     def _held(self, frame: str) -> bool:
@@ -228,32 +234,32 @@ class StepBuilder:
             self._record(hold)
         return hold is not None
 
-    def _mind_limits(self, effects: Sequence[Command]) -> None:
+    def _check_limits(self, commands: Sequence[Command]) -> None:
         """Open one gate for every limit that is used up and needed."""
         at = self._clock()
-        found = exhausted(self.now, effects, at)
+        found = exhausted(self.now, commands, at)
         if found:
-            exceeded, gate = limit_gate(self.now, found, at)
-            for event in exceeded:
+            reached, gate = open_limit_gate(self.now, found, at)
+            for event in reached:
                 self.add(event)
             self._record(gate)
 
-    def _follow(self, effect: Command) -> None:
-        match effect:
+    def _follow(self, command: Command) -> None:
+        match command:
             case OpenFrame():
-                self._open_frame(effect)
+                self._open_frame(command)
             case CheckCall():
-                self._record(self._admission.check(self.now, effect.frame, effect.call))
+                self._record(self._admission.check(self.now, command.frame, command.call))
             case StartTool():
-                self._start(effect)
+                self._start(command)
             case StartWait():
-                self._wait(effect)
+                self._wait(command)
             case OpenInDoubt():
-                self._record(self._admission.doubt(self.now, effect.frame, effect.call))
+                self._record(self._admission.doubt(self.now, command.frame, command.call))
             case CancelRun():
-                self.cancel(by="", reason=effect.reason)
+                self.cancel(by="", reason=command.reason)
             case CloseFrame():
-                self.add(self._close(effect))
+                self.add(self._close(command))
             case EndRun():
                 self.add(self._end())
             case CallModel():
@@ -261,31 +267,31 @@ class StepBuilder:
             case _ as never:
                 assert_never(never)
 
-    def _open_frame(self, effect: OpenFrame) -> None:
+    def _open_frame(self, command: OpenFrame) -> None:
         """Open a frame with the input as its agent reads it. If that fails, refuse the call or end the run."""
         try:
-            given = self._handler.receive(effect.agent, effect.input)
-            instructions = self._handler.instruct(effect.agent, given)
+            given = self._handler.receive(command.agent, command.input)
+            instructions = self._handler.instruct(command.agent, given)
         except InvalidInput as exc:
-            why = _not_taken(effect.agent, exc)
-            if effect.parent is None or effect.call is None:
+            why = _invalid_input(command.agent, exc)
+            if command.parent is None or command.call is None:
                 self.cancel(by="", reason=why)
             else:
-                self.add(CallRefused(frame=effect.parent, call=effect.call, reason=why))
+                self.add(CallRefused(frame=command.parent, call=command.call, reason=why))
         else:
-            self.add(self._frame(effect, given, instructions))
+            self.add(self._frame(command, given, instructions))
 
-    def _frame(self, effect: OpenFrame, given: Any, instructions: str) -> FrameOpened:
-        facts = self._handler.agent(effect.agent)
+    def _frame(self, command: OpenFrame, given: Any, instructions: str) -> FrameOpened:
+        facts = self._handler.agent(command.agent)
         return FrameOpened(
-            frame=effect.frame,
-            agent=effect.agent,
+            frame=command.frame,
+            agent=command.agent,
             fingerprint=facts.fingerprint,
             prompt=sha256_of(instructions) if instructions else facts.prompt,
             plan=facts.plan,
             input=given,
-            parent=effect.parent,
-            call=effect.call,
+            parent=command.parent,
+            call=command.call,
             model=facts.model,
             at=self._clock(),
             compaction=facts.compaction,
@@ -299,49 +305,49 @@ class StepBuilder:
         try:
             self.add(agent_changed(self.now, frame, change, self._handler))
         except InvalidInput as exc:
-            self.cancel(by="", reason=_not_taken(self.now.frame(frame).agent, exc))
+            self.cancel(by="", reason=_invalid_input(self.now.frame(frame).agent, exc))
             return False
         return True
 
     def _record(self, result: AdmissionResult) -> None:
-        self.change(changed(result.event, picture=result.picture))
+        self.change(changed(result.event, snapshot=result.snapshot))
 
-    def _start(self, effect: StartTool) -> None:
+    def _start(self, command: StartTool) -> None:
         """Look once more, then write the intent down if it can be acted on at once."""
-        other = self._recheck(effect)
+        other = self._recheck(command)
         if other is not None:
             self._record(other)
             return
-        if self._reserve(effect):
+        if self._reserve(command):
             started = ToolStarted(
-                frame=effect.frame, call=effect.call, attempt=effect.attempt, at=self._clock()
+                frame=command.frame, call=command.call, attempt=command.attempt, at=self._clock()
             )
-            self.change(changed(started, work=effect))
+            self.change(changed(started, work=command))
 
-    def _recheck(self, effect: StartTool | StartWait) -> AdmissionResult | None:
+    def _recheck(self, command: StartTool | StartWait) -> AdmissionResult | None:
         """Check an approved call once more; that verifies an approval which this step consumes as well."""
-        gate = self.now.call(effect.frame, effect.call).gate
+        gate = self.now.call(command.frame, command.call).gate
         if gate is None:
             return None
         signal = self._unverified.get(gate)
         decision = None if signal is None else signal.decision
-        other = self._admission.recheck(self.now, effect.frame, effect.call, decision)
+        other = self._admission.recheck(self.now, command.frame, command.call, decision)
         if other is None:
             self._unverified.pop(gate, None)
         return other
 
-    def _wait(self, effect: StartWait) -> None:
-        other = self._recheck(effect)
+    def _wait(self, command: StartWait) -> None:
+        other = self._recheck(command)
         if other is not None:
             self._record(other)
         else:
-            self.add(begun(self.now, effect, self._clock()))
+            self.add(begin(self.now, command, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
 
-    def _close(self, effect: CloseFrame) -> FrameClosed:
-        frame = self.now.frame(effect.frame)
+    def _close(self, command: CloseFrame) -> FrameClosed:
+        frame = self.now.frame(command.frame)
         answered = frame.state is FrameState.ANSWERED
         return FrameClosed(
             frame=frame.id,
@@ -358,7 +364,7 @@ class StepBuilder:
             return Completed(output="" if root.outcome is None else root.outcome)
         return Failed(error=root.outcome or "")
 
-    def _take_event(self, signal: EventSignal) -> None:
+    def _consume_event(self, signal: EventSignal) -> None:
         if self.now.phase is Phase.STARTED and waits(self.now, signal.frame, signal.call):
             self.add(
                 WaitEnded(
@@ -370,34 +376,34 @@ class StepBuilder:
                 )
             )
 
-    def _take_decision(self, signal: GateDecidedSignal) -> None:
+    def _consume_decision(self, signal: GateDecidedSignal) -> None:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
                 if signal.decision.verdict in STARTING:
                     self._unverified[signal.gate] = (
-                        signal  # the last look before the call vouches for it
+                        signal  # the recheck before the call verifies it
                     )
                 else:
-                    self._admission.vouch(signal)
+                    self._admission.verify_decision(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
-                change = agreed(self.now, pending, self._handler) if goes_on else None
+                change = approve_change(self.now, pending, self._handler) if goes_on else None
                 self.add(_decided(pending, signal))
                 if change is not None:
                     self._change_agent(pending.frame, change)
-                granted = grant_of(self.now, pending, signal.decision)
+                granted = read_grant(self.now, pending, signal.decision)
                 if granted is not None:
                     self.add(granted)
                 if signal.decision.verdict is Verdict.STOP:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
 
 
-def arrived_late(late: LateOutcome) -> str:
+def late_arrivals(late: LateOutcome) -> str:
     """Say why no person needs to settle a call any more."""
     became = "returned its result" if late.outcome == "returned" else "reported its failure"
     return f"The call itself {became} late, so no person needs to settle it."
 
 
-def _not_taken(agent: str, problem: InvalidInput) -> str:
+def _invalid_input(agent: str, problem: InvalidInput) -> str:
     return plain(f"{agent} does not take its input: {problem.all_of_it}")
 
 

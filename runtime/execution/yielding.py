@@ -64,7 +64,10 @@ class YieldPolicy:
         """When a run that is released at `at` is due, None if it has nothing more to do."""
         if not self._leaves_work(now):
             return None
-        if self._stopped(now) and not self._held.stops & {kill_switches.EVERY_AGENT, now.agent}:
+        if self._stopped(now) and not self._held.kill_switches & {
+            kill_switches.EVERY_AGENT,
+            now.agent,
+        }:
             # A claim checks the run's own agent alone. Claim it now and then, to see whether this switch is lifted.
             return at + timedelta(seconds=leases.BACK_OFF_SECONDS)
         return at
@@ -73,7 +76,7 @@ class YieldPolicy:
         return not now.ended and self.ended(now) and bool(plan(now) or _under_way(now))
 
     def _stopped(self, now: Continuation) -> bool:
-        names = self._held.stops
+        names = self._held.kill_switches
         if not names:
             return False
         at_work = (frame.agent for frame in now.frames.values() if frame.state != FrameState.CLOSED)

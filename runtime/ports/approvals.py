@@ -19,8 +19,8 @@ from runtime.ports.agents import CallInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionPicture:
-    """The frozen picture of one call behind a gate: exactly what will run, or what is in doubt.
+class ReviewSnapshot:
+    """The frozen snapshot of one call behind a gate: exactly what will run, or what is in doubt.
 
     `path` goes from the root agent over sub-agents to the tool; `action_digest` binds it all.
     `expires_at` is when time itself decides. `not_before` is when a call in doubt may run again:
@@ -78,31 +78,31 @@ class Part:
     required: bool = False
 
 
-class Gatekeeper(Protocol):
+class Approvals(Protocol):
     """Says which calls need a person and keeps their requests; implemented by approvals."""
 
-    def gates(self, facts: CallInfo) -> bool:
+    def requires_approval(self, facts: CallInfo) -> bool:
         """Whether this call waits for a person. Policy may be stricter than the tool, never laxer."""
 
     def open(
         self,
         connection: psycopg.Connection[Any],
-        pictures: Sequence[ActionPicture],
+        snapshots: Sequence[ReviewSnapshot],
         *,
         origin: Collection[str],
     ) -> tuple[Part, ...]:
-        """What the step that opens these gates of one run has to write: a request per picture, and its audit.
+        """What the step that opens these gates of one run has to write: a request per snapshot, and its audit.
 
         Nothing is written here. `origin` are the people the run comes from, as its row says.
         """
 
-    def vouch(self, *, gate: UUID, decision: Decision) -> None:
+    def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         """When a decision is taken up: raise NotConfirmed unless the web signed exactly this one.
 
         A decision by time itself (`expire`) has no signature. Raises KeyMissing.
         """
 
-    def confirm(
+    def verify_approval(
         self,
         *,
         gate: UUID,
@@ -112,7 +112,7 @@ class Gatekeeper(Protocol):
     ) -> None:
         """Just before an approved call starts: return if exactly this action was approved, and still is.
 
-        A `decision` that is taken up with the start is vouched for by the same look.
+        A `decision` that is taken up with the start is verified by the same query.
         `origin` is the run's origin by its journal: an approval by one of these people does not count.
         Raises NotConfirmed, ApprovalVoid, or KeyMissing.
         """
@@ -129,10 +129,12 @@ class Gatekeeper(Protocol):
     def join(self, *, run: UUID, person: str) -> None:
         """Exclude a person who steers the run from deciding in it, inside the caller's transaction."""
 
-    def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
+    def record_audit(
+        self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]
+    ) -> None:
         """Write the audit row of what somebody did to a run, inside the caller's transaction."""
 
-    def forget(self, *, run: UUID, at: datetime, head: str) -> None:
+    def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         """Remove what people were shown of the calls of a run that is over, in the caller's transaction.
 
         Decisions, digests and signatures stay. It is audited, with `head`, the MAC of the journal's last entry.
@@ -141,5 +143,5 @@ class Gatekeeper(Protocol):
     def problem_of(self, run: UUID) -> str | None:
         """What is wrong with the run's audit rows, in a sentence; None if they hold. Raises KeyMissing."""
 
-    def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+    def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """The approval request of each gate that has one, by gate, for whoever shows the gates."""

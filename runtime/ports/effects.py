@@ -154,7 +154,7 @@ class EffectHandler(Protocol):
     def fingerprints(self) -> Mapping[str, str]:
         """The version of every agent that this process has, by name."""
 
-    def skew(self, name: str, fingerprint: str) -> VersionChange | None:
+    def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:
         """How this process's agent differs from that version of it; None if it is the same.
 
         Raises UnknownAgent.

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from runtime.ports.access import Access
 from runtime.ports.agents import AgentCatalogue
-from runtime.ports.approvals import Gatekeeper
+from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ class Socket:
 
     access: Access | None = None
     catalogue: AgentCatalogue | None = None
-    gatekeeper: Gatekeeper | None = None
+    approvals: Approvals | None = None
     effects: EffectHandler | None = None
 
 
@@ -28,13 +28,13 @@ def plug(
     *,
     access: Access | None = None,
     catalogue: AgentCatalogue | None = None,
-    gatekeeper: Gatekeeper | None = None,
+    approvals: Approvals | None = None,
     effects: EffectHandler | None = None,
 ) -> None:
     """Connect implementations; called by config.wiring once per process, and by tests."""
     _socket.access = access or _socket.access
     _socket.catalogue = catalogue or _socket.catalogue
-    _socket.gatekeeper = gatekeeper or _socket.gatekeeper
+    _socket.approvals = approvals or _socket.approvals
     _socket.effects = effects or _socket.effects
 
 
@@ -46,8 +46,8 @@ def catalogue() -> AgentCatalogue:
     return _plugged(_socket.catalogue, "catalogue")
 
 
-def gatekeeper() -> Gatekeeper:
-    return _plugged(_socket.gatekeeper, "gatekeeper")
+def approvals() -> Approvals:
+    return _plugged(_socket.approvals, "approvals")
 
 
 def effects() -> EffectHandler:

@@ -96,7 +96,7 @@ def _until(run: RunDetail, lines: tuple[JournalLine, ...]) -> datetime:
 
 def _gates(run: UUID) -> dict[UUID, GateFacts]:
     rows = list(Gate.objects.filter(run_id=run).values_list("id", "state", "decided_at"))
-    approvals = wiring.gatekeeper().approvals_of([gate for gate, _, _ in rows]) if rows else {}
+    approvals = wiring.approvals().requests_by_gate([gate for gate, _, _ in rows]) if rows else {}
     decided = {Gate.State.DECIDED, Gate.State.EFFECTIVE}
     return {
         gate: GateFacts(decided_at=at if state in decided else None, approval=approvals.get(gate))

@@ -287,7 +287,7 @@ def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateVie
 def _gates(where: Q) -> tuple[GateView, ...]:
     pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
     rows = list(Gate.objects.filter(where & pending).order_by("opened_at", "id"))
-    approvals = wiring.gatekeeper().approvals_of([row.id for row in rows]) if rows else {}
+    approvals = wiring.approvals().requests_by_gate([row.id for row in rows]) if rows else {}
     return tuple(_gate(row, approvals.get(row.id)) for row in rows)
 
 

@@ -27,7 +27,7 @@ def settle(
     effective_at: datetime | None,
     lent: Sequence[Part] = (),
 ) -> UUID:
-    """Settle the gate, with the parts that the gatekeeper lends to it, and return its run.
+    """Settle the gate, with the parts that approvals lends to it, and return its run.
 
     Raises GateNotOpen, with nothing written, also if the run is over, if a required part writes no row or if
     another transaction overtook one.

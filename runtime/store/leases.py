@@ -69,16 +69,16 @@ CLAIM = f"""
         SELECT id, status FROM runtime_run
         WHERE id = %(run)s AND owner IS NULL AND isolated = %(isolated)s AND status <> 'quarantined'
             AND due_at <= clock_timestamp() + {RESEND_SECONDS + HINT_SECONDS} * interval '1 second'
-            AND NOT ({kill_switches.OF_RUN})
+            AND NOT ({kill_switches.BLOCKS_RUN})
         FOR NO KEY UPDATE SKIP LOCKED) free
     WHERE runtime_run.id = free.id
     RETURNING runtime_run.id, epoch, position, head, base, free.status AS previous, clock_timestamp() AS at,
-        {kill_switches.ON} AS stops, losses, mailbox, origin
+        {kill_switches.ACTIVE} AS stops, losses, mailbox, origin
 """
 
 # The part of the heartbeat statement that reads the signal count of each run that this process still has.
 HELD = f"""
-    SELECT runtime_run.owner, mailbox, {kill_switches.ON} AS stops
+    SELECT runtime_run.owner, mailbox, {kill_switches.ACTIVE} AS stops
     FROM unnest(%(runs)s::uuid[], %(owners)s::uuid[]) AS held(run, owner)
     JOIN runtime_run ON runtime_run.id = held.run AND runtime_run.owner = held.owner
 """
@@ -96,9 +96,9 @@ TAKE_OVER = """
 class Claim:
     """The right to advance a run. `base` is the position of its continuation, 0 without one.
 
-    `worker` is the process that has it, `previous` the status of the run before, `at` database time; `stops` names the
-    agents with an engaged kill switch. `losses` counts lost leases in a row without progress; `isolated` says that the
-    run is alone in its process because of them.
+    `worker` is the process that has it, `previous` the status of the run before, `at` database time; `kill_switches`
+    names the agents with an engaged kill switch. `lost_leases` counts lost leases in a row without progress; `isolated`
+    says that the run is alone in its process because of them.
     """
 
     run: UUID
@@ -110,8 +110,8 @@ class Claim:
     previous: str
     at: datetime
     worker: UUID | None = None
-    stops: frozenset[str] = frozenset()
-    losses: int = 0
+    kill_switches: frozenset[str] = frozenset()
+    lost_leases: int = 0
     isolated: bool = False
 
 
@@ -122,7 +122,7 @@ class Row:
     epoch: int
     owner: UUID | None
     position: int
-    mailbox: int
+    signal_version: int
 
 
 def lease_seconds() -> float:
@@ -151,7 +151,7 @@ def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
 
 
 def release(
-    connection: Connection, claim: Claim, *, status: str, mailbox: int, due: datetime | None
+    connection: Connection, claim: Claim, *, status: str, signal_version: int, due: datetime | None
 ) -> bool:
     """Release a run until `due`, unless it has received a signal.
 
@@ -161,7 +161,7 @@ def release(
         connection,
         claim,
         "status = %(status)s, due_at = %(due)s, losses = 0, isolated = false",
-        {"status": status, "mailbox": mailbox, "due": due},
+        {"status": status, "mailbox": signal_version, "due": due},
         "AND mailbox = %(mailbox)s",
     )
 
@@ -213,7 +213,7 @@ def read(connection: Connection, run: UUID) -> Row:
     if row is None:
         raise LookupError(f"there is no run {run}")
     epoch, owner, position, mailbox = row
-    return Row(epoch=epoch, owner=owner, position=position, mailbox=mailbox)
+    return Row(epoch=epoch, owner=owner, position=position, signal_version=mailbox)
 
 
 def has_waiting_runs(connection: Connection) -> bool:
@@ -225,7 +225,7 @@ def has_waiting_runs(connection: Connection) -> bool:
             WHERE due_at <= {_DB_NOW} + %s * interval '1 second' AND owner IS NULL
                 AND NOT isolated AND status <> 'quarantined'
             ORDER BY due_at LIMIT %s) AS runtime_run
-        WHERE NOT ({kill_switches.OF_RUN}))
+        WHERE NOT ({kill_switches.BLOCKS_RUN}))
         """,
         (RESEND_SECONDS, WINDOW),
         prepare=True,

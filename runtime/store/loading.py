@@ -15,7 +15,7 @@ from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations, journal, signals
 from runtime.store.tables.journal import Entries
-from runtime.store.tables.pruning import WHOLE
+from runtime.store.tables.pruning import UNPRUNED
 
 # Each column of many rows comes as an array, so that there is one row. Entries are sorted once, not for each array; in
 # another order they would not verify.
@@ -56,10 +56,10 @@ class Stored:
     run: UUID
     row: Sequence[Any]
 
-    def mail(self) -> signals.Mail:
+    def pending_signals(self) -> signals.PendingSignals:
         """Raises Tampered for a signal that no process of ours wrote."""
         count, origin, *columns = self.row[8:15]
-        return signals.mail(count, _rows(columns), origin)
+        return signals.pending(count, _rows(columns), origin)
 
     def texts(self) -> list[str]:
         """The entries as they are stored, not verified."""
@@ -72,10 +72,10 @@ class Stored:
 
         Raises Tampered, KeyMissing, or NewerSchema.
         """
-        entries = Entries(journal.chained(self.run, WHOLE, _rows(self.row[4:8])))
+        entries = Entries(journal.chained(self.run, UNPRUNED, _rows(self.row[4:8])))
         found = None if self.row[0] is None else self.row[0:4]
         base = continuations.checked(self.run, claim.base, found, entries.text, conversations)
-        now = journal.replayed(base, WHOLE, entries, position=claim.position, head=claim.head)
+        now = journal.replayed(base, UNPRUNED, entries, position=claim.position, head=claim.head)
         return now, entries
 
 
@@ -110,8 +110,8 @@ def claim(
         base=base,
         previous=previous,
         at=at,
-        stops=frozenset(stopped),
-        losses=losses,
+        kill_switches=frozenset(stopped),
+        lost_leases=losses,
         isolated=isolated,
     )
     return made, Stored(run, stored) if whole else load(connection, run)

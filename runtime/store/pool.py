@@ -43,11 +43,11 @@ _pool: "_Pool | None" = None
 def pooled() -> Iterator[Connection]:
     """Yield an autocommit connection of the pool. Raises psycopg.OperationalError if none is available."""
     pool = _the_pool()
-    connection = pool.take()
+    connection = pool.acquire()
     try:
         yield connection
     finally:
-        pool.give_back(connection)
+        pool.release(connection)
 
 
 def own(name: str = "") -> Connection:
@@ -194,7 +194,7 @@ class _Pool:
             name="engine",
         )
 
-    def take(self) -> _Pooled:
+    def acquire(self) -> _Pooled:
         """Take an idle connection, or one of psycopg's pool. Raises psycopg.OperationalError if none is available."""
         while (connection := self._last()) is not None:
             if not has_ended(connection):
@@ -206,7 +206,7 @@ class _Pool:
             with self._lock:
                 self._waiting -= 1
 
-    def give_back(self, connection: _Pooled) -> None:
+    def release(self, connection: _Pooled) -> None:
         with self._lock:
             if not (self._waiting or self._all.closed) and _is_idle(connection):
                 self._idle.append(connection)

@@ -21,7 +21,7 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
-from runtime.ports.approvals import ActionPicture
+from runtime.ports.approvals import ReviewSnapshot
 from runtime.store.tables.ledger import Spend
 
 Work = CallModel | StartTool
@@ -32,13 +32,13 @@ E = TypeVar("E", bound=Event)
 class Changed:
     """An event, and what comes with it.
 
-    `content` is its result if that is stored by its hash, `picture` what people are asked at the gate that it opens,
+    `content` is its result if that is stored by its hash, `snapshot` what reviewers see at the gate that it opens,
     `work` the call that starts once it is written, and `closed` why the gate of a late outcome needs no person.
     """
 
     event: Event
     content: Blob | None = None
-    picture: ActionPicture | None = None
+    snapshot: ReviewSnapshot | None = None
     work: StartTool | None = None
     closed: str = ""
 
@@ -46,13 +46,13 @@ class Changed:
 def changed(
     event: Event,
     *,
-    picture: ActionPicture | None = None,
+    snapshot: ReviewSnapshot | None = None,
     work: StartTool | None = None,
     closed: str = "",
 ) -> Changed:
     """The record of an event, with a result that is too big for the journal set aside."""
     event, content = extract_blob(event)
-    return Changed(event=event, content=content, picture=picture, work=work, closed=closed)
+    return Changed(event=event, content=content, snapshot=snapshot, work=work, closed=closed)
 
 
 class Records:
@@ -83,11 +83,11 @@ class Records:
         return tuple([one.content for one in self.changes if one.content is not None])
 
     @property
-    def pictures(self) -> list[ActionPicture]:
-        return [one.picture for one in self.changes if one.picture is not None]
+    def snapshots(self) -> list[ReviewSnapshot]:
+        return [one.snapshot for one in self.changes if one.snapshot is not None]
 
     @property
-    def taken(self) -> tuple[UUID, ...]:
+    def settled(self) -> tuple[UUID, ...]:
         """The gates whose decision takes effect."""
         return tuple(event.gate for event in self.of(GateDecided))
 
@@ -109,13 +109,13 @@ class Records:
         gates = {event.gate for event in self.of(GateOpened)}
         return tuple(pending for pending in now.pending if pending.gate in gates) if gates else ()
 
-    def awaited(self, now: Continuation) -> tuple[WaitStarted, ...]:
+    def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
         """The waits for an event that begin and still last in `now`."""
         began = (event for event in self.of(WaitStarted) if event.event)
         return tuple(event for event in began if waits(now, event.frame, event.call))
 
     @property
-    def over(self) -> tuple[tuple[str, str], ...]:
+    def ended_waits(self) -> tuple[tuple[str, str], ...]:
         """Frame and call of every wait that ends without its event, which would have taken it away."""
         ends = (event for event in self.of(WaitEnded) if event.call is not None)
         return tuple(

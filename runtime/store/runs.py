@@ -66,7 +66,7 @@ class LockedRow:
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
     """Write a run that is due; the caller sends its hint. Returns False if its business key is taken.
 
-    `row` may omit `status`, `position` and `unheard` of a new run, and an `origin` of the requester alone.
+    `row` may omit `status`, `position` and `undelivered` of a new run, and an `origin` of the requester alone.
     """
     statement = INSERT if row["business_key"] is None else INSERT_KEYED
     return connection.execute(statement, inserted(row)).rowcount == 1
@@ -138,7 +138,7 @@ def lock(connection: Connection, run: UUID) -> str:
     return str(status)
 
 
-def unheard(connection: Connection, run: UUID) -> int:
+def undelivered(connection: Connection, run: UUID) -> int:
     """Return how many received messages no model has seen. The caller has locked the row."""
     row = connection.execute("SELECT unheard FROM runtime_run WHERE id = %s", (run,)).fetchone()
     assert row is not None  # the caller has locked it
@@ -218,7 +218,7 @@ def reopen(connection: Connection, run: UUID, *, status: str, head: str) -> None
     )
 
 
-def readmit(connection: Connection, run: UUID, *, status: str) -> None:
+def release(connection: Connection, run: UUID, *, status: str) -> None:
     """Make a quarantined run due and reset its lost leases. A run that was isolated stays isolated."""
     connection.execute(
         """

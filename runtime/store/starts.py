@@ -10,7 +10,7 @@ from runtime.ports.access import Expression
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import journal
-from runtime.store.tables.journal import Sealed
+from runtime.store.tables.journal import SignedEntry
 
 _WRITE, _WRITE_KEYED = (
     f"WITH run AS ({insert} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run"
@@ -26,17 +26,17 @@ class Born:
     at: datetime
 
 
-def look(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ...]]:
+def peek(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ...]]:
     """Give a run its id, and read what else its start rests on."""
     parameters: dict[str, object] = {}
     for expression in more:
         parameters |= expression.parameters
-    row = pool.row(connection, _look(tuple(one.sql for one in more)), parameters)
+    row = pool.row(connection, _peek(tuple(one.sql for one in more)), parameters)
     assert row is not None  # a SELECT without FROM has one row
     return Born(run=row[0], at=row[1]), row[2:]
 
 
-def write(connection: Connection, row: dict[str, Any], first: Sealed) -> bool:
+def write(connection: Connection, row: dict[str, Any], first: SignedEntry) -> bool:
     """Write a run that is due, with a hint of the caller's. Return False if its business key is taken."""
     statement = _WRITE if row["business_key"] is None else _WRITE_KEYED
     done = pool.row(connection, statement, {**runs.inserted(row), **first.parameters()})
@@ -44,5 +44,5 @@ def write(connection: Connection, row: dict[str, Any], first: Sealed) -> bool:
 
 
 @cache
-def _look(more: tuple[str, ...]) -> str:
+def _peek(more: tuple[str, ...]) -> str:
     return f"SELECT {', '.join(('abeyance_uuid7(clock_timestamp()), clock_timestamp()', *more))}"

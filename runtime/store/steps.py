@@ -1,6 +1,6 @@
 """The one statement that commits a step: outcomes, the next intents, gates, signals and the run's row.
 
-The module of each table has the part that writes it, and the gatekeeper the parts that ask people; all of them hang
+The module of each table has the part that writes it, and approvals the parts that ask people; all of them hang
 on the run's row, which is changed only for the epoch, owner and position of the claim. No row, no step.
 """
 
@@ -30,7 +30,7 @@ from runtime.store.tables import (
     spent,
     waits,
 )
-from runtime.store.tables.journal import APPEND, Sealed, holds
+from runtime.store.tables.journal import APPEND, SignedEntry, was_written
 from runtime.store.tables.ledger import Spend
 
 # The parts that a step may need besides, with the field that says so, in the order in which they come in the statement.
@@ -39,14 +39,14 @@ _PARTS = (
     ("continued", continuations.REPLACE, "continuation"),
     ("dropped", continuations.DROP, "ended"),
     ("opened", gates.OPEN, "opened"),
-    ("taken", gates.TAKE_EFFECT, "taken"),
+    ("settled", gates.TAKE_EFFECT, "settled"),
     ("closed", gates.CLOSE, "closed"),
     ("consumed", signals.CONSUME, "signals"),
     ("stored", blobs.STORE, "contents"),
     ("referred", blobs.REFER, "contents"),
     ("pinned", continuations.PIN, "pins"),
-    ("awaited", waits.OPEN, "waits"),
-    ("given_up", waits.CLOSE, "over"),
+    ("awaited", waits.OPEN, "opened_waits"),
+    ("given_up", waits.CLOSE, "ended_waits"),
     ("spent", spent.SPEND, "spent"),
 )
 
@@ -64,10 +64,10 @@ class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
     `awaits` is the last answer of a provider that the run waits for.
-    `continuation` is written now and then in a long run; `release` lets go of the lease until `due`.
-    `contents` are what its events refer to. `pins` makes its continuation the base of the run. `waits` are calls
-    that begin to wait for an event, `over` places of calls that do so no longer. With `first` a wait has run out of
-    time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals
+    `continuation` is written now and then in a long run; `release` releases the lease until `due`.
+    `contents` are what its events refer to. `pins` makes its continuation the base of the run. `opened_waits` are calls
+    that begin to wait for an event, `ended_waits` places of calls that do so no longer. With `first` a wait has run out
+    of time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals
     under which it starts calls.
     """
 
@@ -75,7 +75,7 @@ class Step:
     state: Continuation
     kind: str
     depth: int
-    entry: Sealed
+    entry: SignedEntry
     status: str
     output: str | None
     reason: str | None
@@ -84,16 +84,16 @@ class Step:
     ended: bool
     release: bool
     due: datetime | None
-    mailbox: int
+    signal_version: int
     continuation: Brief | None
     opened: tuple[Pending, ...]
-    taken: tuple[UUID, ...]
+    settled: tuple[UUID, ...]
     closed: tuple[UUID, ...]
     signals: tuple[int, ...]
     contents: tuple[Blob, ...] = ()
     pins: bool = False
-    waits: tuple[WaitStarted, ...] = ()
-    over: tuple[tuple[str, str], ...] = ()
+    opened_waits: tuple[WaitStarted, ...] = ()
+    ended_waits: tuple[tuple[str, str], ...] = ()
     first: bool = False
     spent: tuple[Spend, ...] = ()
 
@@ -101,7 +101,7 @@ class Step:
 def commit(
     connection: Connection, step: Step, lent: Sequence[Part] = (), *, prepare: bool
 ) -> Result:
-    """Write the step, with the parts that the gatekeeper lends to it.
+    """Write the step, with the parts that approvals lends to it.
 
     A step whose answer was cut off before is found in the journal, and counts as written. Raises Tampered if an
     approval was used before, with nothing written, or psycopg.OperationalError when the connection is cut.
@@ -131,10 +131,10 @@ def commit(
 
 def written(connection: Connection, step: Step) -> bool:
     """Whether this very step is in the journal."""
-    return holds(connection, step.entry)
+    return was_written(connection, step.entry)
 
 
-def settled(connection: Connection, step: Step) -> bool:
+def written_after_wait(connection: Connection, step: Step) -> bool:
     """Wait for the end of a COMMIT that was cut off, then answer as `written`.
 
     That COMMIT holds the run's row. Call this in a transaction.
@@ -167,19 +167,19 @@ def _parameters(step: Step) -> dict[str, object]:
         "awaits": step.awaits,
         "unheard": step.unheard,
         "due": step.due,
-        "mailbox": step.mailbox,
+        "mailbox": step.signal_version,
         "signals": list(step.signals),
         **leases.parameters(step.claim),
         **step.entry.parameters(),
     }
     if step.continuation is not None:
         parameters |= continuations.parameters(step.continuation.state, step.continuation.told)
-    if step.opened or step.taken or step.closed:
-        parameters |= gates.parameters(step.opened, step.taken, step.closed)
+    if step.opened or step.settled or step.closed:
+        parameters |= gates.parameters(step.opened, step.settled, step.closed)
     if step.contents:
         parameters |= blobs.parameters(step.contents)
-    if step.waits or step.over:
-        parameters |= waits.parameters(step.waits, step.over)
+    if step.opened_waits or step.ended_waits:
+        parameters |= waits.parameters(step.opened_waits, step.ended_waits)
     if step.spent:
         parameters |= spent.parameters(step.spent)
     return parameters

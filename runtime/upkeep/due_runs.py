@@ -20,7 +20,7 @@ from uuid import UUID
 import psycopg
 
 from runtime.broker import dispatch
-from runtime.broker.dispatch import Hint
+from runtime.broker.dispatch import Message
 from runtime.store import leases, pool, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
@@ -41,7 +41,7 @@ END: Place = ("infinity", UUID(int=2**128 - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Window:
     """The number of hints that a look sent, and the place at which it ended."""
 
     hints: int
@@ -78,7 +78,7 @@ def _looks(
         alive.write(connection)
         try:
             queues = dispatch.queues_with_room()
-            found = look(connection, queues, may_take_over=delay.over, after=after)
+            found = dispatch_window(connection, queues, may_take_over=delay.over, after=after)
         except ConnectionError as exc:
             alarm.failed(exc, again=SWEEP_SECONDS)
             yield SWEEP_SECONDS
@@ -97,13 +97,13 @@ def _looks(
         yield pause
 
 
-def look(
+def dispatch_window(
     connection: Connection,
     queues: Collection[str] = dispatch.QUEUES,
     *,
     may_take_over: bool = True,
     after: Place = BEGINNING,
-) -> Look:
+) -> Window:
     """Send a hint for each of the oldest due runs after a place, if its queue is one of these.
 
     Without `may_take_over` skip runs that a worker has. If the broker is unreachable, raise ConnectionError; the runs
@@ -113,7 +113,7 @@ def look(
     taken = _take(connection, queues, may_take_over=may_take_over, after=after, until=until)
     dispatch.send_all([hint for hint, _ in taken])
     full = len(taken) == BATCH
-    return Look(hints=len(taken), end=max(place for _, place in taken) if full else until)
+    return Window(hints=len(taken), end=max(place for _, place in taken) if full else until)
 
 
 def _window(connection: Connection, after: Place) -> Place:
@@ -138,7 +138,7 @@ def _take(
     may_take_over: bool,
     after: Place,
     until: Place,
-) -> list[tuple[Hint, Place]]:
+) -> list[tuple[Message, Place]]:
     """Make up to 200 runs due five seconds later. Returns their hints and their previous places.
 
     Without `may_take_over` skip runs that a worker has: it may be about to renew its lease.
@@ -147,7 +147,7 @@ def _take(
         f"""
         WITH taken AS MATERIALIZED (
             SELECT id, due_at, worker, position, isolated, lost_at, owner IS NOT NULL AS was_lost
-            FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN} AND NOT ({kill_switches.OF_RUN})
+            FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN} AND NOT ({kill_switches.BLOCKS_RUN})
                 AND (owner IS NULL OR (%(may_take_over)s AND NOT {leases.LIVE}))
                 AND {_QUEUE} = ANY(%(queues)s)
             ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),

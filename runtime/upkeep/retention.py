@@ -68,7 +68,7 @@ def rules() -> tuple[Rule, ...]:
     return found
 
 
-def outlook(connection: Connection) -> list[Group]:
+def preview(connection: Connection) -> list[Group]:
     """Return the runs that `enforce` would erase now, by agent and status."""
     given = _parameters(rules())
     if given is None:
@@ -96,7 +96,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     after: datetime | None = None
     while given is not None and not stop.is_set():
         batch = _old(connection, given, after)
-        removed += sum(_remove_one(run) for run, _ in batch if not stop.is_set())
+        removed += sum(_erase_one(run) for run, _ in batch if not stop.is_set())
         if len(batch) < BATCH:
             break
         after = batch[-1][1]
@@ -109,7 +109,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     return removed
 
 
-def remove(run: UUID, *, waits: bool = True) -> bool:
+def erase(run: UUID, *, waits: bool = True) -> bool:
     """Erase the payloads of one ended run.
 
     Returns False if the run has not ended or has no payloads, and without `waits`, if another transaction locks it.
@@ -123,17 +123,17 @@ def remove(run: UUID, *, waits: bool = True) -> bool:
         journal.verify(connection, run, position=end.position, head=end.head)
         at = pruning.write(connection, run, position=end.position, head=end.head)
         journal.remove(connection, run, until=end.position)
-        continuations.forget_base(connection, run)
-        blobs.forget(connection, run)
-        signals.forget(connection, run)
-        late_outcomes.forget(connection, run)
-        wiring.gatekeeper().forget(run=run, at=at, head=end.head)
+        continuations.delete_base(connection, run)
+        blobs.delete_for_run(connection, run)
+        signals.delete_for_run(connection, run)
+        late_outcomes.delete_for_run(connection, run)
+        wiring.approvals().erase(run=run, at=at, head=end.head)
     return True
 
 
-def _remove_one(run: UUID) -> bool:
+def _erase_one(run: UUID) -> bool:
     try:
-        return remove(run, waits=False)  # another sweeper may have locked the run
+        return erase(run, waits=False)  # another sweeper may have locked the run
     except (Tampered, KeyMissing) as exc:
         log.critical("Run %s: keeps its payloads, its journal does not verify: %s", run, exc)
         return False

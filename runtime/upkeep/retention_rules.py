@@ -7,7 +7,7 @@ rule that names the agent wins over one that names the status, and both win over
 import re
 from dataclasses import dataclass
 
-LONGEST = 36_500  # days
+MAX_DAYS = 36_500
 STATUSES = ("completed", "failed", "cancelled", "exported")
 
 _RULE = re.compile(r"(?:(?P<agent>[a-z0-9_]+|\*)(?:/(?P<status>[a-z]+))?\s*=\s*)?(?P<days>\w+)")
@@ -52,6 +52,6 @@ def _rule(text: str) -> Rule:
 def _days(text: str) -> int | None:
     if text == "never":
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= LONGEST):
-        raise ValueError(f"has {text!r}: write 1 to {LONGEST} days, or never")
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= MAX_DAYS):
+        raise ValueError(f"has {text!r}: write 1 to {MAX_DAYS} days, or never")
     return int(text)

@@ -111,7 +111,9 @@ def engine(
     hr: Registry, transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Engine]:
     """The HR agents on the real engine."""
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)  # these tests advance by hand
+    monkeypatch.setattr(
+        dispatch, "dispatch", lambda run, queue="": None
+    )  # these tests advance by hand
     with engine_of(hr) as one:
         yield one
 

@@ -154,7 +154,7 @@ def test_a_transactional_tool_commits_with_its_entry(
     said: str | None,
     rows: int,
 ) -> None:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     desk = agent(
         name="desk",
         description="Writes.",

@@ -91,7 +91,7 @@ def transferring(effect: EffectClass) -> Registry:
 def test_a_write_with_a_read_timeout_is_in_doubt_not_repeated(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, silence: Silence
 ) -> None:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     with engine_of(transferring(EffectClass.WRITE)) as engine:
         run = engine.begin("teller", {"url": silence.url})
         engine.go_on(run.id)  # a second look finds nothing to do
@@ -106,7 +106,7 @@ def test_an_idempotent_call_is_repeated_after_a_read_timeout(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, silence: Silence
 ) -> None:
     """The control of the test above: a call that may be repeated is started again."""
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     monkeypatch.setattr("random.random", lambda: 0.0)  # at once
     with engine_of(transferring(EffectClass.IDEMPOTENT)) as engine:
         run = engine.begin("teller", {"url": silence.url})

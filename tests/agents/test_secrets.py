@@ -329,16 +329,16 @@ def test_no_secret_is_found_anywhere_on_the_engine(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     caplog.set_level(logging.DEBUG)
     stored: list[str] = []
     with engine_of(_registry()) as engine:
         run = engine.begin("smith", {"text": "go"})
         stored.append(Continuation.objects.get(run=run.id).body)
-        stored.append(repr(engine.pictures))
+        stored.append(repr(engine.snapshots))
         run = engine.decide(run, Verdict.APPROVE)
         stored.append(Continuation.objects.get(run=run.id).body)
-        stored.append(repr(engine.pictures))
+        stored.append(repr(engine.snapshots))
         run = engine.decide(run, Verdict.APPROVE)
     assert run.status == "completed"
     assert heard[-2:] == [CANARY, ANSWER]  # the second password is the first result

@@ -138,16 +138,16 @@ def test_a_worker_compares_its_agent_with_a_published_version() -> None:
     publish(_registry(greeting(effect="write")))
     old, new = AgentEffects(_registry(version())), AgentEffects(_registry(greeting(effect="write")))
     before, after = version().fingerprint, greeting(effect="write").fingerprint
-    assert new.skew("greeter", after) is None
-    found = new.skew("greeter", before)
+    assert new.compare_version("greeter", after) is None
+    found = new.compare_version("greeter", before)
     assert found is not None
     assert (found.older, found.asks, found.writes) == (False, True, ("greet",))
     assert found.agent.fingerprint == after
-    back = old.skew("greeter", after)
+    back = old.compare_version("greeter", after)
     assert back is not None
     assert back.older
     with pytest.raises(UnknownAgent):
-        new.skew("nobody", before)
+        new.compare_version("nobody", before)
 
 
 @pytest.mark.django_db
@@ -156,7 +156,7 @@ def test_a_description_changed_in_the_database_is_rejected(facts: str) -> None:
     publish(_registry(version()))
     AgentVersion.objects.update(facts=facts)
     new = AgentEffects(_registry(version(tools=[greet, replace(greet, name="wave")])))
-    found = new.skew("greeter", version().fingerprint)
+    found = new.compare_version("greeter", version().fingerprint)
     assert found is not None
     assert [(change.part, change.asks) for change in found.changes] == [("version", True)]
 
@@ -179,12 +179,12 @@ def test_promoting_a_version_takes_a_release_back(
     publish(_registry(greeting(risk="high")))
     old = AgentEffects(_registry(version()))
     after = greeting(risk="high").fingerprint
-    met = old.skew("greeter", after)
+    met = old.compare_version("greeter", after)
     assert met is not None
     assert met.older
     call_command(command, "greeter", version().fingerprint[:20])
     assert ("is now promote_version" in caplog.text) == (command == "newest")
-    met = old.skew("greeter", after)
+    met = old.compare_version("greeter", after)
     assert met is not None
     assert (met.older, met.asks) == (False, True)
 

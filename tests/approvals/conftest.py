@@ -14,7 +14,7 @@ from tests.support.cast import GROUPS
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     """The runs that workers were told to look at; there is no broker here."""
     told: list[UUID] = []
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": told.append(run))
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": told.append(run))
     return told
 
 

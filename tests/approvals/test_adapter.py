@@ -12,7 +12,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from approvals import audit
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.decisions.decide import decide as record_decision
 from approvals.models import AuditEntry, Request
 from approvals.requests import snapshot
@@ -25,14 +25,14 @@ from runtime.core.enums import (
 from runtime.errors import KeyMissing
 from runtime.ports.access import Actor
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import Gatekeeper as GatekeeperPort
+from runtime.ports.approvals import Approvals as ApprovalsPort
 from runtime.ports.approvals import NotConfirmed
 from tests.support import seeds
 from tests.support.office import reseal
 
 pytestmark = pytest.mark.django_db
 
-keeper: GatekeeperPort = Gatekeeper()
+approvals: ApprovalsPort = Approvals()
 DRAWN = 0xFFF << 64 | (1 << 62) - 1  # the bits of a UUIDv7 that are random
 
 
@@ -59,7 +59,9 @@ def compact(value: Any) -> str:
 
 def refused(request: Request, action_digest: str | None = None) -> str:
     with pytest.raises((NotConfirmed, KeyMissing)) as caught:
-        keeper.confirm(gate=request.gate, action_digest=action_digest or request.action_digest)
+        approvals.verify_approval(
+            gate=request.gate, action_digest=action_digest or request.action_digest
+        )
     return str(caught.value)
 
 
@@ -78,21 +80,21 @@ def test_a_call_waits_where_its_tool_says_so(gated: bool) -> None:
         schema_digest="sha256:",
         deadline=10.0,
     )
-    assert keeper.gates(facts) is gated
+    assert approvals.requires_approval(facts) is gated
 
 
 def test_a_request_is_the_picture_word_for_word() -> None:
     args = {"b": 1.0, "a": ["é\u202e", None, {"n": 9007199254740991}], "huge": "x" * 20_000}
-    picture = seeds.picture(seeds.run(), args=args)
-    [request] = seeds.opened(picture)
+    shown = seeds.snapshot(seeds.run(), args=args)
+    [request] = seeds.opened(shown)
 
     assert json.loads(request.args) == args
     assert list(json.loads(request.args)) == list(args)  # in the model's order
-    assert json.loads(request.schema) == picture.schema
-    assert tuple(request.path) == picture.path
+    assert json.loads(request.schema) == shown.schema
+    assert tuple(request.path) == shown.path
     for name in ("frame", "call", "tool", "effect", "risk", "sentence", "action_digest"):
-        assert getattr(request, name) == getattr(picture, name)
-    assert (request.run_id, request.requester) == (picture.run, "ada")
+        assert getattr(request, name) == getattr(shown, name)
+    assert (request.run_id, request.requester) == (shown.run, "ada")
     assert (request.status, request.decided_by) == (Request.Status.PENDING, None)
 
 
@@ -116,12 +118,12 @@ def test_a_request_as_releases_before_stored_it_still_counts(bea: Actor) -> None
         result_schema='{"type": "string"}',
     )
     decide(request, bea, "approve")
-    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+    approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_opening_is_audited_as_an_act_of_the_system() -> None:
     of = seeds.run()
-    requests = seeds.opened(seeds.picture(of), seeds.picture(of))
+    requests = seeds.opened(seeds.snapshot(of), seeds.snapshot(of))
     entries = AuditEntry.objects.filter(run=of).order_by("seq")
     assert [(one.actor, one.act, one.subject) for one in entries] == [
         (None, "requested", f"request {request.id}") for request in requests
@@ -131,39 +133,39 @@ def test_opening_is_audited_as_an_act_of_the_system() -> None:
 
 def test_requests_of_one_turn_keep_the_order_of_its_calls() -> None:
     of = seeds.run()
-    requests = seeds.opened(*(seeds.picture(of, call=f"c2.{n}") for n in range(12)))
+    requests = seeds.opened(*(seeds.snapshot(of, call=f"c2.{n}") for n in range(12)))
     found = Request.objects.filter(run=of).order_by("created_at")
     assert [one.call for one in found] == [one.call for one in requests]
 
 
 def test_ids_of_requests_are_in_the_order_of_their_time() -> None:
     early, late = (
-        snapshot.row(seeds.picture(uuid4()), at).id for at in (seeds.moment(-1), seeds.moment(0))
+        snapshot.row(seeds.snapshot(uuid4()), at).id for at in (seeds.moment(-1), seeds.moment(0))
     )
     assert early < late
     assert {(one.version, one.variant) for one in (early, late)} == {(7, RFC_4122)}
 
 
 def test_ids_of_requests_of_one_time_differ() -> None:
-    at, picture = seeds.moment(0), seeds.picture(uuid4())
-    ids = [snapshot.row(picture, at).id for _ in range(100)]
+    at, shown = seeds.moment(0), seeds.snapshot(uuid4())
+    ids = [snapshot.row(shown, at).id for _ in range(100)]
     assert len(set(ids)) == 100
     # Its time, version and variant apart, each bit is drawn.
     assert reduce(or_, (one.int ^ ids[0].int for one in ids)) == DRAWN
 
 
 def test_a_gate_is_asked_about_once() -> None:
-    picture = seeds.picture(seeds.run())
-    seeds.opened(picture)
+    shown = seeds.snapshot(seeds.run())
+    seeds.opened(shown)
     with pytest.raises(psycopg.errors.UniqueViolation), transaction.atomic():
-        seeds.ask([picture])
+        seeds.ask([shown])
 
 
 def test_gates_map_to_their_requests() -> None:
     request = seeds.pending()
-    assert keeper.approvals_of([request.gate, uuid4()]) == {request.gate: request.id}
+    assert approvals.requests_by_gate([request.gate, uuid4()]) == {request.gate: request.id}
     nothing: Sequence[Any] = []
-    assert keeper.approvals_of(nothing) == {}
+    assert approvals.requests_by_gate(nothing) == {}
 
 
 # Confirming
@@ -171,19 +173,19 @@ def test_gates_map_to_their_requests() -> None:
 
 def test_an_approved_call_may_start(bea: Actor) -> None:
     request = approved(bea)
-    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+    approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 @pytest.mark.parametrize("args", [{}, {"level": 1.0, "text": "é\u202e\U0001f642", "none": None}])
 def test_arguments_survive_being_stored(bea: Actor, args: dict[str, Any]) -> None:
     request = approved(bea, args=args)
-    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+    approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_a_call_without_a_request_does_not_start(bea: Actor) -> None:
     request = approved(bea)
     with pytest.raises(NotConfirmed, match="the gate has no request"):
-        keeper.confirm(gate=uuid4(), action_digest=request.action_digest)
+        approvals.verify_approval(gate=uuid4(), action_digest=request.action_digest)
 
 
 def test_nothing_starts_that_is_pending_or_denied(bea: Actor) -> None:
@@ -195,13 +197,13 @@ def test_nothing_starts_that_is_pending_or_denied(bea: Actor) -> None:
 
 def test_another_action_does_not_start(bea: Actor) -> None:
     request = approved(bea)
-    other = seeds.picture(request.run_id, args={"username": "new.hire", "security_level": 9})
+    other = seeds.snapshot(request.run_id, args={"username": "new.hire", "security_level": 9})
     assert "to start" in refused(request, other.action_digest)
 
 
 def test_an_approval_of_another_gate_does_not_count(bea: Actor) -> None:
     of = seeds.run()
-    first, second = seeds.opened(seeds.picture(of), seeds.picture(of, call="c2.1"))
+    first, second = seeds.opened(seeds.snapshot(of), seeds.snapshot(of, call="c2.1"))
     decide(first, bea, "approve")
     assert refused(second, first.action_digest) == "the request is pending"
 
@@ -254,8 +256,8 @@ def test_a_changed_request_starts_nothing(bea: Actor, changed: dict[str, Any], w
     request = approved(bea)
     digest = request.action_digest
     decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="As agreed.")
-    keeper.vouch(gate=request.gate, decision=decision)
-    keeper.confirm(gate=request.gate, action_digest=digest)
+    approvals.verify_decision(gate=request.gate, decision=decision)
+    approvals.verify_approval(gate=request.gate, action_digest=digest)
     if changed.get("path", ...) is None:
         changed = {"path": {}}
     Request.objects.filter(pk=request.pk).update(**changed)
@@ -264,7 +266,7 @@ def test_a_changed_request_starts_nothing(bea: Actor, changed: dict[str, Any], w
 
 def test_arguments_changed_together_with_their_digest_start_nothing(bea: Actor) -> None:
     request = approved(bea)
-    other = seeds.picture(request.run_id, args=json.loads(MORE))
+    other = seeds.snapshot(request.run_id, args=json.loads(MORE))
     Request.objects.filter(pk=request.pk).update(args=MORE, action_digest=other.action_digest)
     assert "stored request" in refused(request, other.action_digest)
 

@@ -9,7 +9,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import F
 
 from approvals import audit
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry
 from runtime.ports.access import Actor
@@ -197,10 +197,10 @@ def test_rows_that_were_cut_off_are_missed_at_their_request(
 
 @pytest.mark.usefixtures("_owner")
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
-    keeper = Gatekeeper()
-    assert keeper.problem_of(run) is None
+    approvals = Approvals()
+    assert approvals.problem_of(run) is None
     forge(run, 3, actor="cyril")
-    assert keeper.problem_of(run) == "row 3 was changed"
+    assert approvals.problem_of(run) == "row 3 was changed"
 
 
 def rewrite(run: UUID, **changed: str | None) -> None:

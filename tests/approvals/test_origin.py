@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from django.db import transaction
 
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.decisions.decide import decide
 from approvals.decisions.in_doubt import resolve
 from approvals.decisions.undo import undo
@@ -25,13 +25,13 @@ from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 
-keeper = Gatekeeper()
+approvals = Approvals()
 
 
 def asked(kind: GateKind = GateKind.APPROVAL) -> Request:
     """A request in a run that the admin started and that has Ada in its origin."""
-    picture = seeds.picture(seeds.run("admin"), requester="admin", kind=kind)
-    return seeds.opened(replace(picture, origin=("ada", "admin")))[0]
+    snapshot = seeds.snapshot(seeds.run("admin"), requester="admin", kind=kind)
+    return seeds.opened(replace(snapshot, origin=("ada", "admin")))[0]
 
 
 def approve(request: Request, actor: Actor) -> None:
@@ -41,7 +41,7 @@ def approve(request: Request, actor: Actor) -> None:
 
 def join(request: Request, actor: Actor) -> None:
     with transaction.atomic():
-        keeper.join(run=request.run_id, person=actor.person)
+        approvals.join(run=request.run_id, person=actor.person)
 
 
 def refused(request: Request, actor: Actor) -> str:
@@ -85,7 +85,7 @@ def test_a_person_in_the_origin_before_the_gate_cannot_decide(bea: Actor) -> Non
     """Their message may still be in the mailbox when the gate opens."""
     run = seeds.run()
     Run.objects.filter(pk=run).update(origin=["ada", "bea"])
-    assert refused(seeds.opened(seeds.picture(run))[0], bea) == "origin"
+    assert refused(seeds.opened(seeds.snapshot(run))[0], bea) == "origin"
 
 
 def test_an_approval_by_a_later_origin_is_void(bea: Actor) -> None:
@@ -93,14 +93,14 @@ def test_an_approval_by_a_later_origin_is_void(bea: Actor) -> None:
     approve(request, bea)
     join(request, bea)
     with pytest.raises(ApprovalVoid, match="bea"):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_the_journals_origin_counts_despite_the_rows(bea: Actor) -> None:
     request = seeds.pending()
     approve(request, bea)
     with pytest.raises(ApprovalVoid, match="bea"):
-        keeper.confirm(
+        approvals.verify_approval(
             gate=request.gate, action_digest=request.action_digest, origin=("ada", "bea")
         )
 
@@ -118,7 +118,7 @@ def test_a_decision_of_the_sealed_origin_is_refused(
     Request.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
     decision = Decision(verdict=Verdict.APPROVE, by="ada", reason="ok")
     with pytest.raises(NotConfirmed, match="ada, who decided, is in the run's origin"):
-        keeper.vouch(gate=request.gate, decision=decision)
+        approvals.verify_decision(gate=request.gate, decision=decision)
 
 
 def test_the_seal_covers_the_origin() -> None:

@@ -101,7 +101,7 @@ def test_runs_are_read_by_requester_eligible_reviewers_and_admins(cast: dict[str
 
 def test_a_run_with_two_requests_is_one_row(bea: Actor) -> None:
     of = seeds.run()
-    seeds.opened(seeds.picture(of), seeds.picture(of))
+    seeds.opened(seeds.snapshot(of), seeds.snapshot(of))
     assert Run.objects.filter(access.readable_runs(bea)).count() == 1
 
 

@@ -42,8 +42,8 @@ def test_an_unknown_risk_has_no_deciders() -> None:
 
 @pytest.mark.parametrize("risk", Risk)
 def test_a_gated_tool_always_waits_and_another_never(risk: Risk) -> None:
-    assert policy.gates(gated=True, risk=risk)
-    assert not policy.gates(gated=False, risk=risk)
+    assert policy.requires_approval(gated=True, risk=risk)
+    assert not policy.requires_approval(gated=False, risk=risk)
 
 
 def test_requests_name_the_policy_they_were_made_under() -> None:

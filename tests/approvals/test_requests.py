@@ -82,7 +82,7 @@ def test_an_approval_of_others_does_not_exist(cyril: Actor) -> None:
 
 def test_a_list_can_be_cut_by_status_and_run(bea: Actor) -> None:
     of = seeds.run()
-    one, two = seeds.opened(seeds.picture(of), seeds.picture(of, risk=Risk.LOW))
+    one, two = seeds.opened(seeds.snapshot(of), seeds.snapshot(of, risk=Risk.LOW))
     other = seeds.pending()
     seeds.decide(one, bea)
 
@@ -138,7 +138,7 @@ def test_a_risk_that_does_not_exist_hides_no_request(
 
 def test_pieces_of_a_list_make_the_whole_even_with_equal_times(bea: Actor) -> None:
     of = seeds.run()
-    requests = seeds.opened(*(seeds.picture(of) for _ in range(7)))
+    requests = seeds.opened(*(seeds.snapshot(of) for _ in range(7)))
     Request.objects.filter(pk__in=[one.pk for one in requests[:5]]).update(
         created_at=requests[0].created_at
     )
@@ -179,7 +179,7 @@ def test_reading_takes_the_same_queries_for_any_number_of_rows(
     bea: Actor, rows: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     of = seeds.run()
-    requests = seeds.opened(*(seeds.picture(of) for _ in range(rows)))
+    requests = seeds.opened(*(seeds.snapshot(of) for _ in range(rows)))
     with django_assert_num_queries(1):  # besides that of rights, which takes no ORM
         queries.approvals(bea)
     with django_assert_num_queries(1):

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.decisions import decide, in_doubt
 from approvals.errors import TamperedWith
 from approvals.models import Request
@@ -24,13 +24,13 @@ from runtime.errors import KeyMissing
 from runtime.keyring import files, purposes, signatures
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
+from runtime.ports.approvals import Approvals as ApprovalsPort
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed
-from runtime.ports.approvals import Gatekeeper as GatekeeperPort
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 
-keeper: GatekeeperPort = Gatekeeper()
+approvals: ApprovalsPort = Approvals()
 
 
 @pytest.fixture(autouse=True)
@@ -84,13 +84,13 @@ def decision_of(request: Request, **changed: Any) -> Decision:
 
 
 def check(request: Request) -> None:
-    keeper.vouch(gate=request.gate, decision=decision_of(request))
-    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+    approvals.verify_decision(gate=request.gate, decision=decision_of(request))
+    approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def refused(request: Request, decision: Decision | None = None) -> str:
     with pytest.raises(NotConfirmed) as caught:
-        keeper.vouch(gate=request.gate, decision=decision or decision_of(request))
+        approvals.verify_decision(gate=request.gate, decision=decision or decision_of(request))
     return str(caught.value)
 
 
@@ -100,7 +100,7 @@ def refused(request: Request, decision: Decision | None = None) -> str:
 @pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
 def test_a_signed_decision_is_verified(bea: Actor, verdict: Verdict) -> None:
     request = decided(bea, verdict)
-    keeper.vouch(gate=request.gate, decision=decision_of(request))
+    approvals.verify_decision(gate=request.gate, decision=decision_of(request))
     said = statements.read(request)
     assert (said.verdict, said.by, said.at) == (verdict, "bea", request.decided_at)
     assert (said.digest, said.result) == (request.request_digest, None)
@@ -109,9 +109,9 @@ def test_a_signed_decision_is_verified(bea: Actor, verdict: Verdict) -> None:
 @pytest.mark.parametrize(
     "result", [None, {}, {"level": 3.0, "text": "é\u202e\U0001f642"}, [1, "2"]]
 )
-def test_a_reported_result_is_vouched_for(bea: Actor, result: Any) -> None:
+def test_a_reported_result_is_verified(bea: Actor, result: Any) -> None:
     request = settled(bea, Verdict.HAPPENED, result=result)
-    keeper.vouch(gate=request.gate, decision=decision_of(request, result=result))
+    approvals.verify_decision(gate=request.gate, decision=decision_of(request, result=result))
     other = {"level": 4}
     assert "differs from the signed one" in refused(request, decision_of(request, result=other))
 
@@ -125,7 +125,7 @@ def test_no_other_outcome_lets_a_call_run_again(bea: Actor, outcome: Verdict) ->
     given: dict[str, Any] = {"result": {}} if outcome is Verdict.HAPPENED else {}
     request = settled(bea, outcome, **given)
     with pytest.raises(NotConfirmed):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 # What does not
@@ -150,7 +150,7 @@ def test_a_result_beside_a_decision_without_one_is_not_taken_up(bea: Actor) -> N
 def test_a_gate_without_a_request_is_not_verified(bea: Actor) -> None:
     request = decided(bea)
     with pytest.raises(NotConfirmed, match="the gate has no request"):
-        keeper.vouch(gate=uuid4(), decision=decision_of(request))
+        approvals.verify_decision(gate=uuid4(), decision=decision_of(request))
 
 
 def test_a_pending_request_is_not_verified(bea: Actor) -> None:
@@ -224,7 +224,7 @@ def test_a_denial_rewritten_as_an_approval_is_found_everywhere(bea: Actor) -> No
     Request.objects.filter(pk=request.pk).update(status=Request.Status.APPROVED)
     assert "stored status" in refused(request, decision_of(request, verdict=Verdict.APPROVE))
     with pytest.raises(NotConfirmed, match="stored status"):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_write_access_without_a_key_decides_nothing() -> None:
@@ -240,7 +240,7 @@ def test_write_access_without_a_key_decides_nothing() -> None:
     Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
     assert "the statement is not the one" in refused(request, decision)
     with pytest.raises(NotConfirmed):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_request_changed_before_its_decision_starts_nothing(
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
     assert "sealed" in refused(request, Decision(verdict=Verdict.APPROVE, by="bea"))
     with pytest.raises(NotConfirmed, match="sealed"):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_a_request_under_an_unknown_key_waits_for_the_key(bea: Actor) -> None:
@@ -315,16 +315,16 @@ def sign(request: Request, verdict: Verdict, *, status: Request.Status) -> None:
 def test_an_approval_is_void_once_its_approver_is_disabled(bea: Actor) -> None:
     request = decided(bea)
     User.objects.filter(username="bea").update(is_active=False)
-    keeper.vouch(gate=request.gate, decision=decision_of(request))  # it was a decision
+    approvals.verify_decision(gate=request.gate, decision=decision_of(request))  # it was a decision
     with pytest.raises(ApprovalVoid, match="bea approved it"):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> None:
     request = decided(bea)
     User.objects.get(username="bea").groups.clear()
     with pytest.raises(ApprovalVoid, match="risk"):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_a_signed_approval_by_the_requester_is_void() -> None:
@@ -332,7 +332,7 @@ def test_a_signed_approval_by_the_requester_is_void() -> None:
     seeds.person("bea", Group.REVIEWERS)
     sign(request, Verdict.APPROVE, status=Request.Status.APPROVED)
     with pytest.raises(ApprovalVoid, match="bea started this run"):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_a_forgery_is_no_approval_that_lost_its_rights(bea: Actor) -> None:
@@ -340,7 +340,7 @@ def test_a_forgery_is_no_approval_that_lost_its_rights(bea: Actor) -> None:
     User.objects.filter(username="bea").update(is_active=False)
     Request.objects.filter(pk=request.pk).update(reason="Other.")
     with pytest.raises(NotConfirmed):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 # Keys
@@ -390,7 +390,10 @@ def test_an_unknown_key_is_reported_as_missing(bea: Actor, keys: Path) -> None:
     known = ring.read_text()
     ring.write_text(f"other:{'ab' * 32}\n")
     files._ring.cache_clear()
-    for ask in (check, lambda one: keeper.confirm(gate=one.gate, action_digest=one.action_digest)):
+    for ask in (
+        check,
+        lambda one: approvals.verify_approval(gate=one.gate, action_digest=one.action_digest),
+    ):
         with pytest.raises(KeyMissing, match=str(request.key_id)):
             ask(request)
     ring.write_text(known)  # it is brought in while the worker runs

@@ -240,7 +240,7 @@ def _sweep(count: int) -> list[float]:
 
 
 def _due(connection: Any) -> None:
-    due_runs.look(connection)
+    due_runs.dispatch_window(connection)
 
 
 def _standing(site: Site, worker: Program) -> tuple[int, int]:

@@ -63,9 +63,9 @@ def _lease() -> list[Replaced]:
 
 def _rights() -> list[Replaced]:
     """A worker starts an approved call without reading the request again."""
-    from approvals.adapter import Gatekeeper
+    from approvals.adapter import Approvals
 
-    return [(Gatekeeper, "confirm", lambda *_, **__: None)]
+    return [(Approvals, "verify_approval", lambda *_, **__: None)]
 
 
 GUARANTEES: dict[str, Callable[[], list[Replaced]]] = {

@@ -32,7 +32,7 @@ def test_a_hint_opens_no_connection_in_the_thread_that_gives_it(
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", watched)
-    dispatch.hint(uuid4())
+    dispatch.dispatch(uuid4())
     assert dispatch._thread is not None
     dispatch._thread.flush()
     assert connects
@@ -120,7 +120,7 @@ def test_a_broker_that_is_gone_costs_the_hint_and_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = uuid4()
-    dispatch.hint(run)
+    dispatch.dispatch(run)
     assert dispatch._thread is not None
     dispatch._thread.flush()
     assert f"Run {run}: hint not sent" in caplog.text
@@ -133,7 +133,7 @@ def test_hints_beyond_the_queue_are_dropped(
     monkeypatch.setattr(dispatch, "send_all", lambda hints: blocked.wait())
     monkeypatch.setattr(dispatch, "QUEUE_SIZE", 1)
     for _ in range(3):
-        dispatch.hint(uuid4())
+        dispatch.dispatch(uuid4())
     blocked.set()
     assert "dropped" in caplog.text
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 from agents.models import PublishedAgent
 from approvals.accounts import tokens
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.models import Run
@@ -43,7 +43,7 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
     denied = office.start()
     office.deny(denied, "Not now.")
     expired = office.start()
-    Gatekeeper().expire(office.request(_overdue(office, expired)).gate)
+    Approvals().expire(office.request(_overdue(office, expired)).gate)
     doubt = office.in_doubt()
     settled = office.in_doubt()
     cancelled = office.cancel(office.start(), reason="A mistake.")

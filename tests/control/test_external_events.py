@@ -75,7 +75,7 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
     assert [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"] == [
         "arrived"
     ]
-    assert one.gatekeeper.notes[-1][1:] == (HOOK, "sent", {"event": "signed", "id": "e-1"})
+    assert one.approvals.notes[-1][1:] == (HOOK, "sent", {"event": "signed", "id": "e-1"})
     assert not Wait.objects.exists()
     assert one.effects.calls == []
     assert verify(run).sound

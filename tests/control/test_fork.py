@@ -90,7 +90,7 @@ def test_a_fork_repeats_nothing_that_is_recorded_and_asks_again(desk: Rig) -> No
     assert starts(desk, new) == {}
     assert len(desk.open_gates(new)) == 2
     assert not {gate.id for gate in desk.open_gates(new)} & {g.id for g in desk.open_gates(run.id)}
-    assert [p.requester for p in desk.gatekeeper.pictures] == ["ada", "ada", "eve", "eve"]
+    assert [p.requester for p in desk.approvals.snapshots] == ["ada", "ada", "eve", "eve"]
     ended = end(desk, new)
     assert (ended.status, ended.output) == ("completed", '"done"')
     assert starts(desk, new) == {"pay": 2}
@@ -196,7 +196,7 @@ def test_a_fork_is_audited_with_actor_and_both_runs(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
     new = fork(run.id, run.position)
     where = {"position": str(run.position)}
-    assert desk.gatekeeper.notes == [
+    assert desk.approvals.notes == [
         (run.id, EVE, "forked", {"into": str(new), **where}),
         (new, EVE, "started", {"fork of": str(run.id), **where}),
     ]
@@ -211,7 +211,7 @@ def test_retention_waits_with_the_contents_that_a_fork_reads(
     Content.objects.update(used_at="2020-01-01T00:00Z")
 
     def remove() -> None:
-        retention.remove(run)
+        retention.erase(run)
         with pool.own() as own:
             blobs.collect(own, 1000)
         connection.close()

@@ -8,7 +8,7 @@ from django.db import connection
 
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.enums import Verdict
-from runtime.errors import InvalidInput, StopNotOn, StoppedAlready
+from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged
 from runtime.models import Run, Stop
 from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool
@@ -31,7 +31,7 @@ def lift() -> None:
 def beaten(desk: Rig, run: UUID) -> None:
     """Wait for the heartbeat that reads the kill switches."""
     told = threading.Event()
-    while not desk.held(run).stops:
+    while not desk.held(run).kill_switches:
         told.wait(0.02)
 
 
@@ -59,7 +59,7 @@ def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, agent:
     assert run.due_at is not None
     assert desk.advance(run.id).epoch == run.epoch  # no worker claims it
     with pool.own() as own:
-        assert due_runs.look(own).hints == 0
+        assert due_runs.dispatch_window(own).hints == 0
     lift()
     assert desk.advance(run.id).status == "completed"
 
@@ -119,10 +119,10 @@ def test_a_stopped_run_consumes_decisions_and_starts_no_call(rig: MakeBench) -> 
 @pytest.mark.django_db
 def test_a_stop_is_put_once_and_lifted_once() -> None:
     stop = engage(agent="", reason="because", actor=None)
-    with pytest.raises(StoppedAlready):
+    with pytest.raises(SwitchAlreadyEngaged):
         engage(agent="", reason="again", actor=None)
     assert disengage(stop=stop.id, actor=None).lifted_at is not None
-    with pytest.raises(StopNotOn):
+    with pytest.raises(SwitchNotEngaged):
         disengage(stop=stop.id, actor=None)
     assert [one.reason for one in list_switches(lifted=True, actor=None)] == ["because"]
 

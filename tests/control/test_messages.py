@@ -58,7 +58,7 @@ def test_a_message_at_a_gate_comes_with_the_turns_results(gated: Rig) -> None:
         "by": "bea",
         "content": "hello",
     }
-    assert gated.gatekeeper.notes[-1][2] == "wrote"
+    assert gated.approvals.notes[-1][2] == "wrote"
     assert verify(run).sound
 
 
@@ -246,7 +246,7 @@ def test_a_row_that_counts_wrongly_is_found(gated: Rig) -> None:
 
 
 def test_a_fork_copies_unread_messages(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     run = gated.start("a")
     gated.advance(run)
     write(run)

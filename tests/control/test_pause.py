@@ -198,7 +198,7 @@ def test_a_pause_and_its_end_are_said_once_each(gated: Rig) -> None:
     gated.advance(run)
     assert not resume(run)
     assert [one for one in types(run) if one in ("Paused", "Resumed")] == ["Paused", "Resumed"]
-    assert [act for _, _, act, _ in gated.gatekeeper.notes] == ["paused", "resumed"]
+    assert [act for _, _, act, _ in gated.approvals.notes] == ["paused", "resumed"]
 
 
 def test_a_pause_that_no_worker_saw_is_journaled(gated: Rig) -> None:

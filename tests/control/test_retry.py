@@ -59,7 +59,7 @@ def test_a_failed_run_continues_from_its_last_good_step(rig: MakeBench) -> None:
     assert Gate.objects.filter(run=run.id).count() == 1
     (entry,) = [event for event in events(run.id) if event["type"] == "Retried"]
     assert (entry["by"], entry["reason"]) == ("ada", "the model is mended")
-    assert desk.gatekeeper.notes[-1][2:] == ("retried", {"reason": "the model is mended"})
+    assert desk.approvals.notes[-1][2:] == ("retried", {"reason": "the model is mended"})
     assert verify(run.id).findings == ()
 
 
@@ -159,10 +159,10 @@ def test_a_person_who_tries_it_again_cannot_decide_in_it(rig: MakeBench) -> None
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), ask(("t", {})), say("done")))}, t=GATED)
     run = failed(desk)
     retry(run.id, Actor(person="eve"))
-    assert desk.gatekeeper.joined == [(run.id, "eve")]
+    assert desk.approvals.joined == [(run.id, "eve")]
     assert Run.objects.get(id=run.id).origin == ["ada", "eve"]
     assert desk.advance(run.id).status == "suspended"
-    assert desk.gatekeeper.pictures[-1].origin == ("ada", "eve")
+    assert desk.approvals.snapshots[-1].origin == ("ada", "eve")
     assert verify(run.id).findings == ()
     Run.objects.filter(id=run.id).update(origin=["ada"])
     assert [one.subject for one in verify(run.id).findings] == ["origin"]

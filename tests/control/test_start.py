@@ -24,7 +24,7 @@ from tests.support.fake_ports import FakeTool, ask, say, turns
 @pytest.fixture
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     sent: list[UUID] = []
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": sent.append(run))
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": sent.append(run))
     return sent
 
 
@@ -61,7 +61,7 @@ def test_a_run_and_its_first_entry_are_committed_together(
     again = create(agent="a", input={}, requester=ADA, business_key="k")
     assert (again.run, again.created, hints) == (started.run, False, [started.run])
     with pool.pooled() as connection:
-        born, _ = starts.look(connection)
+        born, _ = starts.peek(connection)
     JournalEntry.objects.create(
         run_id=born.run, position=1, body="", mac="", key_id="", commit_id=uuid4()
     )

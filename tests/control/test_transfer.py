@@ -87,7 +87,7 @@ def test_an_export_ends_the_run_and_closes_its_gates(desk: Rig, continued: None)
     assert (after.status, after.due_at, after.position) == ("exported", None, run.position + 1)
     assert after.ended_at is not None
     assert not Continuation.objects.filter(run=run).exists()
-    assert (Gate.objects.get(id=gate.id).state, desk.gatekeeper.closed) == ("closed", [gate.id])
+    assert (Gate.objects.get(id=gate.id).state, desk.approvals.closed) == ("closed", [gate.id])
     assert sound(run.id)
     assert desk.advance(run.id).position == after.position
     with pytest.raises((GateNotOpen, RunEnded)):
@@ -110,7 +110,7 @@ def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
     assert desk.advance(run).status == "suspended"
     (gate,) = desk.open_gates(run)
     assert gate.id != before
-    assert desk.gatekeeper.pictures[-1].requester == "ivy"
+    assert desk.approvals.snapshots[-1].requester == "ivy"
     desk.decide(gate.id, Verdict.APPROVE)
     ended = desk.advance(run)
     assert (ended.status, ended.output) == ("completed", '"done"')
@@ -151,7 +151,7 @@ def test_a_paused_run_leaves_and_goes_on_elsewhere_at_once(
 def test_the_file_is_given_again_and_is_the_same(desk: Rig) -> None:
     run = desk.advance(desk.start("a")).id
     assert export(run) == export(run)
-    assert [note[2] for note in desk.gatekeeper.notes] == ["exported", "exported"]
+    assert [note[2] for note in desk.approvals.notes] == ["exported", "exported"]
 
 
 def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(desk: Rig) -> None:

@@ -102,7 +102,7 @@ def test_a_crash_before_the_first_step_is_recorded(rig: MakeBench) -> None:
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
     with at_the_first("before:FrameOpened", die), pytest.raises(_Death):
-        advance(run, desk.bench)
+        advance(run, desk.context)
     assert desk.advance(run).status == "running", "its process is alive, as far as Postgres knows"
     lose(run)
     assert desk.advance(run).status == "completed"
@@ -119,7 +119,7 @@ def test_a_run_that_kills_each_worker_that_loads_it_is_quarantined(
     deaths = 0
     while row(run).status != "quarantined":
         try:
-            advance(run, desk.bench, isolated=row(run).isolated)
+            advance(run, desk.context, isolated=row(run).isolated)
         except _Death:
             deaths += 1
             assert deaths < 10

@@ -37,7 +37,7 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     first, second = desk.open_gates(run)
     desk.effects.released["a"] = NEW
     change = Change(part="instructions", before="x", after="y", asks=True)
-    desk.effects.skews["a", OLD] = VersionChange(agent=desk.effects.agent("a"), changes=(change,))
+    desk.effects.changes["a", OLD] = VersionChange(agent=desk.effects.agent("a"), changes=(change,))
     desk.decide(first.id, Verdict.APPROVE)
 
     def decide() -> None:
@@ -57,7 +57,7 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     monkeypatch.setattr(StepWriter, "commit", commit)
     desk.advance(run)
     gate = Gate.objects.get(run=run, state="open", kind="version")
-    assert gate.id in [picture.gate for picture in desk.gatekeeper.pictures]
+    assert gate.id in [snapshot.gate for snapshot in desk.approvals.snapshots]
     assert verification.verify(run).sound
 
 
@@ -73,7 +73,7 @@ def test_a_step_rebuilt_after_a_signal_closes_its_gates_once(
     ):  # the second of them closes the gate that asks about the first
         desk.effects.released["a"] = version
         change = Change(part="instructions", before="x", after="y", asks=True)
-        desk.effects.skews["a", OLD] = VersionChange(
+        desk.effects.changes["a", OLD] = VersionChange(
             agent=desk.effects.agent("a"), changes=(change,)
         )
         if version == NEW:
@@ -91,7 +91,7 @@ def test_a_step_rebuilt_after_a_signal_closes_its_gates_once(
             late.join()
         tries.append("closed")
 
-    monkeypatch.setattr(desk.gatekeeper, "close", close)
+    monkeypatch.setattr(desk.approvals, "close", close)
     send_message(run=run, actor=ADA, text="Go on.")
     assert desk.advance(run).status == "paused"
     assert len(tries) == 2
@@ -161,7 +161,7 @@ def test_run_again_waits_for_the_end_of_a_late_start(
         t=FakeTool(effect=EffectClass.WRITE, deadline=3.0, body=body),  # type: ignore[arg-type]
     )
     run = desk.advance(desk.start("a"))
-    (doubt,) = [one for one in desk.gatekeeper.pictures if one.kind == "in_doubt"]
+    (doubt,) = [one for one in desk.approvals.snapshots if one.kind == "in_doubt"]
     assert doubt.not_before is not None
     assert doubt.not_before > started[0] + timedelta(seconds=3)
     kinds = ["ToolStarted", "RetryScheduled", "ToolStarted", "OutcomeUnknown", "GateOpened"]

@@ -58,7 +58,7 @@ def test_runs_waiting_for_models_hold_no_slot_or_connection(
 
     desk = rig({"a": slow}, t=FakeTool(gated=True))
     monkeypatch.setattr(desk.effects, "hold", rule)
-    bench = replace(desk.bench, slots=RunSlots(2))
+    bench = replace(desk.context, slots=RunSlots(2))
     runs = [desk.start("a") for _ in range(WAITING)]
     with ThreadPoolExecutor(WAITING) as pool:
         assert all(pool.map(lambda run: advance(run, bench), runs))

@@ -22,7 +22,7 @@ from tests.support.fake_ports import FakeTool, ask, say, turns
 def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
     said: list[tuple[UUID, str]] = []
     monkeypatch.setattr(
-        dispatch, "hint", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
+        dispatch, "dispatch", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
     )
     return said
 
@@ -41,7 +41,7 @@ def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -
 
         patch.setattr("runtime.store.failpoints.hit", passed_by)
         with pytest.raises(_Death):
-            advance(run, desk.bench, isolated=isolated)
+            advance(run, desk.context, isolated=isolated)
     lose(run)
 
 
@@ -62,9 +62,9 @@ def test_a_run_isolated_after_a_crash_returns_to_normal(
     assert desk.advance_once(run).owner is None  # an ordinary worker does not take it
     assert desk.effects.calls == []
     with pool.own() as own:
-        due_runs.look(own)
+        due_runs.dispatch_window(own)
     assert hints[-1] == (run, dispatch.ISOLATED)
-    advance(run, desk.bench, isolated=True)
+    advance(run, desk.context, isolated=True)
     row = Run.objects.get(id=run)
     assert (row.status, row.isolated, row.losses) == ("queued", False, 0)
     assert types(run)[-1] == "ToolReturned"
@@ -85,7 +85,7 @@ def test_a_run_that_keeps_killing_workers_is_quarantined(
     desk.advance_once(run)
     for _ in range(2):
         die_at(desk, run, "ToolStarted", isolated=True)
-    advance(run, desk.bench, isolated=True)
+    advance(run, desk.context, isolated=True)
     row = Run.objects.get(id=run)
     assert (row.status, row.due_at, row.owner) == ("quarantined", None, None)
     assert str(row.reason).startswith("2 workers in a row died")
@@ -94,7 +94,7 @@ def test_a_run_that_keeps_killing_workers_is_quarantined(
     assert [loss.isolated for loss in evidence] == [False, True, True]
     assert {(loss.host, loss.process) for loss in evidence} == {("here", 7)}
     assert evidence[-1].position == row.position
-    assert advance(run, desk.bench, isolated=True) is False
+    assert advance(run, desk.context, isolated=True) is False
 
 
 def test_progress_between_two_crashes_prevents_quarantine(
@@ -107,7 +107,7 @@ def test_progress_between_two_crashes_prevents_quarantine(
     desk.advance_once(run)
     die_at(desk, run, "ToolReturned", isolated=True)
     Run.objects.filter(id=run).update(losses=0)
-    advance(run, desk.bench, isolated=True)
+    advance(run, desk.context, isolated=True)
     assert Run.objects.get(id=run).status != "quarantined"
 
 

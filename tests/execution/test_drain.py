@@ -20,7 +20,7 @@ LONG = 30.0
 @pytest.fixture
 def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     said: list[UUID] = []
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": said.append(run))
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": said.append(run))
     return said
 
 
@@ -51,7 +51,7 @@ def test_a_worker_that_drains_claims_nothing(rig: MakeBench) -> None:
     desk = rig({"a": turns(say("done"))})
     desk.heartbeat.drain(LONG)
     run = desk.start("a")
-    assert advance(run, desk.bench) is False
+    assert advance(run, desk.context) is False
     assert Run.objects.get(id=run).epoch == 0
 
 
@@ -69,7 +69,7 @@ def test_a_run_at_a_gate_is_let_go_of_as_suspended(rig: MakeBench, hints: list[U
     hints.clear()
     run = desk.advance(started)
     assert (run.status, hints) == ("suspended", [])
-    assert run.due_at == desk.gatekeeper.pictures[0].expires_at
+    assert run.due_at == desk.approvals.snapshots[0].expires_at
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_after_a_drain_the_effect_class_decides_about_a_call(
     run = desk.advance(desk.start("a"))
     assert (run.status, run.owner) == ("queued", None)
     assert types(run.id)[-1] == "ToolStarted"
-    assert desk.bench.effect_pool.is_busy()
+    assert desk.context.effect_pool.is_busy()
     other = successor(rig, desk)
     assert other.advance(run.id).status == status
     let_go.set()
@@ -108,7 +108,7 @@ def test_an_intent_that_was_not_acted_on_is_taken_back(
     run = desk.advance(desk.start("a"))
     assert types(run.id)[-2:] == ["ToolStarted", "RetryScheduled"]
     assert desk.effects.calls == []
-    assert not desk.bench.effect_pool.is_busy()
+    assert not desk.context.effect_pool.is_busy()
     monkeypatch.undo()
     other = successor(rig, desk)
     assert other.advance(run.id).status == "completed"

@@ -52,7 +52,7 @@ class Holding:
         return ToolResult(value="done")
 
     def _advance(self, run: UUID) -> None:
-        advance(run, self.desk.bench)
+        advance(run, self.desk.context)
         connection.close()
 
 

@@ -99,12 +99,12 @@ def test_another_process_reads_all_entries_again(
     run = desk.advance(desk.start("a")).id
     before = len(entries_read)
     other = rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value="x")))
-    other.gatekeeper.pictures = desk.gatekeeper.pictures
+    other.approvals.snapshots = desk.approvals.snapshots
     entries_read.clear()
     assert go_on(other, run) == "suspended"
     assert len(entries_read) > before
     entries_read.clear()
-    desk.gatekeeper.pictures = other.gatekeeper.pictures
+    desk.approvals.snapshots = other.approvals.snapshots
     assert go_on(desk, run) == "suspended"
     since = JournalEntry.objects.filter(run_id=run, position__gt=before).order_by("position")
     assert entries_read == list(since.values_list("body", flat=True))
@@ -124,7 +124,7 @@ def test_an_entry_of_an_unwritten_step_is_not_kept(
 ) -> None:
     """A paused run is resumed just before the step that would release it; the entry written then is another."""
     desk = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    monkeypatch.setattr(continuations, "due", lambda covered, tail, release: release)
+    monkeypatch.setattr(continuations, "needs_brief", lambda covered, tail, release: release)
     run, unwritten = desk.start("a"), list[str]()
     pause_run(run=run, actor=ADA, reason="")
     commit = steps.commit

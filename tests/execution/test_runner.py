@@ -290,7 +290,7 @@ def test_a_decision_about_a_parked_run_does_not_make_it_due(rig: MakeBench) -> N
     run = desk.advance(desk.start("a"))
     first, second = desk.open_gates(run.id)
     desk.decide(first.id, Verdict.APPROVE)
-    desk.gatekeeper.forged = True
+    desk.approvals.forged = True
     assert desk.advance(run.id).status == "quarantined"
     desk.decide(second.id, Verdict.DENY, "no")
     assert Run.objects.get(id=run.id).due_at is None
@@ -300,7 +300,7 @@ def test_an_approval_that_is_not_confirmed_parks_the_run(rig: MakeBench) -> None
     desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
     run = desk.advance(desk.start("a"))
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-    desk.gatekeeper.forged = True
+    desk.approvals.forged = True
     assert desk.advance(run.id).status == "quarantined"
     assert desk.effects.calls == []
 
@@ -338,7 +338,7 @@ def test_a_fault_of_ours_is_an_alarm_and_backs_off(
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=GATED)
     run = desk.start("a")
     with monkeypatch.context() as patch:
-        patch.setattr(desk.gatekeeper, "open", broken)
+        patch.setattr(desk.approvals, "open", broken)
         left = desk.advance(run)
     assert (left.status, left.owner) == ("running", None)
     assert left.due_at is not None
@@ -363,12 +363,12 @@ def test_a_decision_survives_losing_postgres_while_consumed(
     (gate,) = desk.open_gates(run)
     desk.decide(gate.id, Verdict.APPROVE)
     failures = [psycopg.OperationalError("gone")]
-    vouch = desk.gatekeeper.vouch
+    verify_decision = desk.approvals.verify_decision
 
     def unreachable_once(*, gate: UUID, decision: Decision) -> None:
         if failures:
             raise failures.pop()
-        vouch(gate=gate, decision=decision)
+        verify_decision(gate=gate, decision=decision)
 
-    monkeypatch.setattr(desk.gatekeeper, "vouch", unreachable_once)
+    monkeypatch.setattr(desk.approvals, "verify_decision", unreachable_once)
     assert desk.advance(run).status == "completed"

@@ -97,7 +97,7 @@ def test_an_unknown_commit_opens_its_gate_once(
     monkeypatch.setattr(steps, "commit", commit)
     assert desk.advance(run).status == "suspended"
     assert cut.done.is_set()
-    assert [picture.gate for picture in desk.gatekeeper.pictures] == _gates(run)
+    assert [snapshot.gate for snapshot in desk.approvals.snapshots] == _gates(run)
     assert types(run)[-2:] == ["ModelReplied", "GateOpened"]
     assert len(desk.effects.models) == 1
 
@@ -134,7 +134,7 @@ def test_a_gate_is_built_again_after_a_concurrent_change(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-    run, real, taken = desk.start("a"), desk.gatekeeper.open, list[Part]()
+    run, real, taken = desk.start("a"), desk.approvals.open, list[Part]()
     desk.advance(desk.start("a"))  # whose gate is there already
 
     def overtaken(*args: Any, origin: Any) -> tuple[Part, ...]:
@@ -145,7 +145,7 @@ def test_a_gate_is_built_again_after_a_concurrent_change(
         taken.append(Part(name="lent", sql=sql, parameters={}, overtaken="runtime_gate_pkey"))
         return tuple(taken)
 
-    monkeypatch.setattr(desk.gatekeeper, "open", overtaken)
+    monkeypatch.setattr(desk.approvals, "open", overtaken)
     assert desk.advance(run).status == "suspended"
     assert len(taken) == len(_gates(run)) == 1
     assert types(run)[-2:] == ["ModelReplied", "GateOpened"]

@@ -19,7 +19,7 @@ def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, s
     said: list[tuple[UUID, str]] = []
     monkeypatch.setattr(yielding, "STEPS", 4)
     monkeypatch.setattr(
-        dispatch, "hint", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
+        dispatch, "dispatch", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
     )
     return said
 

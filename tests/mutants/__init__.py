@@ -1,1 +1,1 @@
-"""Changes that the tests must see: hand-made ones of the keepers, and generated ones of the pure core and policy."""
+"""Changes that the tests must see: hand-made ones of store modules, generated ones of the pure core and policy."""

@@ -39,7 +39,7 @@ def _through(engine: Engine, agent: str) -> Run:
 
 def _change(engine: Engine, **changes: Any) -> None:
     """The same agents, written a little differently."""
-    handler = engine.bench.handler
+    handler = engine.context.handler
     assert isinstance(handler, AgentEffects)
     agents = {name: replace(one, **changes) for name, one in handler.registry.agents.items()}
     object.__setattr__(handler, "registry", Registry(agents=agents))
@@ -154,7 +154,7 @@ def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     run = engine.begin("hr_onboarding_single", NEWCOMER)
     assert run.status == "suspended"
-    (gate,) = engine.pictures
+    (gate,) = engine.snapshots
     assert gate.kind == "hold"
     assert "the key for openai:loopback was refused (status 401)" in gate.sentence
     assert "canary" not in json.dumps(events_of(run)) + caplog.text

@@ -51,7 +51,7 @@ REGISTRY = Registry(agents={"echo": ECHO})
 def provider(
     transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     with Provider(REGISTRY) as one:
         settings.ABEYANCE_MODEL = "openai:loopback"
         settings.OPENAI_BASE_URL = one.url

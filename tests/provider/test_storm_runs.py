@@ -94,7 +94,7 @@ REGISTRY = Registry(
 def provider(
     transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     with Provider(REGISTRY, weather=Storm(SHARE, seed=9)) as one:
         one.retry_after = 0.002
         settings.ABEYANCE_MODEL = "openai:loopback"
@@ -138,7 +138,7 @@ def _run(worker: Engine, number: int) -> Run:
             ).run
 
         def rested() -> Run | None:
-            advance(run, worker.bench)
+            advance(run, worker.context)
             found = Run.objects.get(id=run)
             return found if found.status in AT_REST else None
 

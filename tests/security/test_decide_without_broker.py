@@ -30,7 +30,7 @@ def connects(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     return seen
 
 
-REAL_HINT = dispatch.hint
+REAL_HINT = dispatch.dispatch
 
 
 @pytest.mark.parametrize("door", ["page", "api"])
@@ -43,7 +43,7 @@ def test_a_decision_opens_no_connection_to_the_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = target.start()
-    monkeypatch.setattr(dispatch, "hint", REAL_HINT)
+    monkeypatch.setattr(dispatch, "dispatch", REAL_HINT)
     _decide(door, cast, target.request(run))
     assert target.request(run).status == "approved"
     assert dispatch._thread is not None
@@ -58,7 +58,7 @@ def test_a_decision_does_without_a_broker(
     target: Target, cast: Cast, door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = target.start()
-    monkeypatch.setattr(dispatch, "hint", REAL_HINT)
+    monkeypatch.setattr(dispatch, "dispatch", REAL_HINT)
     _decide(door, cast, target.request(run))
     assert target.request(run).status == "approved"
     assert target.advance(run).status == "completed"

@@ -242,13 +242,13 @@ def test_a_changed_settlement_is_not_taken_up(target: Target, field: str, value:
 
 def _between(target: Target, act: Callable[[Any], None]) -> None:
     """Do it once, in the moment between taking the decision up and the last look at the approval."""
-    confirm = target.bench.gatekeeper.confirm
+    confirm = target.context.approvals.verify_approval
 
     def first_act(**asked: Any) -> None:
         act(None)
         confirm(**asked)
 
-    target.bench.gatekeeper.confirm = first_act  # type: ignore[method-assign]
+    target.context.approvals.verify_approval = first_act  # type: ignore[method-assign]
 
 
 def _rewrite(run: UUID, **values: Any) -> None:

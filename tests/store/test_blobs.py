@@ -155,7 +155,7 @@ def test_only_old_unreferenced_blobs_are_collected(desk: Rig) -> None:
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
         assert blobs.collect(own, 10) == 1
         assert Content.objects.get().digest != "sha256:x"
-        blobs.forget(own, run)
+        blobs.delete_for_run(own, run)
         assert blobs.collect(own, 10) == 1
     assert not Content.objects.exists()
 
@@ -164,7 +164,7 @@ def test_a_content_that_is_used_again_is_not_collected(desk: Rig) -> None:
     run = suspended(desk)
     stored = Content.objects.get()
     with pool.own() as own:
-        blobs.forget(own, run)
+        blobs.delete_for_run(own, run)
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
         again = blobs.parameters([Text(digest=stored.digest, text=stored.body)])
         own.execute(

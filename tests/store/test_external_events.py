@@ -15,7 +15,7 @@ from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import external_events, waits
-from runtime.store.tables.waits import Waiting
+from runtime.store.tables.waits import EventWait
 from tests.control.test_external_events import HOOK, wait_until_blocked
 from tests.support.engine import MakeBench
 from tests.support.fake_ports import say, turns
@@ -89,8 +89,8 @@ def test_a_step_ends_only_the_named_waits_of_its_run(
 def test_an_event_ends_a_wait_once_and_no_other(
     own: Connection, runs: tuple[UUID, UUID], place: tuple[str, str]
 ) -> None:
-    wait = Waiting(run=runs[0], frame=place[0], call=place[1])
-    assert [waits.take(own, wait) for _ in range(2)] == [True, False]
+    wait = EventWait(run=runs[0], frame=place[0], call=place[1])
+    assert [waits.complete(own, wait) for _ in range(2)] == [True, False]
     assert places(runs[0]) == [other for other in PLACES if other != place]
     assert places(runs[1]) == PLACES
 
@@ -107,7 +107,7 @@ def test_a_run_has_its_own_waits(own: Connection, runs: tuple[UUID, UUID]) -> No
 def test_no_more_waits_are_looked_at_than_one_event_may_end(
     own: Connection, runs: tuple[UUID, UUID]
 ) -> None:
-    found = waits.found(own, "signed", "{}", limit=4)
+    found = waits.matching(own, "signed", "{}", limit=4)
     order = [(run, *place) for run in runs for place in PLACES]
     assert [(wait.run, wait.frame, wait.call) for wait in found] == order[:4]
 

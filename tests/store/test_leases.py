@@ -52,7 +52,7 @@ def test_a_replaced_owner_can_neither_release_nor_quarantine(desk: Rig) -> None:
         made = claim(pooled, run)
         assert made is not None
         Run.objects.filter(id=run).update(epoch=made.epoch + 1, owner=uuid4())
-        assert not leases.release(pooled, made, status="suspended", mailbox=0, due=None)
+        assert not leases.release(pooled, made, status="suspended", signal_version=0, due=None)
         assert not leases.back_off(pooled, made)
         assert not leases.quarantine(pooled, made, "because")
     assert Run.objects.get(id=run).status == "running"
@@ -66,7 +66,7 @@ def test_a_replaced_worker_writes_nothing(rig: MakeBench) -> None:
 
     desk = rig({"a": replaced})
     run = desk.start("a")
-    advance(run, desk.bench)
+    advance(run, desk.context)
     after = Run.objects.get(id=run)
     assert (after.status, after.position, after.output) == ("running", 2, None)
 
@@ -82,7 +82,7 @@ def test_a_replaced_worker_is_told_during_a_call(rig: MakeBench) -> None:
 
     desk = rig({"a": endless})
     run = desk.start("a")
-    worker = threading.Thread(target=advance, args=(run, desk.bench))
+    worker = threading.Thread(target=advance, args=(run, desk.context))
     worker.start()
     assert begun.wait(LONG)
     with pool.own() as own:
@@ -118,13 +118,13 @@ def test_the_sweeper_hints_at_due_runs_once_per_backoff(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hints: list[object] = []
-    monkeypatch.setattr("runtime.broker.dispatch.hint", lambda run, queue="": hints.append(run))
+    monkeypatch.setattr("runtime.broker.dispatch.dispatch", lambda run, queue="": hints.append(run))
     runs = {desk.start("a") for _ in range(3)}
     hints.clear()
     with pool.own() as own:
         own.execute("UPDATE runtime_run SET due_at = clock_timestamp()")
-        assert due_runs.look(own).hints == 3
-        assert due_runs.look(own).hints == 0
+        assert due_runs.dispatch_window(own).hints == 3
+        assert due_runs.dispatch_window(own).hints == 0
     assert set(hints) == runs
 
 
@@ -158,7 +158,7 @@ def test_ids_sort_by_time(settings: Settings, desk: Rig) -> None:
     assert {value.variant for value in values} == {"specified in RFC 4122"}
 
 
-@pytest.mark.parametrize("look", [due_runs.look, leases.has_waiting_runs])
+@pytest.mark.parametrize("look", [due_runs.dispatch_window, leases.has_waiting_runs])
 def test_a_look_for_due_runs_reads_no_other_runs(
     desk: Rig, look: Callable[[pool.Connection], object]
 ) -> None:

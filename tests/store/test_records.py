@@ -19,5 +19,5 @@ def test_a_wait_that_ends_in_its_own_step_is_not_written() -> None:
     began = WaitStarted(frame="0", call="c1.0", until=UNTIL, event="reply")
     records = Records()
     records.add(changed(began))
-    assert records.awaited(lasts) == (began,)
-    assert records.awaited(ended) == ()
+    assert records.opened_waits(lasts) == (began,)
+    assert records.opened_waits(ended) == ()

@@ -216,7 +216,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_brief_continuation_is_due_after_many_bytes_or_release(
     covered: int, tail: int, release: bool, due: bool
 ) -> None:
-    assert continuations.due(covered, tail, release=release) is due
+    assert continuations.needs_brief(covered, tail, release=release) is due
 
 
 @pytest.mark.parametrize(
@@ -226,4 +226,4 @@ def test_a_brief_continuation_is_due_after_many_bytes_or_release(
 def test_a_continuation_is_overdue_when_the_run_has_doubled(
     covered: int, tail: int, overdue: bool
 ) -> None:
-    assert continuations.overdue(covered, tail) is overdue
+    assert continuations.needs_rewrite(covered, tail) is overdue

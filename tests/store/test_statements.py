@@ -122,13 +122,13 @@ def test_a_step_whose_answer_was_cut_off_is_known_as_written(
     assert JournalEntry.objects.filter(run_id=last.claim.run).count() == entries
     other = replace(last, entry=replace(last.entry, commit_id=uuid4()))
     assert steps.commit(own, other, prepare=False) is Result.LOST
-    assert not journal.holds(own, other.entry)
+    assert not journal.was_written(own, other.entry)
 
 
 def test_neither_a_tool_s_seed_nor_a_fork_repeats_a_commit_id() -> None:
     def one() -> bytes:
         random.seed(7)
-        return journal.seal_text(UUID(int=1), 1, "", "{}").commit_id.bytes
+        return journal.sign_text(UUID(int=1), 1, "", "{}").commit_id.bytes
 
     read, write = os.pipe()
     child = os.fork()
@@ -168,7 +168,7 @@ def test_a_step_changes_gates_only_in_valid_states(own: Connection, last: steps.
                 own.execute(
                     "DELETE FROM runtime_journalentry WHERE position = %s", (last.entry.position,)
                 )
-                again = replace(going_on, opened=(), taken=taken, closed=closed)
+                again = replace(going_on, opened=(), settled=taken, closed=closed)
                 steps.commit(own, again, prepare=False)
                 found = own.execute("SELECT state FROM runtime_gate WHERE id = %s", (gate,))
                 assert found.fetchone() == (after,)
@@ -204,7 +204,7 @@ def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: 
     assert claim(own, held) is None
     second = claim(own, lost)
     assert second is not None
-    assert (second.epoch, second.losses) == (2, 1)
+    assert (second.epoch, second.lost_leases) == (2, 1)
     assert set(Loss.objects.values_list("run", "worker", "position")) == {
         (run, workers[run], 1) for run in (lost, run_of_a_stranger)
     }
@@ -237,7 +237,7 @@ def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, de
         taken(own)
         made = claim(own, run)
         assert made is not None
-        counted.append(made.losses)
+        counted.append(made.lost_leases)
     assert counted == [0, 1, 2, 1, 2]
 
 
@@ -278,8 +278,8 @@ def test_a_run_changed_during_a_claim_is_read_again(own: Connection, desk: Rig) 
         finally:
             other.execute("DROP SCHEMA trap CASCADE")
     ((made, stored),) = found
-    assert stored.mail().count == 1
-    assert len(stored.mail().due) == 1
+    assert stored.pending_signals().count == 1
+    assert len(stored.pending_signals().due) == 1
     assert made.previous == "queued"
 
 
@@ -350,7 +350,7 @@ def test_a_release_needs_the_mailbox_and_backing_off_does_not(own: Connection, d
     made = claim(own, run)
     assert made is not None
     row(run, mailbox=3)
-    assert not leases.release(own, made, status="suspended", mailbox=2, due=None)
+    assert not leases.release(own, made, status="suspended", signal_version=2, due=None)
     assert Run.objects.get(id=run).owner == made.owner
     assert leases.back_off(own, made)
     assert (Run.objects.get(id=run).status, Run.objects.get(id=run).owner) == ("queued", None)

@@ -20,10 +20,10 @@ from agents.testing.worker import Worker
 from runtime.core.continuation import CallState, Continuation, FrameState, Phase
 from runtime.core.documents.codec import encode_continuation
 from runtime.core.events import RunStarted
-from runtime.ports.approvals import ActionPicture
+from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelFailure, ModelRequest
 
-PICTURE = TypeAdapter(ActionPicture)
+PICTURE = TypeAdapter(ReviewSnapshot)
 INPUT = {"number": "A-1"}
 
 

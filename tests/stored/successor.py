@@ -25,7 +25,7 @@ class Heir(Worker):
         self.now = state_of(document)
         self.journal = list(document["journal"])
         self.clock = datetime.fromisoformat(document["clock"])
-        self._gatekeeper.show([PICTURE.validate_python(gate) for gate in document["gates"]])
+        self._approvals.show([PICTURE.validate_python(gate) for gate in document["gates"]])
 
     def resume(self) -> None:
         """Resume the run like a worker that claims it."""

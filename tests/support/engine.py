@@ -24,7 +24,7 @@ from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.ports.approvals import ActionPicture, Gatekeeper
+from runtime.ports.approvals import Approvals, ReviewSnapshot
 from runtime.ports.effects import EffectHandler
 from runtime.store import loading, pool
 from runtime.store.leases import Claim
@@ -32,8 +32,8 @@ from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
 from tests.support.fake_ports import (
     FakeAccess,
+    FakeApprovals,
     FakeEffects,
-    FakeGatekeeper,
     FakeTool,
     Script,
 )
@@ -60,30 +60,30 @@ def lose(*runs: UUID) -> None:
             "UPDATE runtime_run SET lease_until = '2000-01-01', due_at = '2000-01-01' WHERE id = ANY(%s)",
             (list(runs),),
         )
-        due_runs.look(own)
+        due_runs.dispatch_window(own)
 
 
 class HandDriven:
     """A worker without threads of its own for runs: the test's thread advances them."""
 
-    def __init__(self, handler: EffectHandler, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, handler: EffectHandler, approvals: Approvals) -> None:
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
-        self.bench = WorkerContext(
+        self.context = WorkerContext(
             handler=handler,
-            gatekeeper=gatekeeper,
+            approvals=approvals,
             effect_pool=EffectPool(handler, slots=4, replace=lambda: self.heartbeat.retire(LONG)),
             heartbeat=self.heartbeat,
         )
 
     def advance_once(self, run: UUID, *, isolated: bool = False) -> Run:
         """Let one worker advance the run once."""
-        advance(run, self.bench, isolated=isolated)
+        advance(run, self.context, isolated=isolated)
         return Run.objects.get(id=run)
 
     def close(self) -> None:
         self.heartbeat.stop()
-        self.bench.effect_pool.close()
+        self.context.effect_pool.close()
 
 
 class Rig(HandDriven):
@@ -91,9 +91,9 @@ class Rig(HandDriven):
 
     def __init__(self, agents: dict[str, Script], tools: dict[str, FakeTool]) -> None:
         self.effects = FakeEffects(agents, tools)
-        self.gatekeeper = FakeGatekeeper()
-        wiring.plug(gatekeeper=self.gatekeeper)
-        super().__init__(self.effects, self.gatekeeper)
+        self.approvals = FakeApprovals()
+        wiring.plug(approvals=self.approvals)
+        super().__init__(self.effects, self.approvals)
 
     def start(self, agent: str, value: object = None) -> UUID:
         with transaction.atomic():
@@ -151,15 +151,15 @@ class Engine(HandDriven):
         return list(Gate.objects.filter(run=run.id, state="open").values_list("id", flat=True))
 
     def tool_at(self, gate: UUID) -> str:
-        (tool,) = [picture.tool for picture in self.pictures if picture.gate == gate]
+        (tool,) = [snapshot.tool for snapshot in self.snapshots if snapshot.gate == gate]
         return tool
 
     @property
-    def pictures(self) -> list[ActionPicture]:
+    def snapshots(self) -> list[ReviewSnapshot]:
         """Return the snapshots shown to reviewers."""
-        gatekeeper = self.bench.gatekeeper
-        assert isinstance(gatekeeper, FakeGatekeeper)
-        return gatekeeper.pictures
+        approvals = self.context.approvals
+        assert isinstance(approvals, FakeApprovals)
+        return approvals.snapshots
 
 
 def events_of(run: Run) -> list[dict[str, Any]]:
@@ -175,15 +175,15 @@ def events_of(run: Run) -> list[dict[str, Any]]:
 @contextmanager
 def engine_of(registry: Registry, rate_limits: RateLimits | None = None) -> Iterator[Engine]:
     """A worker with these agents, for as long as the block lasts."""
-    engine = Engine(AgentEffects(registry, rate_limits=rate_limits), FakeGatekeeper())
+    engine = Engine(AgentEffects(registry, rate_limits=rate_limits), FakeApprovals())
     yield engine
     engine.close()
 
 
-def _give_each(hints: Sequence[dispatch.Hint]) -> None:
+def _give_each(hints: Sequence[dispatch.Message]) -> None:
     """Send hints as the sweeper does, for a test that watches them."""
     for run, queue in hints:
-        dispatch.hint(run, queue)
+        dispatch.dispatch(run, queue)
 
 
 @contextmanager
@@ -204,14 +204,14 @@ def everything_permitted() -> Iterator[None]:
 @pytest.fixture
 def by_hand(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send no hints, since the test advances its runs by hand."""
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": None)
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
 
 
 @pytest.fixture
 def rig(by_hand: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
     """Make rigs."""
     monkeypatch.setattr(dispatch, "send_all", _give_each)
-    real = wiring.gatekeeper()
+    real = wiring.approvals()
     rigs: list[Rig] = []
 
     def make(agents: dict[str, Script], **tools: FakeTool) -> Rig:
@@ -220,7 +220,7 @@ def rig(by_hand: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
 
     with _everything_permitted():
         yield make
-    wiring.plug(gatekeeper=real)
+    wiring.plug(approvals=real)
     for one in rigs:
         one.close()
 

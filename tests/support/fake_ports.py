@@ -1,4 +1,4 @@
-"""Fakes behind the engine's ports: an effect handler driven by a script per agent, and a plain gatekeeper."""
+"""Fakes behind the engine's ports: an effect handler driven by a script per agent, and plain approvals."""
 
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +24,7 @@ from runtime.core.events import Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
-from runtime.ports.approvals import ActionPicture, ApprovalVoid, NotConfirmed, Part
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed, Part, ReviewSnapshot
 from runtime.ports.effects import (
     Abort,
     ModelAnswer,
@@ -112,7 +112,7 @@ class FakeEffects:
         self.models: list[ModelRequest] = []
         self.ended: list[ModelRequest] = []
         self.calls: list[ToolRequest] = []
-        self.skews: dict[tuple[str, str], VersionChange] = {}
+        self.changes: dict[tuple[str, str], VersionChange] = {}
         self.released: dict[str, str] = {}
         self.holds: list[str] = []
         self.budgets: dict[str, Budget] = {}
@@ -135,12 +135,12 @@ class FakeEffects:
     def fingerprints(self) -> dict[str, str]:
         return {name: self.agent(name).fingerprint for name in self.agents}
 
-    def skew(self, name: str, fingerprint: str) -> VersionChange | None:
-        """Return the change in `skews`, else one that needs no approval."""
+    def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:
+        """Return the change in `changes`, else one that needs no approval."""
         facts = self.agent(name)
         if facts.fingerprint == fingerprint:
             return None
-        return self.skews.get((name, fingerprint), VersionChange(agent=facts, changes=()))
+        return self.changes.get((name, fingerprint), VersionChange(agent=facts, changes=()))
 
     def receive(self, agent: str, value: Any) -> Any:
         return value
@@ -199,11 +199,11 @@ class FakeEffects:
         )
 
 
-class FakeGatekeeper:
+class FakeApprovals:
     """Gates calls as their tools require, keeps the snapshots, and confirms the calls in `approved`."""
 
     def __init__(self) -> None:
-        self.pictures: list[ActionPicture] = []
+        self.snapshots: list[ReviewSnapshot] = []
         self.closed: list[UUID] = []
         self.notes: list[tuple[UUID, Actor, str, dict[str, str | None]]] = []
         self.forgotten: list[UUID] = []
@@ -211,18 +211,22 @@ class FakeGatekeeper:
         self.forged = False
         self.void = False
 
-    def gates(self, facts: CallInfo) -> bool:
+    def requires_approval(self, facts: CallInfo) -> bool:
         return facts.gated
 
     def open(
-        self, connection: Connection, pictures: Sequence[ActionPicture], *, origin: Collection[str]
+        self,
+        connection: Connection,
+        snapshots: Sequence[ReviewSnapshot],
+        *,
+        origin: Collection[str],
     ) -> tuple[Part, ...]:
-        self.pictures += [
-            one for one in pictures if one not in self.pictures
+        self.snapshots += [
+            one for one in snapshots if one not in self.snapshots
         ]  # it may be asked again
         return ()
 
-    def confirm(
+    def verify_approval(
         self,
         *,
         gate: UUID,
@@ -231,14 +235,14 @@ class FakeGatekeeper:
         decision: Decision | None = None,
     ) -> None:
         if decision is not None:
-            self.vouch(gate=gate, decision=decision)
-        shown = [picture for picture in self.pictures if picture.gate == gate]
-        if self.forged or [picture.action_digest for picture in shown] != [action_digest]:
+            self.verify_decision(gate=gate, decision=decision)
+        shown = [snapshot for snapshot in self.snapshots if snapshot.gate == gate]
+        if self.forged or [snapshot.action_digest for snapshot in shown] != [action_digest]:
             raise NotConfirmed("it is not what was approved")
         if self.void:
             raise ApprovalVoid("the decider lost the right")
 
-    def vouch(self, *, gate: UUID, decision: Decision) -> None:
+    def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         if self.forged:
             raise NotConfirmed("nobody signed it")
 
@@ -253,14 +257,16 @@ class FakeGatekeeper:
     def join(self, *, run: UUID, person: str) -> None:
         self.joined.append((run, person))
 
-    def note(self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]) -> None:
+    def record_audit(
+        self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]
+    ) -> None:
         self.notes.append((run, actor, act, detail))
 
-    def forget(self, *, run: UUID, at: datetime, head: str) -> None:
+    def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         self.forgotten.append(run)
 
     def problem_of(self, run: UUID) -> str | None:
         return None
 
-    def approvals_of(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+    def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         return {}

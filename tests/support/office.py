@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from django.db import transaction
 
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.models import Request
 from approvals.requests import snapshot
 from runtime.control.cancel import cancel as cancel_run
@@ -127,7 +127,7 @@ class Office(HandDriven):
         self.effects = OfficeEffects(
             onboarding({"username": "newhire", "security_level": 3}), dict(TOOLS)
         )
-        super().__init__(self.effects, Gatekeeper())
+        super().__init__(self.effects, Approvals())
 
     def start(
         self,

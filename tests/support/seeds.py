@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from approvals import clock
 from approvals.accounts.people import create_person
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.decisions.decide import decide as record_decision
 from approvals.models import Request
 from approvals.policy import Group
@@ -21,7 +21,7 @@ from runtime.core.digest import action_digest, sha256_of
 from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor
-from runtime.ports.approvals import ActionPicture
+from runtime.ports.approvals import ReviewSnapshot
 from runtime.store import pool
 
 SCHEMA: dict[str, Any] = {
@@ -49,7 +49,7 @@ def run(requester: str = "ada", id: UUID | None = None) -> UUID:
     ).id
 
 
-def picture(
+def snapshot(
     of: UUID,
     *,
     requester: str = "ada",
@@ -60,9 +60,9 @@ def picture(
     expires_at: datetime | None = None,
     not_before: datetime | None = None,
     result_schema: dict[str, Any] | None = None,
-) -> ActionPicture:
+) -> ReviewSnapshot:
     args = ARGS if args is None else args
-    return ActionPicture(
+    return ReviewSnapshot(
         run=of,
         gate=uuid4(),
         kind=kind,
@@ -89,12 +89,12 @@ def picture(
     )
 
 
-def opened(*pictures: ActionPicture) -> list[Request]:
-    """The requests of these pictures, in their order, each with its open gate."""
-    while not _asked(pictures):  # as a step is drafted again
+def opened(*snapshots: ReviewSnapshot) -> list[Request]:
+    """The requests of these snapshots, in their order, each with its open gate."""
+    while not _asked(snapshots):  # as a step is drafted again
         pass
     with transaction.atomic():
-        for one in pictures:
+        for one in snapshots:
             Gate.objects.create(
                 id=one.gate,
                 run_id=one.run,
@@ -105,17 +105,17 @@ def opened(*pictures: ActionPicture) -> list[Request]:
                 path=list(one.path),
             )
     requests = {
-        row.gate: row for row in Request.objects.filter(gate__in=[p.gate for p in pictures])
+        row.gate: row for row in Request.objects.filter(gate__in=[p.gate for p in snapshots])
     }
-    return [requests[one.gate] for one in pictures]
+    return [requests[one.gate] for one in snapshots]
 
 
-def _asked(pictures: Sequence[ActionPicture]) -> bool:
+def _asked(snapshots: Sequence[ReviewSnapshot]) -> bool:
     """False, with nothing written, if another transaction appended to the audit chain first."""
     try:
         with transaction.atomic():
-            for of in dict.fromkeys(one.run for one in pictures):
-                ask([one for one in pictures if one.run == of])
+            for of in dict.fromkeys(one.run for one in snapshots):
+                ask([one for one in snapshots if one.run == of])
     except psycopg.errors.UniqueViolation as exc:
         if exc.diag.constraint_name != "audit_order":
             raise
@@ -129,11 +129,11 @@ def set_clock(patch: pytest.MonkeyPatch, moment: datetime) -> None:
     patch.setattr(clock, "told", lambda _: moment)
 
 
-def ask(pictures: Sequence[ActionPicture]) -> None:
+def ask(snapshots: Sequence[ReviewSnapshot]) -> None:
     """Write what asks about these gates of one run, as the step that opens them does."""
-    of, connection = pictures[0].run, pool.djangos()
+    of, connection = snapshots[0].run, pool.djangos()
     origin = Run.objects.values_list("origin", flat=True).get(id=of)
-    parts = Gatekeeper().open(connection, pictures, origin=origin)
+    parts = Approvals().open(connection, snapshots, origin=origin)
     tables = "".join(f", {part.name} AS ({part.sql})" for part in parts)
     parameters = {name: value for part in parts for name, value in part.parameters.items()}
     connection.execute(
@@ -146,7 +146,7 @@ def ask(pictures: Sequence[ActionPicture]) -> None:
 def pending(*, requester: str = "ada", **given: Any) -> Request:
     """One pending request on a run of its own."""
     of = run(requester)
-    return opened(picture(of, requester=requester, **given))[0]
+    return opened(snapshot(of, requester=requester, **given))[0]
 
 
 def in_doubt(*, requester: str = "ada", **given: Any) -> Request:

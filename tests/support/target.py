@@ -48,7 +48,7 @@ class Target(Office):
         )
         run = self.start()
         self.decide(run)
-        with patch.object(continuations, "due", lambda covered, tail, release: False):
+        with patch.object(continuations, "needs_brief", lambda covered, tail, release: False):
             self.advance(run)
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
         with pool.own() as own:

@@ -31,7 +31,7 @@ from tests.support.target import Target
 SECRET = "Zaphod Beeblebrox"
 TABLES = ("runtime_run", "runtime_journalentry", "runtime_continuation", "runtime_signal")
 PAYLOADS = (*TABLES, "runtime_content", "approvals_request", "approvals_auditentry", "runtime_gate")
-REAL = retention.remove
+REAL = retention.erase
 BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=SECRET * 5_000))
 
 
@@ -143,7 +143,7 @@ def test_an_unverifiable_run_keeps_its_payloads_and_alarms(
     assert Request.objects.get(run=run).removed_at is None
     assert "keeps its payloads" in caplog.text
     with pytest.raises(Tampered):
-        retention.remove(run)
+        retention.erase(run)
 
 
 def test_age_status_and_agent_decide(target: Target, settings: Settings) -> None:
@@ -190,7 +190,7 @@ def test_a_failed_removal_does_not_stop_the_others(
         assert len(tried) < 9, "it is tried for ever"
         return REAL(run, waits=waits)
 
-    monkeypatch.setattr(retention, "remove", remove)
+    monkeypatch.setattr(retention, "erase", remove)
     assert enforced(settings, "30") == 1
     assert tried == [broken, sound]
 
@@ -198,14 +198,14 @@ def test_a_failed_removal_does_not_stop_the_others(
 def test_a_run_that_goes_on_loses_nothing(target: Target) -> None:
     run = target.start()
     before = Run.objects.values().get(id=run)
-    assert not retention.remove(run)
+    assert not retention.erase(run)
     assert Run.objects.values().get(id=run) == before
     assert verification.verify(run).sound
 
 
 def test_a_run_loses_its_payloads_once(target: Target) -> None:
     run = ended(target, days=31)
-    assert [retention.remove(run) for _ in range(2)] == [True, False]
+    assert [retention.erase(run) for _ in range(2)] == [True, False]
     assert AuditEntry.objects.filter(run=run, act="removed").count() == 1
 
 

@@ -51,15 +51,15 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 def sweeps(monkeypatch: pytest.MonkeyPatch, room: None) -> list[tuple[int, bool]]:
     """For each query of due runs: the connection's Postgres process, and whether it may take runs over."""
     looked: list[tuple[int, bool]] = []
-    really = due_runs.look
+    really = due_runs.dispatch_window
 
     def look(
         connection: Connection, queues: Any, *, may_take_over: bool, **place: Any
-    ) -> due_runs.Look:
+    ) -> due_runs.Window:
         looked.append((connection.info.backend_pid, may_take_over))
         return really(connection, queues, may_take_over=may_take_over, **place)
 
-    monkeypatch.setattr(due_runs, "look", look)
+    monkeypatch.setattr(due_runs, "dispatch_window", look)
     monkeypatch.setattr(due_runs, "SWEEP_SECONDS", 0.01)
     return looked
 
@@ -203,7 +203,7 @@ def hinted(monkeypatch: pytest.MonkeyPatch, rig: MakeBench, room: None) -> list[
     """The runs for which the sweeper sent hints. Only a full batch shortens its long pause."""
     runs: list[UUID] = []
 
-    def send_all(hints: Sequence[dispatch.Hint]) -> None:
+    def send_all(hints: Sequence[dispatch.Message]) -> None:
         runs.extend(run for run, _ in hints)
 
     monkeypatch.setattr(dispatch, "send_all", send_all)
@@ -236,7 +236,7 @@ def test_stopped_runs_keep_no_other_run_from_its_hint(
     other = desk.start("b")
     Run.objects.filter(id=other).update(due_at="2020-01-02T00:00Z")
     with pool.own() as own:
-        kill_switches.put(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
+        kill_switches.engage(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
     with sweeping(threading.Event()):
         until(lambda: hinted == [other] or None, "the other run's hint", within=60)
 
@@ -251,11 +251,11 @@ def test_the_next_look_begins_where_the_last_one_ended(
     runs = [desk.start(agent) for agent in "aaabbbb"]
     for day, run in enumerate(runs, start=1):
         Run.objects.filter(id=run).update(due_at=f"2020-01-0{day}T00:00Z")
-    looks: list[due_runs.Look] = [due_runs.Look(hints=0, end=due_runs.BEGINNING)]
+    looks: list[due_runs.Window] = [due_runs.Window(hints=0, end=due_runs.BEGINNING)]
     with pool.own() as own:
-        kill_switches.put(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
+        kill_switches.engage(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
         for _ in range(3):
-            looks.append(due_runs.look(own, after=looks[-1].end))
+            looks.append(due_runs.dispatch_window(own, after=looks[-1].end))
     ends = [run for _, run in (look.end for look in looks[1:])]
     assert hinted == runs[:3]
     assert ends == [runs[1], runs[4], due_runs.END[1]]
@@ -272,7 +272,7 @@ def test_a_run_due_before_the_position_of_a_long_pass_is_found(
     Run.objects.exclude(id=early).update(due_at="2020-01-02T00:00Z")
     really = dispatch.send_all
 
-    def send_all(hints: Sequence[dispatch.Hint]) -> None:
+    def send_all(hints: Sequence[dispatch.Message]) -> None:
         """Make the other run due, before all others, when the first hint is sent."""
         if not hinted:
             with pool.own() as own:
@@ -291,9 +291,9 @@ def test_a_full_queue_keeps_no_hint_from_another(rig: MakeBench, hinted: list[UU
     Run.objects.update(due_at="2020-01-01T00:00Z")
     Run.objects.filter(id=waiting).update(status="waiting")
     with pool.own() as own:
-        assert due_runs.look(own, {dispatch.RESUMED, dispatch.ISOLATED}).hints == 1
+        assert due_runs.dispatch_window(own, {dispatch.RESUMED, dispatch.ISOLATED}).hints == 1
         assert hinted == [waiting]
-        assert due_runs.look(own).hints == 1
+        assert due_runs.dispatch_window(own).hints == 1
     assert hinted == [waiting, new]
 
 
@@ -308,9 +308,9 @@ def test_two_sweepers_share_due_runs_and_send_no_hint_twice(
     with pool.own() as one, pool.own() as other:
         other.execute("SET lock_timeout = '200ms'")
         with one.transaction():
-            due_runs.look(one)
-            due_runs.look(other)
-        assert due_runs.look(other).hints == 0
+            due_runs.dispatch_window(one)
+            due_runs.dispatch_window(other)
+        assert due_runs.dispatch_window(other).hints == 0
     assert sorted(hinted) == sorted(runs)
 
 

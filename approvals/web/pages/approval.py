@@ -15,7 +15,7 @@ from approvals.queries import requests
 from approvals.queries.similar import similar
 from approvals.web.pages import frame_gate, in_doubt
 from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import answer, picture
+from approvals.web.pages.request_page import answer, page_context
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
@@ -79,7 +79,7 @@ def _page(
 ) -> HttpResponse:
     principal = principals.principal_of(actor)
     context = {
-        **picture(shown, principal, problem),
+        **page_context(shown, principal, problem),
         **_similar(shown, principal),
         "together": requests.of_turn(shown, principal),
         "stale": isinstance(problem, DigestMismatch),

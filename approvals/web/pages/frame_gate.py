@@ -11,7 +11,7 @@ from approvals.errors import DigestMismatch, Invalid
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import answer, picture
+from approvals.web.pages.request_page import answer, page_context
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.ports.access import Actor
@@ -44,7 +44,7 @@ def page(
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent."""
     context = {
-        **picture(shown, principals.principal_of(actor), problem),
+        **page_context(shown, principals.principal_of(actor), problem),
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
         "differences": _differences(shown),

@@ -14,7 +14,7 @@ from approvals.errors import Invalid
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import answer, picture
+from approvals.web.pages.request_page import answer, page_context
 from runtime.core.enums import Verdict
 from runtime.ports.access import Actor
 from runtime.queries import late_outcomes
@@ -48,7 +48,7 @@ def page(
     outcome: Verdict | None = None,
 ) -> HttpResponse:
     """Show the page; `outcome` is the form just sent, `problem` its error."""
-    seen = picture(shown, principals.principal_of(actor), problem)
+    seen = page_context(shown, principals.principal_of(actor), problem)
     context = {
         **seen,
         "late": late_outcomes.of_call(

@@ -46,7 +46,7 @@ _VERBS: dict[Verdict, str] = {
 }
 
 
-def picture(
+def page_context(
     shown: requests.Approval,
     principal: Principal | None,
     problem: RequestError | None = None,

@@ -2,7 +2,7 @@
 
 `{"format", "key_id", "signature", "manifest", "entries", "contents"}`: `entries` are the exact texts of the
 journal, `contents` the results stored by their hash. The signature is over `manifest`, a JSON text that names
-the run, its agents and the digest of all entries, so it vouches for everything and stays small enough to be
+the run, its agents and the digest of all entries, so it covers everything and stays small enough to be
 kept as evidence in the journal of whoever takes the run over.
 """
 

@@ -1,7 +1,7 @@
 """Admits, gates or refuses a proposed call, and checks an approved one again just before it starts.
 
-Code describes the call; the gatekeeper says whether a person must decide. What was true then is frozen into the call's
-terms.
+Code describes the call; the approvals port says whether a person must decide. What was true then is frozen into the
+call's terms.
 """
 
 import logging
@@ -23,9 +23,15 @@ from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.messages import undelivered_to
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
-from runtime.execution.admission.gates import AdmissionResult, gate_id, halt, outage_gate, picture
+from runtime.execution.admission.gates import (
+    AdmissionResult,
+    gate_id,
+    open_frame_gate,
+    open_outage_gate,
+    snapshot,
+)
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
-from runtime.ports.approvals import ApprovalVoid, Gatekeeper, NotConfirmed
+from runtime.ports.approvals import Approvals, ApprovalVoid, NotConfirmed
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.tables.signals import GateDecidedSignal
@@ -43,7 +49,7 @@ class Admission:
     """Checks calls with the code and the policy of this process; `clock` tells database time."""
 
     handler: EffectHandler
-    gatekeeper: Gatekeeper
+    approvals: Approvals
     clock: Callable[[], datetime]
 
     def check(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
@@ -65,7 +71,7 @@ class Admission:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        if self.gatekeeper.gates(facts):
+        if self.approvals.requires_approval(facts):
             return self._gated(now, frame, found, facts, terms)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
@@ -89,7 +95,7 @@ class Admission:
         found = now.frame(frame)
         at = self.clock()
         if found.outage and found.outage.asks_at and found.outage.asks_at <= at:
-            return outage_gate(now, found, found.outage, at)
+            return open_outage_gate(now, found, found.outage, at)
         if found.cleared >= found.turn:
             return None
         since = found.cleared_at or found.opened_at or at
@@ -109,7 +115,7 @@ class Admission:
         if not why:
             return None
         facts = {"turn": found.turn, "agent": found.agent}
-        return halt(now, frame, GateKind.HOLD, why=why, facts=facts, at=at)
+        return open_frame_gate(now, frame, GateKind.HOLD, why=why, facts=facts, at=at)
 
     def _hold_on_error(
         self, now: Continuation, frame: str, call: str, exc: Exception
@@ -119,7 +125,7 @@ class Admission:
         tool = now.call(frame, call).tool
         why = f"Nobody can say whether {tool} needs an approval: {type(exc).__name__}"
         facts = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
-        return halt(now, frame, GateKind.HOLD, why=why, facts=facts, at=self.clock())
+        return open_frame_gate(now, frame, GateKind.HOLD, why=why, facts=facts, at=self.clock())
 
     def _look(
         self, now: Continuation, frame: str, call: str, decision: Decision | None
@@ -138,10 +144,10 @@ class Admission:
             return self._gated(now, frame, found, facts, terms)
         return None
 
-    def vouch(self, signal: GateDecidedSignal) -> None:
+    def verify_decision(self, signal: GateDecidedSignal) -> None:
         """Raises Tampered unless a person with the right to decide signed this decision."""
         try:
-            self.gatekeeper.vouch(gate=signal.gate, decision=signal.decision)
+            self.approvals.verify_decision(gate=signal.gate, decision=signal.decision)
         except NotConfirmed as exc:
             raise Tampered(f"the decision of gate {signal.gate}: {exc}") from exc
 
@@ -162,8 +168,8 @@ class Admission:
             terms=_terms(now, frame, found, facts),
         )
         wait = timedelta(seconds=found.terms.deadline + leases.lease_seconds())
-        shown = replace(picture(now, event, found, facts), not_before=found.started_at + wait)
-        return AdmissionResult(event=event, picture=shown)
+        shown = replace(snapshot(now, event, found, facts), not_before=found.started_at + wait)
+        return AdmissionResult(event=event, snapshot=shown)
 
     def _facts_of_started(self, now: Continuation, frame: str, call: Call) -> CallInfo:
         """What the code says today of a call that was started, even if it could not be made today."""
@@ -187,7 +193,7 @@ class Admission:
             return True
         try:
             digest = call.terms.digest
-            self.gatekeeper.confirm(
+            self.approvals.verify_approval(
                 gate=call.gate, action_digest=digest, origin=now.origin, decision=decision
             )
         except ApprovalVoid:
@@ -219,7 +225,7 @@ class Admission:
             terms=terms,
             expires_at=self.clock() + timedelta(seconds=seconds),
         )
-        return AdmissionResult(event=event, picture=picture(now, event, call, facts))
+        return AdmissionResult(event=event, snapshot=snapshot(now, event, call, facts))
 
 
 def _require_new(now: Continuation, frame: str, call: Call) -> None:

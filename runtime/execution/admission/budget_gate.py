@@ -17,17 +17,17 @@ from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.core.events import BudgetExceeded, BudgetGranted, GateOpened
 from runtime.core.ids import ROOT
 from runtime.errors import Tampered
-from runtime.execution.admission.gates import AdmissionResult, halt
+from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 
 
-def limit_gate(
+def open_limit_gate(
     now: Continuation, reached: Sequence[ExhaustedLimit], at: datetime
 ) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
     """One gate for everything that was reached, and what was reached."""
     frame = next((one.frame for one in reached if one.frame is not None), ROOT)
     why = f"Used up: {'; '.join(_words(now, one) for one in reached)}"
     facts = {"limits": [_fact(now, one) for one in reached]}
-    gate = halt(now, frame, GateKind.LIMIT, why=why, facts=facts, at=at)
+    gate = open_frame_gate(now, frame, GateKind.LIMIT, why=why, facts=facts, at=at)
     assert isinstance(gate.event, GateOpened)
     exceeded = tuple(
         BudgetExceeded(
@@ -43,7 +43,7 @@ def limit_gate(
     return exceeded, gate
 
 
-def grant_of(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
+def read_grant(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
     """What was granted with a decision, None if it is not about a limit or ends the run. Raises Tampered."""
     if pending.kind is not GateKind.LIMIT or decision.verdict is not Verdict.CONTINUE:
         return None

@@ -1,4 +1,4 @@
-"""Opening gates: the event, and the frozen picture of what people are asked."""
+"""Opening gates: the event, and the snapshot that reviewers are shown."""
 
 import secrets
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import ActionPicture
+from runtime.ports.approvals import ReviewSnapshot
 
 _RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERSION: Risk.HIGH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionResult:
-    """The event that says what was found, and the picture for reviewers if a gate opens."""
+    """The event that says what was found, and the snapshot for reviewers if a gate opens."""
 
     event: CallAdmitted | CallRefused | GateOpened
-    picture: ActionPicture | None = None
+    snapshot: ReviewSnapshot | None = None
 
 
 def gate_id(at: datetime) -> UUID:
@@ -31,7 +31,7 @@ def gate_id(at: datetime) -> UUID:
     return by_time(at, secrets.randbits(RANDOM_BITS))
 
 
-def halt(
+def open_frame_gate(
     now: Continuation,
     frame: str,
     kind: GateKind,
@@ -56,7 +56,7 @@ def halt(
     digest = action_digest(
         tool="", schema=sha256_of({}), args=facts, path=path, effect=EffectClass.READ
     )
-    shown = ActionPicture(
+    shown = ReviewSnapshot(
         run=now.run,
         gate=event.gate,
         kind=kind,
@@ -73,10 +73,12 @@ def halt(
         requester=now.requester,
         origin=now.origin,
     )
-    return AdmissionResult(event=event, picture=shown)
+    return AdmissionResult(event=event, snapshot=shown)
 
 
-def outage_gate(now: Continuation, frame: Frame, outage: Outage, at: datetime) -> AdmissionResult:
+def open_outage_gate(
+    now: Continuation, frame: Frame, outage: Outage, at: datetime
+) -> AdmissionResult:
     """The hold at which people hear that no model of the frame's agent has replied for too long."""
     facts = {
         "agent": frame.agent,
@@ -85,13 +87,13 @@ def outage_gate(now: Continuation, frame: Frame, outage: Outage, at: datetime) -
         "last_answer": outage.error,
     }
     why = plain(f"No reply comes from the model of {frame.agent}: {outage.error}")
-    return halt(now, frame.id, GateKind.HOLD, why=why, facts=facts, at=at)
+    return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, facts=facts, at=at)
 
 
-def picture(now: Continuation, event: GateOpened, call: Call, facts: CallInfo) -> ActionPicture:
+def snapshot(now: Continuation, event: GateOpened, call: Call, facts: CallInfo) -> ReviewSnapshot:
     """What people are shown of a call."""
     assert event.terms is not None  # only a halt has none
-    return ActionPicture(
+    return ReviewSnapshot(
         run=now.run,
         gate=event.gate,
         kind=event.kind,

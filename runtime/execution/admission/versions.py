@@ -20,40 +20,42 @@ from runtime.core.continuation import Continuation, Pending, Phase
 from runtime.core.digest import sha256_of
 from runtime.core.enums import GateKind
 from runtime.core.events import AgentChanged
-from runtime.errors import Outdated
-from runtime.execution.admission.gates import AdmissionResult, halt
+from runtime.errors import WorkerOutdated
+from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
-FORGOTTEN_AFTER = 300.0
+MIN_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 60.0
+FORGET_SECONDS = 300.0
 MAX_WHY = 500
 NAMED = 3  # changes, in the sentence of a gate; its page shows all of them
 
 VersionChanges = dict[str, VersionChange]
 
 
-def look(now: Continuation, handler: EffectHandler) -> VersionChanges:
+def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
     """How this process's agents differ from those of the open frames, by frame.
 
-    Raises UnknownAgent or Outdated if this process may not act on the run.
+    Raises UnknownAgent or WorkerOutdated if this process may not act on the run.
     """
     if not now.frames:
         handler.agent(now.agent)
     found = {}
     for frame in now.frames.values():
-        skew = handler.skew(frame.agent, frame.fingerprint)
-        if skew is None:
+        change = handler.compare_version(frame.agent, frame.fingerprint)
+        if change is None:
             continue
-        if skew.older:
-            raise Outdated(f"it has met a newer version of {frame.agent} than this worker has")
-        found[frame.id] = skew
+        if change.older:
+            raise WorkerOutdated(
+                f"it has met a newer version of {frame.agent} than this worker has"
+            )
+        found[frame.id] = change
     for gate in asked(now):
         agent = now.frame(gate.frame).agent
-        skew = handler.skew(agent, gate.version)
-        if skew is not None and skew.older:
-            raise Outdated(
+        change = handler.compare_version(agent, gate.version)
+        if change is not None and change.older:
+            raise WorkerOutdated(
                 f"people are asked about a newer version of {agent} than this worker has"
             )
     return found
@@ -64,41 +66,43 @@ def asked(now: Continuation) -> tuple[Pending, ...]:
     return tuple(gate for gate in now.pending if gate.kind is GateKind.VERSION)
 
 
-def ask(now: Continuation, frame: str, skew: VersionChange, at: datetime) -> AdmissionResult:
+def open_version_gate(
+    now: Continuation, frame: str, change: VersionChange, at: datetime
+) -> AdmissionResult:
     """The gate at which people see what changed, and let the frame go on or end the run."""
     agent = now.frame(frame).agent
     facts = {
         "agent": agent,
         "before": now.frame(frame).fingerprint,
-        "after": skew.agent.fingerprint,
-        "changes": [asdict(change) for change in skew.changes],
+        "after": change.agent.fingerprint,
+        "changes": [asdict(one) for one in change.changes],
     }
-    parts = [change.part for change in skew.changes if change.asks]
+    parts = [one.part for one in change.changes if one.asks]
     named = ", ".join(parts[:NAMED]) + (f" and {len(parts) - NAMED} more" if parts[NAMED:] else "")
-    return halt(
+    return open_frame_gate(
         now,
         frame,
         GateKind.VERSION,
         why=f"{agent} is another version than when it began: {named}"[:MAX_WHY],
         facts=facts,
         at=at,
-        version=skew.agent.fingerprint,
+        version=change.agent.fingerprint,
     )
 
 
-def require_agents(now: Continuation, skews: VersionChanges | None) -> None:
-    """Raises Outdated for a worker without the run's agents, unless the run is ending."""
-    if skews is None and now.phase is not Phase.CANCELLING:
-        raise Outdated("no signal ends it any more")
+def require_agents(now: Continuation, version_changes: VersionChanges | None) -> None:
+    """Raises WorkerOutdated for a worker without the run's agents, unless the run is ending."""
+    if version_changes is None and now.phase is not Phase.CANCELLING:
+        raise WorkerOutdated("no signal ends it any more")
 
 
-def writes(skews: VersionChanges) -> dict[str, tuple[str, ...]]:
+def now_writes(version_changes: VersionChanges) -> dict[str, tuple[str, ...]]:
     """The tools that have become writes, by frame."""
-    return {frame: skew.writes for frame, skew in skews.items()}
+    return {frame: change.writes for frame, change in version_changes.items()}
 
 
 def agent_changed(
-    now: Continuation, frame: str, skew: VersionChange, handler: EffectHandler
+    now: Continuation, frame: str, change: VersionChange, handler: EffectHandler
 ) -> AgentChanged:
     """Build the event by which a frame continues with this process's version.
 
@@ -109,30 +113,32 @@ def agent_changed(
     return AgentChanged(
         frame=frame,
         before=here.fingerprint,
-        fingerprint=skew.agent.fingerprint,
-        prompt=sha256_of(instructions) if instructions else skew.agent.prompt,
+        fingerprint=change.agent.fingerprint,
+        prompt=sha256_of(instructions) if instructions else change.agent.prompt,
         instructions=instructions,
-        changes=skew.changes,
-        writes=skew.writes,
+        changes=change.changes,
+        writes=change.writes,
     )
 
 
-def agreed(now: Continuation, gate: Pending, handler: EffectHandler) -> VersionChange | None:
+def approve_change(
+    now: Continuation, gate: Pending, handler: EffectHandler
+) -> VersionChange | None:
     """Return the version with which a frame continues after a version gate; None after any other gate."""
     if gate.kind is not GateKind.VERSION:
         return None
     frame = now.frame(gate.frame)
-    skew = handler.skew(frame.agent, frame.fingerprint)
-    if skew is None or skew.agent.fingerprint != gate.version:
+    change = handler.compare_version(frame.agent, frame.fingerprint)
+    if change is None or change.agent.fingerprint != gate.version:
         return None
-    return skew
+    return change
 
 
 @dataclass(slots=True, kw_only=True)
 class _Refused:
     times: int
     until: float
-    mailbox: int
+    signal_version: int
     passed_on: float
 
 
@@ -144,38 +150,44 @@ class RunBackoff:
         self._lock = threading.Lock()
         self._runs: dict[UUID, _Refused] = {}
 
-    def add(self, run: UUID, mailbox: int) -> None:
-        """Leave the run alone for twice as long as last time, unless it gets mail."""
+    def add(self, run: UUID, signal_version: int) -> None:
+        """Leave the run alone for twice as long as last time, unless it gets a signal."""
         with self._lock:
             at = self._clock()
             self._forget(at)
             last = self._runs.get(run)
             times = last.times + 1 if last else 1
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (times - 1))
-            self._runs[run] = _Refused(times=times, until=at + pause, mailbox=mailbox, passed_on=at)
+            pause = min(MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS * 2 ** (times - 1))
+            self._runs[run] = _Refused(
+                times=times, until=at + pause, signal_version=signal_version, passed_on=at
+            )
 
     def drop(self, run: UUID) -> None:
         """This process has acted on the run after all."""
         with self._lock:
             self._runs.pop(run, None)
 
-    def is_active(self, run: UUID, mailbox: Callable[[], int]) -> bool:
-        """Whether to leave the run alone now. `mailbox` is asked for its count only if that matters."""
+    def is_active(self, run: UUID, signal_version: Callable[[], int]) -> bool:
+        """Whether to leave the run alone now. `signal_version` is asked for the count only if that matters."""
         with self._lock:
             found = self._runs.get(run)
-        return found is not None and self._clock() < found.until and mailbox() == found.mailbox
+        return (
+            found is not None
+            and self._clock() < found.until
+            and signal_version() == found.signal_version
+        )
 
     def forward_once(self, run: UUID) -> bool:
         """Whether another worker should hear of a hint that came here: once a pause, or hints would go round."""
         with self._lock:
             at, found = self._clock(), self._runs.get(run)
-            if found is None or at - found.passed_on < FIRST_PAUSE:
+            if found is None or at - found.passed_on < MIN_PAUSE_SECONDS:
                 return False
             found.passed_on = at
             return True
 
     def _forget(self, at: float) -> None:
         """Those of long ago: their runs have found another worker."""
-        gone = [run for run, one in self._runs.items() if one.until + FORGOTTEN_AFTER < at]
+        gone = [run for run, one in self._runs.items() if one.until + FORGET_SECONDS < at]
         for run in gone:
             del self._runs[run]

@@ -9,20 +9,20 @@ from runtime.core.events import WaitEnded, WaitStarted
 from runtime.core.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS, size_of
 
 
-class NothingToWaitFor(Exception):
+class InvalidWait(Exception):
     """The arguments name no time or event that could come; the model is told."""
 
 
-def begun(now: Continuation, effect: StartWait, at: datetime) -> WaitStarted | WaitEnded:
+def begin(now: Continuation, effect: StartWait, at: datetime) -> WaitStarted | WaitEnded:
     """What becomes of a call that is to wait from `at` on. Its arguments fit its schema."""
     call = now.call(effect.frame, effect.call)
     assert call.terms is not None  # a call is judged before it waits
     try:
         if call.terms.waits == "time":
-            until = _moment(call.args.get("moment"), "moment", at)
+            until = _time(call.args.get("moment"), "moment", at)
             return WaitStarted(frame=effect.frame, call=call.id, until=until)
         return _for_event(effect.frame, call, at)
-    except NothingToWaitFor as exc:
+    except InvalidWait as exc:
         return WaitEnded(frame=effect.frame, call=call.id, outcome="refused", result=str(exc))
 
 
@@ -39,16 +39,16 @@ def timed_out(now: Continuation, frame: str, call: str) -> WaitEnded:
 def _for_event(frame: str, call: Call, at: datetime) -> WaitStarted:
     event, match = call.args.get("event"), call.args.get("match")
     if not isinstance(event, str) or not 1 <= len(event) <= MAX_EVENT_NAME:
-        raise NothingToWaitFor(f"event: its name must have 1 to {MAX_EVENT_NAME} characters")
+        raise InvalidWait(f"event: its name must have 1 to {MAX_EVENT_NAME} characters")
     if not isinstance(match, dict):
-        raise NothingToWaitFor("match: must be an object; {} is contained in every event")
+        raise InvalidWait("match: must be an object; {} is contained in every event")
     if (size := size_of(match)) > MAX_MATCH:
-        raise NothingToWaitFor(f"match: is {size} bytes of JSON, at most {MAX_MATCH} are taken")
-    until = _moment(call.args.get("until"), "until", at)
+        raise InvalidWait(f"match: is {size} bytes of JSON, at most {MAX_MATCH} are taken")
+    until = _time(call.args.get("until"), "until", at)
     return WaitStarted(frame=frame, call=call.id, until=until, event=event, match=match)
 
 
-def _moment(text: object, field: str, at: datetime) -> datetime:
+def _time(text: object, field: str, at: datetime) -> datetime:
     """A moment of RFC 3339 that is still to come. The error says what time it is, since a model has no clock."""
     now = f"it is {at.isoformat(timespec='seconds')} now"
     try:
@@ -56,11 +56,11 @@ def _moment(text: object, field: str, at: datetime) -> datetime:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise NothingToWaitFor(
+        raise InvalidWait(
             f"{field}: must be a moment with its zone, as in 2030-01-31T09:00:00Z; {now}"
         )
     if moment <= at:
-        raise NothingToWaitFor(f"{field}: must be still to come; {now}")
+        raise InvalidWait(f"{field}: must be still to come; {now}")
     if moment > at + timedelta(days=MAX_WAIT_DAYS):
-        raise NothingToWaitFor(f"{field}: must be at most {MAX_WAIT_DAYS} days ahead; {now}")
+        raise InvalidWait(f"{field}: must be at most {MAX_WAIT_DAYS} days ahead; {now}")
     return moment

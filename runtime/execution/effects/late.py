@@ -72,12 +72,12 @@ def _record(
                 error=outcome.error if isinstance(outcome, ToolFailure) else "",
             )
         )
-        if not late_outcomes.put(connection, late):
+        if not late_outcomes.insert(connection, late):
             return
         with suppress(RunEnded):  # then the row is only evidence
             runs.notify_signal(connection, request.run)
     log.warning("%s ended late; its outcome is recorded: %s", request.key, late.outcome)
-    dispatch.hint(request.run)
+    dispatch.dispatch(request.run)
     dispatch.notify_run(request.run, inbox=False)
 
 

@@ -125,7 +125,7 @@ def _model_event(
                 timeout=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
         case RateLimited():
-            return _braked(frame, outcome, at)
+            return _rate_limited(frame, outcome, at)
         case Unknown() | ToolFailure():
             return ModelFailed(frame=request.frame, error=outcome.error)
         case ToolResult():
@@ -149,7 +149,7 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
     )
 
 
-def _braked(frame: Frame, braked: RateLimited, at: datetime) -> RetryScheduled:
+def _rate_limited(frame: Frame, braked: RateLimited, at: datetime) -> RetryScheduled:
     return RetryScheduled(
         frame=frame.id,
         call=None,

@@ -56,7 +56,7 @@ class Slots:
         with self._lock:
             return self._free < self._number
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Free a slot, and wake the next runner."""
         with self._lock:
             self._free += 1
@@ -105,9 +105,9 @@ class EffectPool:
         """Take a slot for this work, or be woken when one is free."""
         return self._slots(work).reserve(wake)
 
-    def give_back(self, work: CallModel | StartTool) -> None:
+    def release(self, work: CallModel | StartTool) -> None:
         """Free the slot of work that was not launched."""
-        self._slots(work).give_back()
+        self._slots(work).release()
 
     def wake_next(self) -> None:
         """Called by a runner that may have been woken, once it has reserved what it needs."""
@@ -144,7 +144,7 @@ class EffectPool:
     def _finish_model_call(self, effect: RunningEffect, outcome: Outcome) -> None:
         if effect.settle():
             effect.cancel_deadline()
-            self._models.give_back()
+            self._models.release()
             effect.finish(outcome)
 
     def _run_tool(self, effect: RunningEffect, request: ToolRequest) -> None:
@@ -169,7 +169,7 @@ class EffectPool:
         with self._lock:
             first = effect.settle()
             self._hung.pop(effect, None)
-        self._tools.give_back()
+        self._tools.release()
         return first
 
     def _overrun(self, effect: RunningEffect) -> None:

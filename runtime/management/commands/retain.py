@@ -24,7 +24,7 @@ class Command(BaseCommand):
             self.stdout.write("ABEYANCE_RETENTION has no rule: nothing is ever removed.")
             return
         with pool.own() as connection:
-            groups = retention.outlook(connection)
+            groups = retention.preview(connection)
             for group in groups:
                 self.stdout.write(
                     f"{group.agent} {group.status}: {group.runs} runs older than {group.days} days,"

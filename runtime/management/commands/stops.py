@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.errors import InvalidInput, RequestError
-from runtime.store.tables.kill_switches import EVERY_AGENT, Stop
+from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitch
 
 EXAMPLES = """\
   stops put hr_onboarding --reason "wrong mails"   this agent, wherever it works
@@ -55,6 +55,6 @@ class Command(BaseCommand):
                     self.stdout.write(_line(one))
 
 
-def _line(stop: Stop) -> str:
+def _line(stop: KillSwitch) -> str:
     who = stop.stopped_by or "the command line"
     return f"{stop.id}\t{stop.agent or 'every agent'}\t{who}\t{stop.at:%Y-%m-%d %H:%M} UTC\t{stop.reason!r}"

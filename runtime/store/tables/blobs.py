@@ -63,7 +63,7 @@ def text(connection: Connection, digest: str) -> str:
     return found
 
 
-def bring(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
+def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
     """Store what a run from elsewhere brings along, and that it refers to it."""
     for content in sorted(texts, key=lambda content: content.digest):
         connection.execute(
@@ -90,7 +90,7 @@ def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
         raise Tampered(f"contents are missing: {len(wanted) - done.rowcount}")
 
 
-def forget(connection: Connection, run: UUID) -> None:
+def delete_for_run(connection: Connection, run: UUID) -> None:
     """The run refers to none any more."""
     connection.execute("DELETE FROM runtime_contentuse WHERE run_id = %s", (run,))
 

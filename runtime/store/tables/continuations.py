@@ -54,7 +54,7 @@ def parameters(continuation: Continuation, told: Told | None = None) -> dict[str
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
-def due(covered: int, tail: int, *, release: bool) -> bool:
+def needs_brief(covered: int, tail: int, *, release: bool) -> bool:
     """Whether a run is given a brief one, with as many bytes of entries up to its last one and after it.
 
     `release` says that the step releases the run.
@@ -62,8 +62,8 @@ def due(covered: int, tail: int, *, release: bool) -> bool:
     return tail > (SHORT if release and covered + tail > LONG else LONG)
 
 
-def overdue(covered: int, tail: int) -> bool:
-    """As `due`, of one that is written out."""
+def needs_rewrite(covered: int, tail: int) -> bool:
+    """As `needs_brief`, of one that is written out."""
     return tail > LONG and tail >= covered
 
 
@@ -107,7 +107,7 @@ def load_base(connection: Connection, run: UUID) -> Continuation | None:
     return None if row is None else _checked(run, row, no_entries)
 
 
-def forget_base(connection: Connection, run: UUID) -> None:
+def delete_base(connection: Connection, run: UUID) -> None:
     """Delete it with the journal that goes on from it."""
     connection.execute("DELETE FROM runtime_base WHERE run_id = %s", (run,))
 

@@ -10,7 +10,7 @@ PRUNED = 1_000  # rows that one statement deletes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class ExternalEvent:
     """An event as it is remembered. `waits` is how many it ended, `digest` that of its name and data."""
 
     id: str
@@ -20,7 +20,7 @@ class Sent:
     at: datetime
 
 
-def put(
+def insert(
     connection: Connection, *, id: str, name: str, digest: str, by: str, token: str | None
 ) -> bool:
     """Record the event. False if its id is used. Waits for a transaction that uses it at the same time."""
@@ -39,14 +39,14 @@ def count(connection: Connection, id: str, waits: int) -> None:
     connection.execute("UPDATE runtime_outsideevent SET waits = %s WHERE id = %s", (waits, id))
 
 
-def read(connection: Connection, id: str) -> Sent:
+def read(connection: Connection, id: str) -> ExternalEvent:
     """An event whose id is used. Raises LookupError."""
     row = connection.execute(
         "SELECT id, name, digest, waits, at FROM runtime_outsideevent WHERE id = %s", (id,)
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no event {id}")
-    return Sent(id=row[0], name=row[1], digest=row[2], waits=row[3], at=row[4])
+    return ExternalEvent(id=row[0], name=row[1], digest=row[2], waits=row[3], at=row[4])
 
 
 def prune(connection: Connection) -> int:

@@ -18,7 +18,7 @@ OPEN = """
 """
 TAKE_EFFECT = """
     UPDATE runtime_gate SET state = 'effective'
-    WHERE id = ANY(%(g_taken)s) AND state = 'decided' AND run_id = (SELECT id FROM run)
+    WHERE id = ANY(%(g_settled)s) AND state = 'decided' AND run_id = (SELECT id FROM run)
 """
 CLOSE = """
     UPDATE runtime_gate SET state = 'closed'
@@ -33,7 +33,7 @@ DECIDE = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class GateRun:
     """Which run a gate belongs to."""
 
     gate: UUID
@@ -41,7 +41,7 @@ class Place:
 
 
 def parameters(
-    opened: tuple[Pending, ...], taken: tuple[UUID, ...], closed: tuple[UUID, ...]
+    opened: tuple[Pending, ...], settled: tuple[UUID, ...], closed: tuple[UUID, ...]
 ) -> dict[str, object]:
     return {
         "g_ids": [pending.gate for pending in opened],
@@ -50,17 +50,17 @@ def parameters(
         "g_calls": [pending.call for pending in opened],
         "g_tools": [pending.path[-1] if pending.call else "" for pending in opened],
         "g_paths": [json.dumps(pending.path) for pending in opened],
-        "g_taken": list(taken),
+        "g_settled": list(settled),
         "g_closed": list(closed),
     }
 
 
-def find(connection: Connection, gate: UUID) -> Place:
+def find(connection: Connection, gate: UUID) -> GateRun:
     """Raises GateNotOpen for a gate that does not exist."""
     row = connection.execute("SELECT run_id FROM runtime_gate WHERE id = %s", (gate,)).fetchone()
     if row is None:
         raise GateNotOpen("there is no such gate")
-    return Place(gate=gate, run=row[0])
+    return GateRun(gate=gate, run=row[0])
 
 
 def reopen(connection: Connection, gate: UUID) -> None:

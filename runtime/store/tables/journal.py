@@ -22,7 +22,7 @@ from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
 from runtime.store.tables import pruning
-from runtime.store.tables.pruning import WHOLE, Mark
+from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
 # Where commit ids come from: no tool's seed has two processes give the same. They are no secrets, for which each step
 # would have to ask the system, and wait for the interpreter again.
@@ -42,7 +42,7 @@ APPEND = f"""{INSERT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sealed:
+class SignedEntry:
     """One entry ready to be written. `commit_id` tells our own entry from another worker's."""
 
     run: UUID
@@ -61,14 +61,14 @@ class Sealed:
         }
 
 
-def seal(run: UUID, position: int, previous: str, entry: Entry) -> Sealed:
+def sign(run: UUID, position: int, previous: str, entry: Entry) -> SignedEntry:
     """Encode, compress and sign the entry that follows the one whose MAC is `previous` (empty for the first)."""
-    return seal_text(run, position, previous, compression.stored_text(codec.encode_entry(entry)))
+    return sign_text(run, position, previous, compression.stored_text(codec.encode_entry(entry)))
 
 
-def seal_text(run: UUID, position: int, previous: str, body: str) -> Sealed:
-    """As `seal`, of an entry that is text already."""
-    return Sealed(
+def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry:
+    """As `sign`, of an entry that is text already."""
+    return SignedEntry(
         run=run,
         position=position,
         body=body,
@@ -77,7 +77,7 @@ def seal_text(run: UUID, position: int, previous: str, body: str) -> Sealed:
     )
 
 
-def append_first(connection: Connection, sealed: Sealed) -> None:
+def append_first(connection: Connection, sealed: SignedEntry) -> None:
     """Write an entry of a run that no worker has, as the one that starts it, inside the caller's transaction."""
     connection.execute(
         f"{INSERT} VALUES (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s)",
@@ -100,14 +100,14 @@ class Entries:
         return body
 
 
-def read(connection: Connection, run: UUID) -> tuple[Mark, Entries]:
+def read(connection: Connection, run: UUID) -> tuple[PruneMark, Entries]:
     """Up to where entries were removed, and those that are left. Raises Tampered or KeyMissing."""
     mark, rows = _verified(connection, run)
     return mark, Entries(rows)
 
 
 def replayed(
-    base: Continuation, mark: Mark, entries: Entries, *, position: int, head: str
+    base: Continuation, mark: PruneMark, entries: Entries, *, position: int, head: str
 ) -> Continuation:
     """Fold the entries after `base` up to exactly `position`, whose MAC must be `head`.
 
@@ -127,13 +127,13 @@ def replayed(
     return now
 
 
-def history(connection: Connection, run: UUID) -> Iterator[tuple[Sealed, Entry]]:
+def history(connection: Connection, run: UUID) -> Iterator[tuple[SignedEntry, Entry]]:
     """Every entry of a run that is left, verified and decoded, as long as each follows the one before.
 
     Raises Tampered, KeyMissing, or NewerSchema at the first that cannot be told.
     """
     for row in _verified(connection, run)[1]:
-        yield _sealed(run, *row), _decoded(row[0], row[1])
+        yield _signed(run, *row), _decoded(row[0], row[1])
 
 
 def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
@@ -149,7 +149,7 @@ def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
     raise NoSuchEntry
 
 
-def holds(connection: Connection, sealed: Sealed) -> bool:
+def was_written(connection: Connection, sealed: SignedEntry) -> bool:
     """Whether this very entry was written: how a cut-off COMMIT is told from a lost lease."""
     row = connection.execute(
         "SELECT commit_id FROM runtime_journalentry WHERE run_id = %s AND position = %s",
@@ -189,7 +189,7 @@ def _decoded(position: int, body: str) -> Entry:
         raise Tampered(f"journal entry {position}: {exc}") from exc
 
 
-def chained(run: UUID, mark: Mark, rows: Iterable[Row]) -> Iterator[Row]:
+def chained(run: UUID, mark: PruneMark, rows: Iterable[Row]) -> Iterator[Row]:
     """The rows after the mark, which begin with position, body, MAC and key, as long as each follows the one before."""
     verifies = macs.verifier(purposes.JOURNAL, str(run))
     previous = mark.head
@@ -203,13 +203,13 @@ def chained(run: UUID, mark: Mark, rows: Iterable[Row]) -> Iterator[Row]:
         yield row
 
 
-def _verified(connection: Connection, run: UUID) -> tuple[Mark, Iterator[Row]]:
+def _verified(connection: Connection, run: UUID) -> tuple[PruneMark, Iterator[Row]]:
     """Up to where entries were removed, and those that are left, as long as each follows the one before."""
     found = iter(_all(connection, run))
     first = next(found, None)
     if first is None:
         return pruning.read(connection, run), found
-    mark = WHOLE if first[0] == 1 else pruning.read(connection, run)
+    mark = UNPRUNED if first[0] == 1 else pruning.read(connection, run)
     return mark, chained(run, mark, chain((first,), found))
 
 
@@ -223,6 +223,8 @@ def _all(connection: Connection, run: UUID) -> Iterator[Row]:
     )
 
 
-def _sealed(run: UUID, position: int, body: str, mac: str, key_id: str, commit: UUID) -> Sealed:
+def _signed(
+    run: UUID, position: int, body: str, mac: str, key_id: str, commit: UUID
+) -> SignedEntry:
     seal = Seal(mac=mac, key_id=key_id)
-    return Sealed(run=run, position=position, body=body, seal=seal, commit_id=commit)
+    return SignedEntry(run=run, position=position, body=body, seal=seal, commit_id=commit)

@@ -13,8 +13,8 @@ from runtime.store.pool import Connection
 EVERY_AGENT = ""
 
 # As part of other statements: the names of all that is stopped, and whether the run of a row is.
-ON = "ARRAY(SELECT agent FROM runtime_stop WHERE lifted_at IS NULL)"
-OF_RUN = """
+ACTIVE = "ARRAY(SELECT agent FROM runtime_stop WHERE lifted_at IS NULL)"
+BLOCKS_RUN = """
     EXISTS (SELECT FROM runtime_stop
         WHERE lifted_at IS NULL AND runtime_stop.agent IN ('', runtime_run.agent))
     AND NOT EXISTS (SELECT FROM runtime_signal WHERE run_id = runtime_run.id)
@@ -24,7 +24,7 @@ _COLUMNS = "id, agent, stopped_by, reason, at, lifted_by, lifted_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class KillSwitch:
     """One stop; `agent` is empty for all of them, `stopped_by` None for the command line."""
 
     id: int
@@ -36,7 +36,7 @@ class Stop:
     lifted_at: datetime | None
 
 
-def put(connection: Connection, row: Mapping[str, str | None]) -> Stop | None:
+def engage(connection: Connection, row: Mapping[str, str | None]) -> KillSwitch | None:
     """Stop an agent. None if it is stopped already."""
     found = connection.execute(
         f"""
@@ -47,10 +47,12 @@ def put(connection: Connection, row: Mapping[str, str | None]) -> Stop | None:
         """,
         row,
     ).fetchone()
-    return None if found is None else _stop(*found)
+    return None if found is None else _switch(*found)
 
 
-def lift(connection: Connection, stop: int, *, by: str | None, token: str | None) -> Stop | None:
+def disengage(
+    connection: Connection, stop: int, *, by: str | None, token: str | None
+) -> KillSwitch | None:
     """End a stop. None if it is not on."""
     found = connection.execute(
         f"""
@@ -60,10 +62,10 @@ def lift(connection: Connection, stop: int, *, by: str | None, token: str | None
         """,
         {"stop": stop, "by": by, "token": token},
     ).fetchone()
-    return None if found is None else _stop(*found)
+    return None if found is None else _switch(*found)
 
 
-def listed(connection: Connection, *, lifted: bool, limit: int) -> list[Stop]:
+def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[KillSwitch]:
     """Those that are on, or those that are over; the newest first."""
     rows = connection.execute(
         f"""
@@ -72,10 +74,10 @@ def listed(connection: Connection, *, lifted: bool, limit: int) -> list[Stop]:
         """,
         {"lifted": lifted, "limit": limit},
     )
-    return [_stop(*row) for row in rows.fetchall()]
+    return [_switch(*row) for row in rows.fetchall()]
 
 
-def _stop(
+def _switch(
     number: int,
     agent: str,
     stopped_by: str | None,
@@ -83,8 +85,8 @@ def _stop(
     at: datetime,
     lifted_by: str | None,
     lifted_at: datetime | None,
-) -> Stop:
-    return Stop(
+) -> KillSwitch:
+    return KillSwitch(
         id=number,
         agent=agent,
         stopped_by=stopped_by,

@@ -48,7 +48,7 @@ class Found:
     forged: tuple[str, ...]
 
 
-def put(connection: Connection, late: LateOutcome) -> bool:
+def insert(connection: Connection, late: LateOutcome) -> bool:
     """Write a late outcome; return False if the attempt has one. The caller holds the run's row."""
     body = json.dumps({"outcome": late.outcome, "result": late.result, "error": late.error})
     seal = macs.seal(purposes.JOURNAL, *_parts(late, body))
@@ -93,7 +93,7 @@ def of(connection: Connection, run: UUID) -> Found:
     return Found(genuine=tuple(genuine), forged=tuple(forged))
 
 
-def forget(connection: Connection, run: UUID) -> None:
+def delete_for_run(connection: Connection, run: UUID) -> None:
     """Delete the late outcomes of a run whose payloads were removed."""
     connection.execute("DELETE FROM runtime_lateoutcome WHERE run_id = %s", (run,))
 

@@ -16,7 +16,7 @@ from runtime.store.pool import Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class PruneMark:
     """Entries up to `position`, whose MAC was `head`, were removed at `at`; a journal that is whole has 0."""
 
     position: int = 0
@@ -24,17 +24,17 @@ class Mark:
     at: datetime | None = None
 
 
-WHOLE = Mark()
+UNPRUNED = PruneMark()
 
 
-def read(connection: Connection, run: UUID) -> Mark:
+def read(connection: Connection, run: UUID) -> PruneMark:
     """Raises Tampered, KeyMissing."""
     row = connection.execute(
         "SELECT position, head, at, mac, key_id FROM runtime_pruning WHERE run_id = %s", (run,)
     ).fetchone()
     if row is None:
-        return WHOLE
-    mark = Mark(position=row[0], head=row[1], at=row[2])
+        return UNPRUNED
+    mark = PruneMark(position=row[0], head=row[1], at=row[2])
     if not macs.verify(purposes.JOURNAL, Seal(mac=row[3], key_id=row[4]), *_parts(run, mark)):
         raise Tampered("the mark of what was removed of the journal does not verify")
     return mark
@@ -44,7 +44,7 @@ def write(connection: Connection, run: UUID, *, position: int, head: str) -> dat
     """Set the mark, in the transaction that removes the entries. The time that it names."""
     row = connection.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # a SELECT without FROM has one row
-    mark = Mark(position=position, head=head, at=row[0])
+    mark = PruneMark(position=position, head=head, at=row[0])
     seal = macs.seal(purposes.JOURNAL, *_parts(run, mark))
     connection.execute(
         """
@@ -59,7 +59,7 @@ def write(connection: Connection, run: UUID, *, position: int, head: str) -> dat
     return mark.at
 
 
-def _parts(run: UUID, mark: Mark) -> tuple[str, ...]:
+def _parts(run: UUID, mark: PruneMark) -> tuple[str, ...]:
     """An entry's parts begin with the run's id, so that neither passes for the other."""
     at = "" if mark.at is None else mark.at.astimezone(UTC).isoformat()
     return ("pruned", str(run), str(mark.position), mark.head, at)

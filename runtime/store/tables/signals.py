@@ -167,7 +167,7 @@ def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mail:
+class PendingSignals:
     """The mailbox count, the signals in effect, and when the first of the others takes effect.
 
     `settling` lists the gates whose decision can still be undone. `origin` is the run's origin by its row.
@@ -180,7 +180,7 @@ class Mail:
     origin: tuple[str, ...] = ()
 
 
-def read(connection: Connection, run: UUID) -> Mail:
+def read(connection: Connection, run: UUID) -> PendingSignals:
     """What was signalled to a run, in one statement so that it belongs together."""
     rows = connection.execute(
         """
@@ -191,14 +191,14 @@ def read(connection: Connection, run: UUID) -> Mail:
         """,
         (run,),
     ).fetchall()
-    return mail(rows[0][0], (row[2:] for row in rows if row[2] is not None), rows[0][1])
+    return pending(rows[0][0], (row[2:] for row in rows if row[2] is not None), rows[0][1])
 
 
-def mail(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) -> Mail:
+def pending(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) -> PendingSignals:
     """Of rows with id, kind, body, the time at which they take effect, and whether that has come. Raises Tampered."""
     found = [(_decode(number, kind, body), at, due) for number, kind, body, at, due in rows]
     later = [(signal, at) for signal, at, due in found if not due]
-    return Mail(
+    return PendingSignals(
         count=count,
         due=tuple(signal for signal, _, due in found if due),
         next=min((at for _, at in later), default=None),
@@ -215,12 +215,12 @@ def waiting(connection: Connection, run: UUID) -> tuple[Signal, ...]:
     return tuple(_decode(number, kind, body) for number, kind, body in rows.fetchall())
 
 
-def forget_cancels(connection: Connection, run: UUID) -> None:
+def delete_cancels(connection: Connection, run: UUID) -> None:
     """Delete cancellations that came after the run had failed. The caller holds its row."""
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, CANCEL))
 
 
-def forget(connection: Connection, run: UUID) -> None:
+def delete_for_run(connection: Connection, run: UUID) -> None:
     """Delete those of a run that is over: it takes none up any more."""
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s", (run,))
 

@@ -22,13 +22,13 @@ OPEN = """
 """
 CLOSE = """
     DELETE FROM runtime_wait
-    USING run, unnest(%(w_over_frames)s::text[], %(w_over_calls)s::text[]) AS o(frame, call)
+    USING run, unnest(%(w_ended_frames)s::text[], %(w_ended_calls)s::text[]) AS o(frame, call)
     WHERE runtime_wait.run_id = run.id AND runtime_wait.frame = o.frame AND runtime_wait.call = o.call
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class EventWait:
     """A call that waits for an event."""
 
     run: UUID
@@ -37,7 +37,7 @@ class Waiting:
 
 
 def parameters(
-    opened: tuple[WaitStarted, ...], over: tuple[tuple[str, str], ...]
+    opened: tuple[WaitStarted, ...], ended: tuple[tuple[str, str], ...]
 ) -> dict[str, object]:
     return {
         "w_frames": [wait.frame for wait in opened],
@@ -45,12 +45,12 @@ def parameters(
         "w_events": [wait.event for wait in opened],
         "w_matches": [json.dumps(wait.match) for wait in opened],
         "w_untils": [wait.until for wait in opened],
-        "w_over_frames": [frame for frame, _ in over],
-        "w_over_calls": [call for _, call in over],
+        "w_ended_frames": [frame for frame, _ in ended],
+        "w_ended_calls": [call for _, call in ended],
     }
 
 
-def found(connection: Connection, event: str, data: str, *, limit: int) -> list[Waiting]:
+def matching(connection: Connection, event: str, data: str, *, limit: int) -> list[EventWait]:
     """The calls that wait for an event of this name whose data, as JSON, contains what they ask for, by run."""
     rows = connection.execute(
         """
@@ -59,10 +59,10 @@ def found(connection: Connection, event: str, data: str, *, limit: int) -> list[
         """,
         (event, data, limit),
     )
-    return [Waiting(run=run, frame=frame, call=call) for run, frame, call in rows.fetchall()]
+    return [EventWait(run=run, frame=frame, call=call) for run, frame, call in rows.fetchall()]
 
 
-def take(connection: Connection, wait: Waiting) -> bool:
+def complete(connection: Connection, wait: EventWait) -> bool:
     """End a wait with its event. The caller holds the run's row. False if it is over already."""
     done = connection.execute(
         "DELETE FROM runtime_wait WHERE run_id = %s AND frame = %s AND call = %s",

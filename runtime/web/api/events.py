@@ -8,7 +8,7 @@ from pydantic import WithJsonSchema
 
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.store.tables.external_events import Sent
+from runtime.store.tables.external_events import ExternalEvent
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["events"])
@@ -34,7 +34,7 @@ class EventOut(Schema):
 
 
 @router.post("/events", response={201: EventOut, 200: EventOut})
-def send_event(request: Authenticated, body: EventIn) -> Status[Sent]:
+def send_event(request: Authenticated, body: EventIn) -> Status[ExternalEvent]:
     """Send an external event: 201, or 200 without effect if this id was sent before.
 
     It ends each open wait that names the event and whose `match` is contained in `data`. It is not kept for later

@@ -29,7 +29,7 @@ from runtime.queries import (
 from runtime.queries.budget_usage import BudgetUsage
 from runtime.queries.runs import JournalItem, Page, RunDetail
 from runtime.queries.transcript import fold
-from runtime.store.tables.kill_switches import Stop
+from runtime.store.tables.kill_switches import KillSwitch
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.requests import Authenticated, Body, Reason
 
@@ -362,18 +362,18 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
 
 
 @router.get("/stops", response=list[StopOut])
-def list_stops(request: Authenticated, lifted: bool = False) -> list[Stop]:
+def list_stops(request: Authenticated, lifted: bool = False) -> list[KillSwitch]:
     """List the engaged kill switches, newest first; with `lifted` the ones lifted last. For admins."""
     return list_switches(lifted=lifted, actor=request.auth)
 
 
 @router.post("/stops", response={201: StopOut})
-def put_stop(request: Authenticated, body: StopIn) -> Status[Stop]:
+def put_stop(request: Authenticated, body: StopIn) -> Status[KillSwitch]:
     """Engage a kill switch for an agent, or all agents: within two seconds nothing new starts. For admins."""
     return Status(201, engage(agent=body.agent, reason=body.reason, actor=request.auth))
 
 
 @router.post("/stops/{int:stop}/lift", response=StopOut)
-def lift_stop(request: Authenticated, stop: int) -> Stop:
+def lift_stop(request: Authenticated, stop: int) -> KillSwitch:
     """Disengage a kill switch, so that its runs continue. For admins."""
     return disengage(stop=stop, actor=request.auth)

@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.limits import MAX_REASON
-from runtime.errors import InvalidInput, StopNotOn, StoppedAlready, UnknownAgent
+from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
 from runtime.web.requests import actor_of, admins_only, form_text
 
@@ -33,7 +33,7 @@ def stop(request: HttpRequest) -> HttpResponse:
         done = engage(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
         return _page(request, f"The {problem.field} {problem.detail}.", status=422)
-    except (UnknownAgent, StoppedAlready) as problem:
+    except (UnknownAgent, SwitchAlreadyEngaged) as problem:
         return _page(request, problem.detail, status=problem.status)
     messages.success(request, f"{done.agent or 'Every agent'} is stopped.")
     return redirect("stops")
@@ -44,7 +44,7 @@ def stop(request: HttpRequest) -> HttpResponse:
 def lift(request: HttpRequest, stop: int) -> HttpResponse:
     try:
         done = disengage(stop=stop, actor=actor_of(request))
-    except StopNotOn as problem:
+    except SwitchNotEngaged as problem:
         return _page(request, str(problem), status=409)
     messages.success(request, f"{done.agent or 'Every agent'} resumed.")
     return redirect("stops")

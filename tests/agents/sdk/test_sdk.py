@@ -348,8 +348,8 @@ def test_an_agent_can_add_gates_to_its_tools_but_remove_none(
         model=silent,
         approvals=approvals,
     )
-    assert {str(risk): spec.gates(risk, asked=False) for risk in Risk} == gated
-    assert all(spec.gates(risk, asked=True) for risk in Risk)
+    assert {str(risk): spec.requires_approval(risk, asked=False) for risk in Risk} == gated
+    assert all(spec.requires_approval(risk, asked=True) for risk in Risk)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from approvals.accounts import adoption, people, tokens
 from approvals.accounts.password_hasher import Hasher
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.errors import Guarded
 from approvals.models import Adoption, Assignment, Request, Token
 from approvals.permissions import assignments, principals, request_rules
@@ -81,7 +81,7 @@ def test_a_right_does_not_count_in_runs_of_its_giver(admin: Actor) -> None:
 def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor) -> None:
     dora = given("dora", Group.REVIEWERS, by="admin")
     request = seeds.pending(requester="ada")
-    Gatekeeper().join(run=request.run_id, person="admin")
+    Approvals().join(run=request.run_id, person="admin")
     assert refused(request, dora) == "given_by_origin"
 
 
@@ -105,7 +105,7 @@ def test_an_approval_is_void_once_the_giver_has_steered_the_run(admin: Actor) ->
     request = seeds.pending(requester="ada")
     seeds.decide(request, dora)
     with pytest.raises(ApprovalVoid, match="from admin"):
-        Gatekeeper().confirm(
+        Approvals().verify_approval(
             gate=request.gate, action_digest=request.action_digest, origin=["admin"]
         )
 
@@ -164,7 +164,7 @@ def test_not_in_a_run_of_both_admins(admin: Actor, second: Actor) -> None:
     dora = given("dora", Group.REVIEWERS, by="admin")
     confirm("dora", "reviewers", by="second")
     request = seeds.pending(requester="admin")
-    Gatekeeper().join(run=request.run_id, person="second")
+    Approvals().join(run=request.run_id, person="second")
     assert refused(request, dora) == "given_by_origin"
     alone = seeds.pending(requester="second")
     decides(alone, dora)
@@ -268,7 +268,9 @@ def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) 
     request = seeds.pending(requester="ada")
     seeds.decide(request, bea)
     people.set_password("bea", "another horse battery", actor="admin")
-    Gatekeeper().confirm(gate=request.gate, action_digest=request.action_digest, origin=["admin"])
+    Approvals().verify_approval(
+        gate=request.gate, action_digest=request.action_digest, origin=["admin"]
+    )
 
 
 def test_an_admin_whose_password_another_sets_waits_for_a_third(
@@ -374,7 +376,7 @@ def test_a_password_of_later_voids_no_approval(bea: Actor) -> None:
     seeds.decide(request, bea)
     User.objects.filter(username="bea").update(password=make_password("another"))
     assert _groups(bea) == frozenset()
-    Gatekeeper().confirm(gate=request.gate, action_digest=request.action_digest)
+    Approvals().verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_a_row_whose_time_is_none_gives_no_right(bea: Actor) -> None:

@@ -11,7 +11,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import audit, clock
 from approvals.accounts import tokens
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.decisions.decide import decide as record_decision
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.models import AuditEntry, Request
@@ -23,13 +23,13 @@ from runtime.errors import Forbidden
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Access as AccessPort
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Gatekeeper as GatekeeperPort
+from runtime.ports.approvals import Approvals as ApprovalsPort
 from runtime.ports.approvals import NotConfirmed
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 
-keeper: GatekeeperPort = Gatekeeper()
+approvals: ApprovalsPort = Approvals()
 access: AccessPort = Access()
 
 
@@ -57,14 +57,14 @@ def test_time_denies_and_says_so_to_run_request_and_audit(
     due = seeds.moment(-1)
     request = seeds.pending(expires_at=due)
     with django_capture_on_commit_callbacks(execute=True):
-        keeper.expire(request.gate)
+        approvals.expire(request.gate)
 
     request.refresh_from_db()
     assert (request.status, request.decided_by, request.statement) == ("expired", None, None)
     assert request.reason == f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
     assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
     assert heard(request) == Decision(verdict=Verdict.EXPIRE, by="", reason=request.reason)
-    keeper.vouch(gate=request.gate, decision=heard(request))
+    approvals.verify_decision(gate=request.gate, decision=heard(request))
     entry = AuditEntry.objects.get(run=request.run_id, act="expired")
     assert (entry.actor, entry.at) == (None, request.decided_at)
     assert audit.verify(request.run_id) == 2
@@ -76,7 +76,7 @@ def test_time_decides_once_and_not_before_its_time(bea: Actor) -> None:
         seeds.pending(expires_at=at) for at in (seeds.moment(-1), seeds.moment(60), None)
     )
     for request in (late, late, early, never):
-        keeper.expire(request.gate)
+        approvals.expire(request.gate)
     for request, status, count in (
         (late, "expired", 2),
         (early, "pending", 1),
@@ -86,7 +86,7 @@ def test_time_decides_once_and_not_before_its_time(bea: Actor) -> None:
         assert (request.status, audit.verify(request.run_id)) == (status, count)
     decide(early, bea)
     Request.objects.filter(pk=early.pk).update(expires_at=seeds.moment(-1))
-    keeper.expire(early.gate)
+    approvals.expire(early.gate)
     early.refresh_from_db()
     assert early.status == "approved"
 
@@ -94,7 +94,7 @@ def test_time_decides_once_and_not_before_its_time(bea: Actor) -> None:
 def test_a_gate_that_closed_without_its_request_is_left_alone() -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))
     Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
-    keeper.expire(request.gate)
+    approvals.expire(request.gate)
     request.refresh_from_db()
     assert (request.status, audit.verify(request.run_id)) == ("pending", 1)
     assert Run.objects.get(pk=request.run_id).mailbox == 0  # all of it was rolled back
@@ -105,7 +105,7 @@ def test_a_late_decision_is_told_the_deadline(bea: Actor, written_down: bool) ->
     due = seeds.moment(-1)
     request = seeds.pending(expires_at=due)
     if written_down:
-        keeper.expire(request.gate)
+        approvals.expire(request.gate)
     with pytest.raises(Expired) as caught:
         decide(request, bea, "maybe", digest="sha256:other")  # before the values are looked at
     assert (caught.value.status, caught.value.code) == (410, "expired")
@@ -113,7 +113,7 @@ def test_a_late_decision_is_told_the_deadline(bea: Actor, written_down: bool) ->
     assert f"{due:%Y-%m-%d %H:%M:%S}" in caught.value.detail
     request.refresh_from_db()
     assert request.status == "expired"  # the stored status is the one that the reviewer was told
-    keeper.vouch(gate=request.gate, decision=heard(request))
+    approvals.verify_decision(gate=request.gate, decision=heard(request))
     assert audit.verify(request.run_id) == 2
 
 
@@ -175,20 +175,20 @@ def test_time_cannot_be_impersonated(
         status="expired", decided_at=seeds.moment(0), reason="x"
     )
     with pytest.raises(NotConfirmed, match=why):
-        keeper.vouch(gate=request.gate, decision=decision)
+        approvals.verify_decision(gate=request.gate, decision=decision)
 
 
 def test_expiry_ends_only_expired_approvals() -> None:
     decision = Decision(verdict=Verdict.EXPIRE, by="", reason="x")
     with pytest.raises(NotConfirmed, match="is pending"):
-        keeper.vouch(
+        approvals.verify_decision(
             gate=seeds.pending(expires_at=seeds.moment(-1)).gate,
             decision=decision,
         )
     doubt = seeds.in_doubt(expires_at=seeds.moment(-1))
     Request.objects.update(status="expired", decided_at=seeds.moment(0), reason="x")
     with pytest.raises(NotConfirmed, match="in_doubt"):
-        keeper.vouch(gate=doubt.gate, decision=decision)
+        approvals.verify_decision(gate=doubt.gate, decision=decision)
 
 
 def test_a_deadline_that_was_moved_is_found() -> None:
@@ -197,7 +197,7 @@ def test_a_deadline_that_was_moved_is_found() -> None:
         status="expired", expires_at=seeds.moment(-1), decided_at=seeds.moment(0), reason="x"
     )
     with pytest.raises(NotConfirmed, match="stored request"):
-        keeper.vouch(
+        approvals.verify_decision(
             gate=request.gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason="x")
         )
 
@@ -209,7 +209,7 @@ def test_a_deadline_that_was_moved_with_its_digest_is_found_too() -> None:
     request.request_digest = snapshot.request_digest(request)
     request.save()
     with pytest.raises(NotConfirmed, match="sealed"):
-        keeper.vouch(
+        approvals.verify_decision(
             gate=request.gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason="x")
         )
 
@@ -218,7 +218,7 @@ def test_the_zone_a_deadline_was_given_in_does_not_matter(bea: Actor) -> None:
     east = timezone(timedelta(hours=5, minutes=30))
     request = seeds.pending(expires_at=seeds.moment(60).astimezone(east))
     decide(request, bea)
-    keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+    approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
 
 def test_the_clock_is_not_the_start_of_the_transaction() -> None:
@@ -235,12 +235,12 @@ def close(
     of: UUID, *requests: Request, actor: Actor | None = None, reason: str = "Not needed."
 ) -> None:
     with transaction.atomic():
-        keeper.close(run=of, gates=[one.gate for one in requests], actor=actor, reason=reason)
+        approvals.close(run=of, gates=[one.gate for one in requests], actor=actor, reason=reason)
 
 
 def test_cancelling_audits_every_pending_request_and_the_run(ada: Actor, bea: Actor) -> None:
     of = seeds.run()
-    first, second, third = seeds.opened(*(seeds.picture(of, call=f"c2.{n}") for n in range(3)))
+    first, second, third = seeds.opened(*(seeds.snapshot(of, call=f"c2.{n}") for n in range(3)))
     decide(second, bea)
     close(of, first, second, third, actor=ada)
 
@@ -299,13 +299,15 @@ def test_deciding_a_cancelled_request_names_the_canceller(
 def test_a_cancelled_request_neither_expires_nor_starts(ada: Actor) -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))
     close(request.run_id, request, actor=ada)
-    keeper.expire(request.gate)
+    approvals.expire(request.gate)
     request.refresh_from_db()
     assert request.status == "cancelled"
     with pytest.raises(NotConfirmed, match="cancelled"):
-        keeper.confirm(gate=request.gate, action_digest=request.action_digest)
+        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
     with pytest.raises(NotConfirmed):
-        keeper.vouch(gate=request.gate, decision=Decision(verdict=Verdict.APPROVE, by="ada"))
+        approvals.verify_decision(
+            gate=request.gate, decision=Decision(verdict=Verdict.APPROVE, by="ada")
+        )
 
 
 @pytest.mark.parametrize("status", ["expired", "cancelled"])

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from approvals import audit, clock
 from approvals.accounts import tokens
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.decisions import decide, in_doubt
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotFound
 from approvals.models import AuditEntry, Request, Token
@@ -185,7 +185,7 @@ def test_resolving_a_call_in_doubt_waits_for_the_run() -> None:
 def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
     bea = seeds.person("bea", Group.REVIEWERS)
     of = seeds.run()
-    waiting = seeds.opened(*(seeds.picture(of) for _ in range(10)))
+    waiting = seeds.opened(*(seeds.snapshot(of) for _ in range(10)))
     barrier = threading.Barrier(2, timeout=30)
 
     def review() -> None:
@@ -196,7 +196,7 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
     def go_on() -> None:
         barrier.wait()
         for _ in range(10):
-            seeds.opened(seeds.picture(of))
+            seeds.opened(seeds.snapshot(of))
 
     _together([review, go_on])
     assert audit.verify(of) == 30
@@ -229,7 +229,7 @@ def _cancel(request: Request, *, by: str) -> str:
 
 
 def _expire(request: Request) -> str:
-    Gatekeeper().expire(request.gate)
+    Approvals().expire(request.gate)
     return "time was asked"
 
 
@@ -257,7 +257,7 @@ def _check_one_end(request: Request, heard: list[str]) -> str:
     audit.verify(request.run_id)
     for one in decisions:
         decision = Decision(verdict=Verdict(one["verdict"]), by=one["by"], reason=one["reason"])
-        Gatekeeper().vouch(gate=request.gate, decision=decision)
+        Approvals().verify_decision(gate=request.gate, decision=decision)
     return status
 
 

@@ -119,7 +119,7 @@ def test_a_token_decides_in_its_owners_name_and_the_audit_names_it(bea: Actor) -
 
 def test_two_requests_of_a_run_are_decided_apart(bea: Actor) -> None:
     of = seeds.run()
-    first, second = seeds.opened(seeds.picture(of), seeds.picture(of, call="c2.1"))
+    first, second = seeds.opened(seeds.snapshot(of), seeds.snapshot(of, call="c2.1"))
     decide(first, bea)
     second.refresh_from_db()
     assert second.status == Request.Status.PENDING
@@ -277,7 +277,7 @@ def test_a_digest_that_is_not_the_current_one_decides_nothing(bea: Actor, digest
 
 def test_a_request_digest_is_valid_for_one_gate_only(bea: Actor) -> None:
     of = seeds.run()
-    first, second = seeds.opened(seeds.picture(of), seeds.picture(of))
+    first, second = seeds.opened(seeds.snapshot(of), seeds.snapshot(of))
     assert first.action_digest == second.action_digest
     with pytest.raises(DigestMismatch):
         decide(first, bea, digest=second.request_digest)

@@ -20,7 +20,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from approvals import audit, clock
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from approvals.decisions import decide, in_doubt, undo
 from approvals.errors import ApprovalError, Expired
 from approvals.models import AuditEntry, Request
@@ -75,7 +75,7 @@ ACTS: dict[str, Act] = {
     "approve": partial(_decide, verdict="approve"),
     "deny": partial(_decide, verdict="deny"),
     "cancel": _cancel,
-    "expire": lambda request: Gatekeeper().expire(request.gate),
+    "expire": lambda request: Approvals().expire(request.gate),
     "undo": lambda request: undo.undo(request=request.id, actor=BEA),
     "settle": _settle,
 }
@@ -156,7 +156,7 @@ def _ending(request: Request, heard: tuple[str, str]) -> Ending:
     decisions = [json.loads(one.body) for one in signals if one.kind == GATE_DECIDED]
     assert len(decisions) <= 1, "two decisions of one gate"
     for one in decisions:
-        _vouch(
+        _verify_decision(
             request, Decision(verdict=Verdict(one["verdict"]), by=one["by"], reason=one["reason"])
         )
     return (
@@ -170,13 +170,13 @@ def _ending(request: Request, heard: tuple[str, str]) -> Ending:
     )
 
 
-def _vouch(request: Request, decision: Decision) -> None:
+def _verify_decision(request: Request, decision: Decision) -> None:
     """Verify the decision as a worker does after its undo window."""
     with pytest.MonkeyPatch.context() as patch:
         moment = request.effective_at or request.expires_at
         if moment is not None:
             seeds.set_clock(patch, moment)
-        Gatekeeper().vouch(gate=request.gate, decision=decision)
+        Approvals().verify_decision(gate=request.gate, decision=decision)
 
 
 def _in_turn(case: Case, monkeypatch: pytest.MonkeyPatch) -> set[Ending]:

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.django_db
 def made() -> dict[str, UUID]:
     run = seeds.run()
     high, low = seeds.opened(
-        seeds.picture(run, risk=Risk.HIGH, requester="ada"),
-        seeds.picture(run, risk=Risk.LOW, requester="cyril"),
+        seeds.snapshot(run, risk=Risk.HIGH, requester="ada"),
+        seeds.snapshot(run, risk=Risk.LOW, requester="cyril"),
     )
     Request.objects.filter(pk=low.id).update(
         sentence="Send 100% of the_mail to c:\\new", tool="send_mail", path=["hr_mail", "send_mail"]

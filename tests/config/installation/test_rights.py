@@ -106,7 +106,7 @@ def test_both_roles_add_journal_entries(granted: None, role: str) -> None:
 def test_the_workers_role_permits_the_sweepers_loops(granted: None) -> None:
     with pool.own() as own:
         own.execute(f"SET ROLE {WORKER}")
-        due_runs.look(own)
+        due_runs.dispatch_window(own)
         retention.enforce(own, threading.Event())
 
 

@@ -79,8 +79,8 @@ def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench) -> None:
     assert (run.status, run.due_at, run.owner) == ("suspended", None, None)
     assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 2)
     assert limits(run.id) == [(None, "turns", 2, 2)]
-    (picture,) = desk.gatekeeper.pictures
-    assert picture.sentence == "Used up: 2 of 2 turns of the run"
+    (snapshot,) = desk.approvals.snapshots
+    assert snapshot.sentence == "Used up: 2 of 2 turns of the run"
     desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": 5})
     assert desk.advance(run.id).status == "completed"
     assert types(run.id).count("BudgetGranted") == 1
@@ -209,8 +209,8 @@ def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
     desk = rig({"a": turns(priced(say("done"), cost=None))})
     run = desk.advance(start(Budget(micros=1_000_000)))
     assert (run.status, desk.effects.models) == ("suspended", [])
-    (picture,) = desk.gatekeeper.pictures
-    assert "the model has no known price" in picture.sentence
+    (snapshot,) = desk.approvals.snapshots
+    assert "the model has no known price" in snapshot.sentence
     desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"usd": None})
     assert desk.advance(run.id).status == "completed"
 

@@ -25,17 +25,17 @@ def held(desk: Rig, run: Run) -> Gate:
 @pytest.fixture
 def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
     """The error that the policy raises while the list has an item."""
-    from tests.support.fake_ports import FakeGatekeeper
+    from tests.support.fake_ports import FakeApprovals
 
     problems: list[Exception] = [ZeroDivisionError("a rule divides by zero")]
-    asked = FakeGatekeeper.gates
+    asked = FakeApprovals.requires_approval
 
-    def gates(self: FakeGatekeeper, facts: CallInfo) -> bool:
+    def requires_approval(self: FakeApprovals, facts: CallInfo) -> bool:
         if problems:
             raise problems[0]
         return asked(self, facts)
 
-    monkeypatch.setattr(FakeGatekeeper, "gates", gates)
+    monkeypatch.setattr(FakeApprovals, "requires_approval", requires_approval)
     return iter([problems])
 
 

@@ -94,7 +94,7 @@ def test_people_are_asked_once_the_patience_is_over(
     run = desk.advance(desk.start("a"))
     (gate,) = desk.open_gates(run.id)
     assert (run.status, gate.kind, gate.path) == ("suspended", "hold", ["a"])
-    (shown,) = desk.gatekeeper.pictures
+    (shown,) = desk.approvals.snapshots
     assert shown.sentence == f"No reply comes from the model of a: {fault.error}"
     assert shown.args["last_answer"] == fault.error
     assert types(run.id)[-1] == "GateOpened"

@@ -12,7 +12,7 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
 from runtime.errors import LeaseLost
-from runtime.execution.admission.versions import LONGEST_PAUSE, RunBackoff
+from runtime.execution.admission.versions import MAX_PAUSE_SECONDS, RunBackoff
 from runtime.execution.step import StepBuilder
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.agents import VersionChange
@@ -34,7 +34,7 @@ def _release(
 ) -> None:
     """Give this worker another version of the agent a from now on."""
     effects.released["a"] = NEW
-    effects.skews["a", OLD] = VersionChange(
+    effects.changes["a", OLD] = VersionChange(
         agent=effects.agent("a"), changes=changes, older=older, writes=writes
     )
 
@@ -82,7 +82,7 @@ def test_an_old_worker_does_not_change_a_run_of_a_newer_version(
     assert hints == [run]
     # The new worker has it at once, the old one's pause or not.
     new = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    new.gatekeeper.pictures = desk.gatekeeper.pictures
+    new.approvals.snapshots = desk.approvals.snapshots
     assert new.advance(run).status == "completed"
     assert len(new.effects.calls) == 1
     assert desk.effects.calls == []
@@ -117,14 +117,14 @@ def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
     assert JournalEntry.objects.filter(run_id=run).count() == entries
     assert _claims(run) - before <= 2
     new = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    new.gatekeeper.pictures = desk.gatekeeper.pictures
+    new.approvals.snapshots = desk.approvals.snapshots
     assert new.advance(run).status == "completed"
 
 
 def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) -> None:
     desk, run = _suspended(rig)
     other = rig({"b": SCRIPT})
-    other.gatekeeper.pictures = desk.gatekeeper.pictures
+    other.approvals.snapshots = desk.approvals.snapshots
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
     assert other.advance(run).status == "suspended"
     assert other.advance(run).status == "suspended"
@@ -157,7 +157,7 @@ def test_a_write_that_became_a_read_is_not_repeated(rig: MakeBench) -> None:
     assert len(desk.effects.calls) == 1
     gate = Gate.objects.get(run=run, state="open")
     assert gate.kind == "in_doubt"
-    assert desk.gatekeeper.pictures[-1].effect is EffectClass.WRITE
+    assert desk.approvals.snapshots[-1].effect is EffectClass.WRITE
 
 
 def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
@@ -166,13 +166,13 @@ def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
     assert not backoff.is_active(run, lambda: 0)
     pauses = []
     for _ in range(9):
-        backoff.add(run, mailbox=1)
+        backoff.add(run, signal_version=1)
         began = now
         while backoff.is_active(run, lambda: 1):
             now += 0.5
         pauses.append(now - began)
-    assert pauses == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
-    backoff.add(run, mailbox=1)
+    assert pauses == [1, 2, 4, 8, 16, 32, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
+    backoff.add(run, signal_version=1)
     assert backoff.is_active(run, lambda: 1)
     assert not backoff.is_active(run, lambda: 2)
     backoff.drop(run)
@@ -182,7 +182,7 @@ def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
 def test_a_hint_is_passed_on_once_a_pause() -> None:
     now = 100.0
     backoff, run = RunBackoff(clock=lambda: now), uuid4()
-    backoff.add(run, mailbox=0)
+    backoff.add(run, signal_version=0)
     assert [backoff.forward_once(run) for _ in range(3)] == [False, False, False]
     now += 1.0
     assert [backoff.forward_once(run) for _ in range(3)] == [True, False, False]
@@ -190,7 +190,7 @@ def test_a_hint_is_passed_on_once_a_pause() -> None:
 
 def _hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     hints: list[UUID] = []
-    monkeypatch.setattr(dispatch, "hint", lambda run, queue="": hints.append(run))
+    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": hints.append(run))
     return hints
 
 
@@ -212,10 +212,10 @@ def _asked(rig: MakeBench) -> tuple[Rig, UUID, Gate]:
 def test_an_incompatible_version_opens_a_gate_with_the_changes(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     assert (gate.kind, gate.call, gate.path) == ("version", "", ["a"])
-    picture = desk.gatekeeper.pictures[-1]
-    assert picture.sentence == "a is another version than when it began: instructions"
-    assert (picture.args["before"], picture.args["after"]) == (OLD, NEW)
-    assert picture.args["changes"][0] == {
+    snapshot = desk.approvals.snapshots[-1]
+    assert snapshot.sentence == "a is another version than when it began: instructions"
+    assert (snapshot.args["before"], snapshot.args["after"]) == (OLD, NEW)
+    assert snapshot.args["changes"][0] == {
         "part": "instructions",
         "before": "Do.",
         "after": "Do not.",
@@ -248,7 +248,7 @@ def test_a_worker_without_the_agent_carries_out_a_stop(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "no")
     stranger = rig({"b": SCRIPT})
-    stranger.gatekeeper.pictures = desk.gatekeeper.pictures
+    stranger.approvals.snapshots = desk.approvals.snapshots
     assert stranger.advance(run).status == "cancelled"
 
 
@@ -256,9 +256,9 @@ def test_an_old_worker_releases_a_run_at_a_newer_version_gate(rig: MakeBench) ->
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.CONTINUE)
     old = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    old.gatekeeper.pictures = desk.gatekeeper.pictures
+    old.approvals.snapshots = desk.approvals.snapshots
     agent = old.effects.agent("a")
-    old.effects.skews["a", NEW] = VersionChange(agent=agent, changes=(INSTRUCTIONS,), older=True)
+    old.effects.changes["a", NEW] = VersionChange(agent=agent, changes=(INSTRUCTIONS,), older=True)
     entries = JournalEntry.objects.filter(run_id=run).count()
     assert old.advance(run).status == "suspended"
     assert JournalEntry.objects.filter(run_id=run).count() == entries
@@ -270,15 +270,15 @@ def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> 
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.CONTINUE)  # which is no word on the third version
     third = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    third.gatekeeper.pictures = desk.gatekeeper.pictures
+    third.approvals.snapshots = desk.approvals.snapshots
     third.effects.released["a"] = "sha256:a3"
     agent = third.effects.agent("a")
     for before in (OLD, NEW):
-        third.effects.skews["a", before] = VersionChange(agent=agent, changes=(INSTRUCTIONS,))
+        third.effects.changes["a", before] = VersionChange(agent=agent, changes=(INSTRUCTIONS,))
     assert third.advance(run).status == "suspended"
     assert Gate.objects.get(id=gate.id).state == "closed"
     (again,) = third.open_gates(run)
-    assert third.gatekeeper.pictures[-1].args["after"] == "sha256:a3"
+    assert third.approvals.snapshots[-1].args["after"] == "sha256:a3"
     third.decide(again.id, Verdict.CONTINUE)
     assert third.advance(run).status == "completed"
     (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
@@ -288,7 +288,7 @@ def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> 
 def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     back = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    back.gatekeeper.pictures = desk.gatekeeper.pictures
+    back.approvals.snapshots = desk.approvals.snapshots
     Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
     assert back.advance(run).status == "completed"
     assert Gate.objects.get(id=gate.id).state == "closed"

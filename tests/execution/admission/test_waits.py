@@ -139,7 +139,7 @@ def test_an_expired_gate_denies_its_call(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     run = desk.advance(desk.start("a"))
     (gate,) = desk.open_gates(run.id)
-    assert run.due_at == desk.gatekeeper.pictures[0].expires_at
+    assert run.due_at == desk.approvals.snapshots[0].expires_at
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: run.due_at)
         later(run.id)
@@ -156,7 +156,7 @@ def test_the_default_expiry_applies_if_a_tool_sets_none(rig: MakeBench, settings
     settings.ABEYANCE_APPROVAL_SECONDS = 100.0
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))
-    expires_at = desk.gatekeeper.pictures[0].expires_at
+    expires_at = desk.approvals.snapshots[0].expires_at
     (gate,) = desk.open_gates(run.id)
     assert expires_at is not None
     assert run.created_at <= expires_at - timedelta(seconds=100) <= gate.opened_at
@@ -173,7 +173,7 @@ def test_a_cancelled_run_closes_its_gates_and_starts_no_call(rig: MakeBench) -> 
     gates = {gate.id for gate in desk.open_gates(run.id)}
     cancel(run.id, "wrong person")
     assert set(Gate.objects.filter(state="closed").values_list("id", flat=True)) == gates
-    assert set(desk.gatekeeper.closed) == gates
+    assert set(desk.approvals.closed) == gates
     ended = desk.advance(run.id)
     assert (ended.status, ended.reason) == ("cancelled", "wrong person")
     assert types(run.id)[-4:] == ["Cancelling", "GateClosed", "GateClosed", "Cancelled"]
@@ -231,10 +231,10 @@ def test_an_in_doubt_gate_has_a_snapshot_and_an_earliest_repeat(
     doubtful: tuple[Rig, UUID, UUID],
 ) -> None:
     desk, run, gate = doubtful
-    (picture,) = desk.gatekeeper.pictures
-    assert (picture.gate, picture.kind) == (gate, "in_doubt")
+    (snapshot,) = desk.approvals.snapshots
+    assert (snapshot.gate, snapshot.kind) == (gate, "in_doubt")
     (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
-    waited = picture.not_before
+    waited = snapshot.not_before
     assert waited is not None
     assert (waited - datetime.fromisoformat(str(started["at"]))).total_seconds() == 40.0
 
@@ -276,7 +276,7 @@ def test_an_unsigned_decision_parks_the_run(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run = desk.advance(desk.start("a"))
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "no")
-    desk.gatekeeper.forged = True
+    desk.approvals.forged = True
     assert desk.advance(run.id).status == "quarantined"
 
 
@@ -285,11 +285,11 @@ def test_losing_permission_after_approving_opens_a_new_gate(rig: MakeBench) -> N
     run = desk.advance(desk.start("a"))
     (first,) = desk.open_gates(run.id)
     desk.decide(first.id, Verdict.APPROVE)
-    desk.gatekeeper.void = True
+    desk.approvals.void = True
     assert desk.advance(run.id).status == "suspended"
     (second,) = desk.open_gates(run.id)
     assert second.id != first.id
-    desk.gatekeeper.void = False
+    desk.approvals.void = False
     desk.decide(second.id, Verdict.APPROVE)
     assert desk.advance(run.id).status == "completed"
     assert len(desk.effects.calls) == 1
@@ -297,7 +297,7 @@ def test_losing_permission_after_approving_opens_a_new_gate(rig: MakeBench) -> N
 
 def test_another_attempt_needs_an_approval_that_still_holds(rig: MakeBench) -> None:
     def body(request: ToolRequest) -> Outcome:
-        desk.gatekeeper.void = True
+        desk.approvals.void = True
         return ToolFailure(error="refused", retryable=True)
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, body=body))
@@ -410,7 +410,7 @@ def test_an_overrunning_transactional_tool_leaves_one_row(rig: MakeBench) -> Non
     go_on.set()
     first.join(60)
     assert not first.is_alive()
-    slow.bench.effect_pool.close()
+    slow.context.effect_pool.close()
     assert _rows() == [2]
     assert [event["result"] for event in events(run) if event["type"] == "ToolReturned"] == ["kept"]
 
@@ -439,7 +439,7 @@ def test_a_transactional_tool_that_hangs_frees_its_run(
         own.execute("SET LOCAL lock_timeout = '5s'")
         own.execute("LOCK TABLE desk_ledger")  # the tool's transaction and its locks are gone
     go_on.set()
-    desk.bench.effect_pool.close()
+    desk.context.effect_pool.close()
     assert _rows() == []
     assert "ToolReturned" not in types(run.id)
 
@@ -461,7 +461,7 @@ def test_a_result_after_the_release_of_its_run_is_rolled_back(rig: MakeBench) ->
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "running"
     left.set()
-    desk.bench.effect_pool.close()  # waits for the tool's thread, which must not wait for ever
+    desk.context.effect_pool.close()  # waits for the tool's thread, which must not wait for ever
     assert ended.is_set()
     assert _rows() == []
 

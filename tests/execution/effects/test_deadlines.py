@@ -59,7 +59,7 @@ def in_background(desk: Rig, agent: str) -> tuple[Run, threading.Thread]:
     run = Run.objects.get(id=desk.start(agent))
 
     def work() -> None:
-        advance(run.id, desk.bench)
+        advance(run.id, desk.context)
         connection.close()
 
     thread = threading.Thread(target=work)
@@ -81,7 +81,7 @@ def test_a_worker_half_of_whose_slots_hang_takes_no_more_runs(
         "2 of its 4 tool slots are held by calls past their deadline (tools: soon)"
     )
     run = desk.start("a_ok")
-    assert advance(run, desk.bench) is False
+    assert advance(run, desk.context) is False
     assert other.advance(run).status == "completed"
 
 

@@ -92,43 +92,43 @@ def test_a_tool_that_overruns_its_deadline_is_waited_for_no_more(
 
 
 def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
-    bench = EffectPool(FakeEffects({}, {}), slots=1, models=2)
+    effects_pool = EffectPool(FakeEffects({}, {}), slots=1, models=2)
     model, tool = CallModel(frame="0"), StartTool(frame="0", call="c1.0", attempt=1)
     woken: list[str] = []
-    assert bench.reserve(tool, lambda: None)
-    assert [bench.reserve(model, lambda: woken.append("m")) for _ in range(3)] == [
+    assert effects_pool.reserve(tool, lambda: None)
+    assert [effects_pool.reserve(model, lambda: woken.append("m")) for _ in range(3)] == [
         True,
         True,
         False,
     ]
-    assert not bench.reserve(tool, lambda: woken.append("t"))
-    bench.give_back(model)
+    assert not effects_pool.reserve(tool, lambda: woken.append("t"))
+    effects_pool.release(model)
     assert woken == ["m"]
-    bench.give_back(tool)
+    effects_pool.release(tool)
     assert woken == ["m", "t"]
-    bench.close()
+    effects_pool.close()
 
 
 def test_a_slot_goes_to_the_next_waiting_runner_that_needs_it() -> None:
-    bench = EffectPool(FakeEffects({}, {}), slots=1, models=1)
+    effects_pool = EffectPool(FakeEffects({}, {}), slots=1, models=1)
     tool = StartTool(frame="0", call="c1.0", attempt=1)
     woken: list[str] = []
     dead, sated, needy = (functools.partial(woken.append, name) for name in ("d", "s", "n"))
-    assert bench.reserve(tool, lambda: None)
-    assert [bench.reserve(tool, wake) for wake in (dead, sated, needy)] == [False] * 3
-    bench.cancel_wait(dead)
+    assert effects_pool.reserve(tool, lambda: None)
+    assert [effects_pool.reserve(tool, wake) for wake in (dead, sated, needy)] == [False] * 3
+    effects_pool.cancel_wait(dead)
     assert woken == []
-    bench.give_back(tool)
+    effects_pool.release(tool)
     assert woken == ["s"]
-    bench.wake_next()
+    effects_pool.wake_next()
     assert woken == ["s", "n"]
-    assert bench.reserve(tool, needy)
-    assert not bench.reserve(tool, sated)
-    bench.give_back(tool)
-    bench.cancel_wait(sated)
+    assert effects_pool.reserve(tool, needy)
+    assert not effects_pool.reserve(tool, sated)
+    effects_pool.release(tool)
+    effects_pool.cancel_wait(sated)
     assert woken == ["s", "n", "s"]
-    assert not bench.is_busy()
-    bench.close()
+    assert not effects_pool.is_busy()
+    effects_pool.close()
 
 
 def _stand(slots: Slots, free: int, waiting: int) -> bool | None:
@@ -149,8 +149,8 @@ def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile:
     desk = rig(
         {name: turns(one, say("done")) for name, one in calls.items()}, t=FakeTool(body=body)
     )
-    bench = replace(desk.bench, effect_pool=EffectPool(desk.effects, slots=2))
-    slots = bench.effect_pool._tools
+    effects_pool = replace(desk.context, effect_pool=EffectPool(desk.effects, slots=2))
+    slots = effects_pool.effect_pool._tools
     runs = {name: desk.start(name) for name in over}
 
     def lose(name: str) -> None:
@@ -161,7 +161,7 @@ def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile:
     advancing = {}
     with ThreadPoolExecutor(3) as pool:
         for name, left in (("first", (1, 0)), ("second", (0, 1)), ("third", (0, 2))):
-            advancing[name] = pool.submit(advance, runs[name], bench)
+            advancing[name] = pool.submit(advance, runs[name], effects_pool)
             until(functools.partial(_stand, slots, *left), f"the {name} run to stand in line")
         if meanwhile == "lost":
             lose("second")
@@ -176,7 +176,7 @@ def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile:
         assert advancing["third"].result(30)
         over["second"].set()
     assert Run.objects.get(id=runs["third"]).status == "completed"
-    bench.effect_pool.close()
+    effects_pool.effect_pool.close()
 
 
 def _before_the_first_call(
@@ -188,7 +188,7 @@ def _before_the_first_call(
     def has_budget(held: ClaimedRun) -> bool:
         if desk.effects.models and not done:
             done.append(act())
-            held.mailbox = None
+            held.signal_version = None
             held.wake()
             return False
         return True
@@ -205,7 +205,7 @@ def test_cancelling_prevents_the_start_of_a_waiting_call(
     assert desk.advance(run).status == "cancelled"
     assert types(run)[-3:] == ["Cancelling", "ToolFailed", "Cancelled"]
     assert desk.effects.calls == []
-    assert not desk.bench.effect_pool.is_busy()
+    assert not desk.context.effect_pool.is_busy()
 
 
 @pytest.mark.usefixtures("short_lease")
@@ -229,14 +229,14 @@ def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
             deliver(say("second"))
             raise KeyError("third")
 
-    bench = EffectPool(Careless({}, {}), slots=1, models=1)
+    effects_pool = EffectPool(Careless({}, {}), slots=1, models=1)
     came: list[EffectFinished] = []
     request = ModelRequest(run=uuid4(), frame="0", agent="a", messages=(), deadline=5.0)
-    assert bench.reserve(CallModel(frame="0"), lambda: None)
-    bench.launch(RunningEffect(request=request, submit=came.append))
+    assert effects_pool.reserve(CallModel(frame="0"), lambda: None)
+    effects_pool.launch(RunningEffect(request=request, submit=came.append))
     assert [message.outcome for message in came] == [say("first")]
-    assert bench.reserve(CallModel(frame="0"), lambda: None)
-    bench.close()
+    assert effects_pool.reserve(CallModel(frame="0"), lambda: None)
+    effects_pool.close()
 
 
 def test_deadlines_fire_in_order_unless_cancelled() -> None:

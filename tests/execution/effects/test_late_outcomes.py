@@ -83,7 +83,7 @@ def losing(desks: Desks, slow: Slow) -> UUID:
     run = desk.start("a")
 
     def work() -> None:
-        advance(run, desk.bench)
+        advance(run, desk.context)
         connection.close()
 
     worker = threading.Thread(target=work)
@@ -102,7 +102,7 @@ def losing(desks: Desks, slow: Slow) -> UUID:
 def ended(desks: Desks, slow: Slow) -> None:
     """Let the write end, and wait for its worker to record the outcome."""
     slow.ends.set()
-    desks[0].bench.effect_pool.close()
+    desks[0].context.effect_pool.close()
 
 
 def told(desk: Rig) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_a_late_result_settles_the_call(desks: Desks, slow: Slow, lost: Callable
         "outcome": "returned",
         "content": {"message_id": "m-1"},
     }
-    assert (Gate.objects.get(id=gate.id).state, desks[1].gatekeeper.closed) == ("closed", [gate.id])
+    assert (Gate.objects.get(id=gate.id).state, desks[1].approvals.closed) == ("closed", [gate.id])
     (arrived,) = [event for event in events(run) if event["type"] == "OutcomeArrived"]
     assert arrived["gate"] == str(gate.id)
     assert "GateDecided" not in types(run)
@@ -256,7 +256,7 @@ def test_no_part_of_a_row_can_be_changed(desks: Desks) -> None:
     at = Run.objects.get(id=run).created_at
     with pool.own() as own, own.transaction(force_rollback=True):
         own.execute("ALTER TABLE runtime_lateoutcome DISABLE TRIGGER USER")
-        assert late_outcomes.put(own, said(run, at))
+        assert late_outcomes.insert(own, said(run, at))
         assert late_outcomes.of(own, run).forged == ()
         for change in (
             "frame = '0.c1.1'",
@@ -294,9 +294,9 @@ def test_the_same_attempt_of_another_time_settles_nothing(
     run = lost()
     (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
     with pool.own() as own:
-        assert late_outcomes.put(own, said(run, Run.objects.get(id=run).created_at))
+        assert late_outcomes.insert(own, said(run, Run.objects.get(id=run).created_at))
         at = datetime.fromisoformat(str(started["at"]))
-        assert late_outcomes.put(own, replace(said(run, at), attempt=2))
+        assert late_outcomes.insert(own, replace(said(run, at), attempt=2))
     ring(run)
     assert desks[1].advance(run).status == "suspended"
 
@@ -314,7 +314,7 @@ def test_an_attempt_has_one_late_outcome(
     mailbox = Run.objects.get(id=run).mailbox
     with pool.own() as own:
         (late,) = late_outcomes.of(own, run).genuine
-        assert late_outcomes.put(own, late) is False
+        assert late_outcomes.insert(own, late) is False
     assert Run.objects.get(id=run).mailbox == mailbox
 
 
@@ -342,7 +342,7 @@ def test_rows_go_with_the_payloads_and_not_before(
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 own.execute(statement)
-    assert retention.remove(run)
+    assert retention.erase(run)
     assert LateOutcome.objects.count() == 0
 
 

@@ -42,7 +42,7 @@ def test_the_deepest_arguments_are_shown(rig: MakeBench) -> None:
     asks = ModelAnswer(reply={}, text="", calls=calls)
     desk = rig({"a": turns(asks, say("done"))}, t=FakeTool(gated=True))
     desk.advance(desk.start("a"))
-    assert desk.gatekeeper.pictures[0].args == deep(JSON_DEPTH)
+    assert desk.approvals.snapshots[0].args == deep(JSON_DEPTH)
 
 
 @pytest.mark.parametrize("effect", [EffectClass.IDEMPOTENT, EffectClass.WRITE])
@@ -106,4 +106,4 @@ def _refuse(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, origin: object) -> None:
         raise DataError("value too long")
 
-    monkeypatch.setattr(desk.gatekeeper, "open", refuse)
+    monkeypatch.setattr(desk.approvals, "open", refuse)

@@ -57,7 +57,7 @@ class Switchboard:
         """Let every worker claim the run from now on."""
         self._routes[run] = 0
 
-    def hint_all(self, hints: Sequence[dispatch.Hint]) -> None:
+    def hint_all(self, hints: Sequence[dispatch.Message]) -> None:
         for run, queue in hints:
             self.hint(run, queue)
 
@@ -79,7 +79,7 @@ def switchboard(broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sw
     board = Switchboard(broker_url)
     for number in range(16):
         board.clear(number)
-    monkeypatch.setattr(dispatch, "hint", board.hint)
+    monkeypatch.setattr(dispatch, "dispatch", board.hint)
     monkeypatch.setattr(dispatch, "send_all", board.hint_all)
     yield board
     for number in range(16):

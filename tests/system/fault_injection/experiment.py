@@ -98,7 +98,7 @@ class Experiment:
         if time.monotonic() - self._swept_at > 0.5:
             self._swept_at = time.monotonic()
             with pool.pooled() as connection:
-                due_runs.look(connection)
+                due_runs.dispatch_window(connection)
         for death in list(self.deaths):
             if death.finished is None:
                 self._follow(death)

@@ -107,7 +107,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
             assert _is_old(promoted)  # when the server started says nothing of the promotion
             assert not sweeps[-1][1]
             assert _is_held(promoted, run)
-            due_runs.look(promoted, dispatch.QUEUES, may_take_over=True)
+            due_runs.dispatch_window(promoted, dispatch.QUEUES, may_take_over=True)
             assert not _is_held(promoted, run)
 
 

@@ -145,7 +145,7 @@ def _loop() -> None:
         1_000_000  # this process is killed on purpose, again and again
     )
     wiring.connect_effects()
-    bench = tasks.bench()
+    bench = tasks.worker_context()
     if slots := os.environ.get("ABEYANCE_FAULTS_SLOTS"):
         bench = replace(bench, effect_pool=EffectPool(bench.handler, slots=int(slots)))
     sys.stdout.write("looping\n")

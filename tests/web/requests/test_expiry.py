@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 
-from approvals.adapter import Gatekeeper
+from approvals.adapter import Approvals
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import Office
@@ -25,7 +25,7 @@ def overdue(suspended: UUID, monkeypatch: pytest.MonkeyPatch) -> UUID:
 @pytest.fixture
 def expired(office: Office, overdue: UUID) -> UUID:
     """The same run after the engine has recorded the expiry."""
-    Gatekeeper().expire(office.request(overdue).gate)
+    Approvals().expire(office.request(overdue).gate)
     return overdue
 
 

@@ -81,9 +81,9 @@ def test_a_cursor_that_is_none_is_not_found(bea: Client) -> None:
 def waiting(cast: Cast) -> Callable[..., list[Request]]:
     """Requests of one of Ada's runs, one for each expiry time."""
 
-    def wait(*expires: datetime | None, **picture: Any) -> list[Request]:
+    def wait(*expires: datetime | None, **snapshot: Any) -> list[Request]:
         run = seeds.run()
-        return seeds.opened(*(seeds.picture(run, expires_at=at, **picture) for at in expires))
+        return seeds.opened(*(seeds.snapshot(run, expires_at=at, **snapshot) for at in expires))
 
     return wait
 

@@ -43,7 +43,7 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
             result=None if error else result,
             error=error,
         )
-        assert late_outcomes.put(own, late)
+        assert late_outcomes.insert(own, late)
         with suppress(RunEnded):
             runs.notify_signal(own, run)
 

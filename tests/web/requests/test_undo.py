@@ -150,9 +150,9 @@ def test_an_undo_during_a_step_keeps_the_decision_out(
     request = office.request(suspended)
     decide(bea_api, request)
     undone: list[UUID] = []
-    real = signals.mail
+    real = signals.pending
 
-    def mail(count: int, *read: Any) -> signals.Mail:
+    def mail(count: int, *read: Any) -> signals.PendingSignals:
         found = real(count, *read)
         if found.due and not undone:
             undone.append(suspended)
@@ -162,7 +162,7 @@ def test_an_undo_during_a_step_keeps_the_decision_out(
             Run.objects.filter(id=suspended).update(mailbox=count + 1)
         return found
 
-    monkeypatch.setattr(signals, "mail", mail)
+    monkeypatch.setattr(signals, "pending", mail)
     assert office.advance(suspended).status == "suspended"
     assert undone == [suspended]
     assert started(office) == 0

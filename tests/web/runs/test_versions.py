@@ -133,7 +133,7 @@ def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
     before = office.effects.agent("account_agent").fingerprint
     office.effects.released["account_agent"] = "sha256:newer"
     agent = office.effects.agent("account_agent")
-    office.effects.skews["account_agent", before] = VersionChange(agent=agent, changes=changes)
+    office.effects.changes["account_agent", before] = VersionChange(agent=agent, changes=changes)
     office.approve(run)
 
 
