@@ -104,9 +104,10 @@ class Office:
             env=web.environ() | other,
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             timeout=60,
         )
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
 

@@ -20,8 +20,8 @@ NEXT_RELEASE = """
 from django.apps import apps
 from django.db import connection, models
 grown = 0
-with connection.schema_editor() as editor:
-    for model in [*apps.get_app_config('runtime').get_models(), *apps.get_app_config('approvals').get_models()]:
+for model in [*apps.get_app_config('runtime').get_models(), *apps.get_app_config('approvals').get_models()]:
+    with connection.schema_editor() as editor:
         for field in (models.TextField(null=True), models.IntegerField(db_default=7)):
             field.set_attributes_from_name('next_' + field.get_internal_type().lower())
             field.model = model
