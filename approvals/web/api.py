@@ -17,7 +17,7 @@ from approvals.queries import requests
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind
 from runtime.queries import late_outcomes
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.requests import Authenticated, Body, Reason
 
@@ -172,7 +172,7 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> r
 def _late_outcomes(found: requests.Approval) -> list[LateOut]:
     if found.kind != GateKind.IN_DOUBT:
         return []
-    progress = fold.transcript(found.run)
+    progress = read_transcript(found.run)
     late = late_outcomes.of_call(found.run, progress, frame=found.frame, call=found.call)
     return [LateOut.shown(one) for one in late]
 

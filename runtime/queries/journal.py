@@ -3,12 +3,14 @@
 Nothing is verified here: a page must show the stored data, above all of a quarantined run.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_entry
 from runtime.core.errors import CoreError
-from runtime.core.machine.replay import Entry
+from runtime.core.machine.replay import Entry, step
 from runtime.models import JournalEntry
 from runtime.queries import time_limits
 
@@ -31,6 +33,18 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Journa
         _line(position, body, mac)
         for position, body, mac in rows.values_list("position", "body", "mac")
     )
+
+
+def states(now: Continuation, lines: Iterable[JournalLine]) -> Iterator[Continuation]:
+    """Yield the state after each line that follows `now`, up to the first line that cannot be folded."""
+    for line in lines:
+        try:
+            if line.entry is None or line.position != now.position + 1:
+                return
+            now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
+        except CoreError:
+            return
+        yield now
 
 
 def _line(position: int, body: str, mac: str) -> JournalLine:

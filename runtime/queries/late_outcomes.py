@@ -13,7 +13,7 @@ from runtime.core.enums import VERDICTS, GateKind, Verdict
 from runtime.errors import KeyMissing
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.redaction import redacted
-from runtime.queries.transcript.views import Transcript
+from runtime.queries.transcript.transcript import Transcript
 from runtime.store import pool
 from runtime.store.tables import late_outcomes
 from runtime.store.tables.late_outcomes import LateOutcome

@@ -1,6 +1,6 @@
 """Reads a run for its page: its transcript, its timeline, and the input and output of each step."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -12,15 +12,12 @@ from runtime.ports import wiring
 from runtime.queries.budget_usage import BudgetUsage, usage_of
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
-from runtime.queries.timeline.rows import Row
-from runtime.queries.timeline.timeline import GateFacts, Timeline, timeline_of
-from runtime.queries.transcript.fold import transcript_of
-from runtime.queries.transcript.views import (
-    CallView,
-    FrameView,
-    Message,
-    Transcript,
-)
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.fold import fold
+from runtime.queries.spans.frames import FrameRecord, Message
+from runtime.queries.spans.span import GateFacts, Span
+from runtime.queries.timeline.timeline import Timeline, timeline_of
+from runtime.queries.transcript.transcript import Transcript, transcript_of
 
 _GIVEN = frozenset({"input", "result", "fault", "late", "decision", "message"})
 _SAID = frozenset({"text", "call"})
@@ -55,8 +52,8 @@ class StepView:
     step: str
     title: str
     agent: str
-    rows: tuple[Row, ...]
-    call: CallView | None = None
+    rows: tuple[Span, ...]
+    call: CallRecord | None = None
     given: tuple[Message, ...] = ()
     said: tuple[Message, ...] = ()
     plan: tuple[str, ...] | None = None
@@ -69,19 +66,12 @@ class StepView:
 def history(run: RunDetail, *, whole: bool = False) -> History:
     """Read a run with three queries. The caller has checked that the actor may read it, and is an admin for `whole`."""
     lines = read(run.id)
-    timeline = timeline_of(
-        lines, gates=_gates(run.id), start=run.created_at, until=_until(run, lines)
-    )
+    told = fold(lines, gates=_gates(run.id), start=run.created_at, whole=whole)
     return History(
-        transcript=transcript_of(lines, whole=whole),
-        timeline=timeline if whole else _for_all(timeline),
+        transcript=transcript_of(told),
+        timeline=timeline_of(told, until=_until(run, lines)),
         usage=usage_of(run.id, lines),
     )
-
-
-def _for_all(timeline: Timeline) -> Timeline:
-    """Remove the error texts of providers, which may quote data that only admins may read."""
-    return replace(timeline, rows=tuple(replace(row, said="") for row in timeline.rows))
 
 
 def _until(run: RunDetail, lines: tuple[JournalLine, ...]) -> datetime:
@@ -104,7 +94,7 @@ def _gates(run: UUID) -> dict[UUID, GateFacts]:
     }
 
 
-def _frame_step(step: str, frame: FrameView, rows: tuple[Row, ...]) -> StepView:
+def _frame_step(step: str, frame: FrameRecord, rows: tuple[Span, ...]) -> StepView:
     given = tuple(message for message in frame.messages if message.kind == "input")
     last = [message for message in frame.messages if message.kind in ("text", "fault")][-1:]
     return StepView(
@@ -118,7 +108,7 @@ def _frame_step(step: str, frame: FrameView, rows: tuple[Row, ...]) -> StepView:
     )
 
 
-def _model_step(step: str, frame: FrameView, rows: tuple[Row, ...], turn: int) -> StepView:
+def _model_step(step: str, frame: FrameRecord, rows: tuple[Span, ...], turn: int) -> StepView:
     """Show the messages since the model's last reply, and its reply."""
     before = tuple(m for m in frame.messages if m.turn == turn - 1 and m.kind in _GIVEN)
     said = tuple(m for m in frame.messages if m.turn == turn and m.kind in _SAID)

@@ -14,12 +14,12 @@ from django.utils import timezone
 
 from runtime.core.continuation import RunStatus
 from runtime.core.documents import codec
-from runtime.core.errors import CoreError, Unreadable
+from runtime.core.errors import CoreError
 from runtime.core.machine.origin import merged
-from runtime.core.machine.replay import initial, step
+from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
-from runtime.queries.journal import decoded, read
+from runtime.queries.journal import decoded, read, states
 from runtime.queries.redaction import redacted
 from runtime.store.tables.signals import (
     CANCEL,
@@ -221,17 +221,14 @@ def continuation(run: UUID) -> Any | None:
         return None
     body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
-        lines = read(run)
         now = initial(run) if body is None else codec.decode_continuation(body, _text_of(run))
-        for line in lines:
-            if line.position <= now.position:
-                continue
-            if line.entry is None:
-                raise Unreadable
-            now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
     except CoreError:
         return None if body is None else _json(body)
-    return redacted(codec.document_of(now))
+    later = read(run, after=now.position)
+    reached = [now, *states(now, later)]
+    if len(reached) <= len(later):
+        return None if body is None else _json(body)
+    return redacted(codec.document_of(reached[-1]))
 
 
 def _text_of(run: UUID) -> codec.TextOf:

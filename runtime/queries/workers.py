@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from runtime.models import Loop, Worker
 from runtime.ports import wiring
 from runtime.queries.runs import RunDetail
-from runtime.queries.transcript.views import Transcript
+from runtime.queries.transcript.transcript import Transcript
 from runtime.store.workers import sweeper_name
 
 ALIVE = timedelta(seconds=10)

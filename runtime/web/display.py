@@ -17,7 +17,8 @@ from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
 from runtime.queries import time_limits
 from runtime.queries.lookalikes import MAX_CHARACTERS, noted
-from runtime.queries.timeline.rows import Row, RowKind, RowResult
+from runtime.queries.spans.span import Span
+from runtime.queries.spans.states import SpanKind, SpanResult
 
 register = template.Library()
 
@@ -57,15 +58,15 @@ _ICONS = {
 }
 
 _KINDS = {
-    RowKind.QUEUE: ("clock", "queue"),
-    RowKind.AGENT: ("agent", "agent"),
-    RowKind.MODEL: ("dot", "model"),
-    RowKind.TOOL: ("play", "tool"),
-    RowKind.PERSON: ("pause", "person"),
-    RowKind.PAUSE: ("pause", "pause"),
-    RowKind.MESSAGE: ("person", "message"),
-    RowKind.WAIT: ("clock", "wait"),
-    RowKind.AWAIT: ("clock", "wait"),
+    SpanKind.QUEUE: ("clock", "queue"),
+    SpanKind.AGENT: ("agent", "agent"),
+    SpanKind.MODEL: ("dot", "model"),
+    SpanKind.TOOL: ("play", "tool"),
+    SpanKind.PERSON: ("pause", "person"),
+    SpanKind.PAUSE: ("pause", "pause"),
+    SpanKind.MESSAGE: ("person", "message"),
+    SpanKind.WAIT: ("clock", "wait"),
+    SpanKind.AWAIT: ("clock", "wait"),
 }
 
 _STATUS: dict[str, tuple[str, str, str]] = {
@@ -219,18 +220,18 @@ def state_icon(state: CallState) -> str:
 
 
 @register.simple_tag
-def row_icon(row: Row) -> str:
+def row_icon(row: Span) -> str:
     """Render the icon of a timeline row: of its result if it has one, else of its kind."""
-    if row.kind in (RowKind.TOOL, RowKind.PERSON):
-        if row.tone is RowResult.DONE:
+    if row.kind in (SpanKind.TOOL, SpanKind.PERSON):
+        if row.tone is SpanResult.DONE:
             return icon("check")
-        if row.tone is RowResult.BAD:
-            return icon("x" if row.kind is RowKind.TOOL else "nope")
+        if row.tone is SpanResult.BAD:
+            return icon("x" if row.kind is SpanKind.TOOL else "nope")
     return icon(_KINDS[row.kind][0])
 
 
 @register.simple_tag
-def kind_words(row: Row) -> str:
+def kind_words(row: Span) -> str:
     return _KINDS[row.kind][1]
 
 

@@ -17,7 +17,7 @@ from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, Unknown
 from runtime.queries import run_page, runs
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from tests.execution.test_runner import events
 from tests.support.engine import ADA, MakeBench, Rig
 from tests.support.fake_ports import FakeTool, Script, ask, say, turns
@@ -136,7 +136,7 @@ def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> Non
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
     run = failed(desk)
     retry(run.id)
-    (root,) = fold.transcript(run.id).roots
+    (root,) = read_transcript(run.id).roots
     assert root.outcome is None
     assert root.messages[-1].value == "Tried the failed run again: the model is mended"
     found = runs.run_detail(Q(), run.id)

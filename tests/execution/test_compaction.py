@@ -24,7 +24,7 @@ from runtime.ports.effects import (
     ToolResult,
 )
 from runtime.queries import run_page, runs
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from runtime.store import pool
 from runtime.store.tables import continuations
 from tests.execution.test_runner import types
@@ -115,7 +115,7 @@ def test_a_later_continuation_needs_no_entry_that_may_be_removed(
 
 def test_the_pages_tell_of_it(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
-    told = [m.value for m in fold.transcript(run.id).said() if m.kind == "summary"]
+    told = [m.value for m in read_transcript(run.id).said() if m.kind == "summary"]
     assert told == ["so far"] * 4
     detail = runs.run_detail(Q(), run.id)
     assert detail is not None

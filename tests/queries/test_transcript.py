@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from runtime.core.continuation import CallState
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 
 pytestmark = pytest.mark.django_db
 
@@ -65,26 +65,26 @@ def _journal(*bodies: str | list[dict[str, Any]]) -> UUID:
     ],
 )
 def test_an_entry_that_cannot_be_read_is_named(body: str) -> None:
-    found = fold.transcript(_journal([OPENED], body, [_replied("0", "t")]))
+    found = read_transcript(_journal([OPENED], body, [_replied("0", "t")]))
     assert found.unreadable == (2,)
     assert [call.tool for call in found.roots[0].calls] == ["t"]
 
 
 def test_events_that_fit_nothing_are_left_out() -> None:
     started = {"type": "ToolStarted", "frame": "9", "call": "c1.0", "attempt": 1, "at": AT}
-    found = fold.transcript(_journal([started, _replied("7", "t"), OPENED]))
+    found = read_transcript(_journal([started, _replied("7", "t"), OPENED]))
     assert [frame.id for frame in found.frames()] == ["0"]
 
 
 def test_frames_that_claim_each_other_as_parent_do_not_go_in_circles() -> None:
     loop = {**OPENED, "frame": "1", "parent": "1", "call": "c1.0"}
-    found = fold.transcript(_journal([OPENED, _replied("0", "t"), loop, _replied("1", "u"), loop]))
+    found = read_transcript(_journal([OPENED, _replied("0", "t"), loop, _replied("1", "u"), loop]))
     assert [frame.id for frame in found.frames()] == ["0", "1"]
 
 
 def test_a_frame_whose_parent_is_lost_is_still_shown() -> None:
     lost = {**OPENED, "frame": "0.c1.0", "parent": "0", "call": "c1.0"}
-    found = fold.transcript(_journal("", [lost]))
+    found = read_transcript(_journal("", [lost]))
     assert [frame.agent for frame in found.roots] == ["a"]
 
 
@@ -100,7 +100,7 @@ def test_asking_again_forgets_the_first_decision() -> None:
         "reason": "",
         **call,
     }
-    found = fold.transcript(_journal([OPENED, _replied("0", "t")], [gate], [decided], [gate]))
+    found = read_transcript(_journal([OPENED, _replied("0", "t")], [gate], [decided], [gate]))
     (only,) = found.roots[0].calls
     assert (only.state, only.decided_by) == (CallState.GATED, "")
 
@@ -127,31 +127,31 @@ CANCELLED = {"type": "Cancelled", "reason": "enough"}
 
 def test_a_retry_says_when_until_its_time_has_come() -> None:
     waiting = [[OPENED, _replied("0", "t")], STARTED, [_retry("c1.0", LATER)]]
-    found = fold.transcript(_journal(*waiting))
+    found = read_transcript(_journal(*waiting))
     (call,) = found.roots[0].calls
     assert (call.words, call.note) == ("tries again at", "busy")
     assert call.until == found.next_try == datetime.fromisoformat(LATER)
     assert found.roots[0].messages[-1].until == call.until
-    found = fold.transcript(_journal(*waiting, [_call("WaitEnded")]))
+    found = read_transcript(_journal(*waiting, [_call("WaitEnded")]))
     assert (found.roots[0].calls[0].words, found.next_try) == ("will be tried again", None)
 
 
 def test_a_model_that_is_asked_again_says_so_until_it_answers() -> None:
     asked = [[OPENED], [_retry(None, LATER)]]
-    found = fold.transcript(_journal(*asked))
+    found = read_transcript(_journal(*asked))
     assert found.roots[0].retry is not None
     assert (found.roots[0].retry.error, found.roots[0].retry.attempt) == ("busy", 1)
     assert found.next_try == datetime.fromisoformat(LATER)
     ended = {"type": "WaitEnded", "frame": "0", "call": None}
-    found = fold.transcript(_journal(*asked, [ended]))
+    found = read_transcript(_journal(*asked, [ended]))
     assert (found.roots[0].retry is not None, found.next_try) == (True, None)
-    found = fold.transcript(_journal(*asked, [ended], [_replied("0", "t")]))
+    found = read_transcript(_journal(*asked, [ended], [_replied("0", "t")]))
     assert found.roots[0].retry is None
 
 
 def test_a_cancelled_run_tries_nothing_again() -> None:
     journal = [[OPENED, _replied("0", "t", "u")], STARTED, [_retry("c1.0", LATER)]]
-    found = fold.transcript(_journal(*journal, [CANCELLING], [CANCELLED]))
+    found = read_transcript(_journal(*journal, [CANCELLING], [CANCELLED]))
     first, second = found.roots[0].calls
     assert first.words == "not tried again: the run was ended first"
     assert second.words == "not started: the run was ended first"
@@ -165,5 +165,5 @@ def test_reading_leaves_no_traces() -> None:
     read = _call("CallAdmitted", terms={**TERMS, "effect": "read"})
     returned = _call("ToolReturned", attempt=1, result=1)
     journal = _journal([OPENED, _replied("0", "t")], [read, STARTED[1]], [returned])
-    (call,) = fold.transcript(journal).roots[0].calls
+    (call,) = read_transcript(journal).roots[0].calls
     assert (call.words, call.has_side_effects) == ("done", False)

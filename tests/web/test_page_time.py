@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from runtime.queries import time_limits
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.display import visible
 from tests.support.api_client import Caller
 from tests.support.office import Office
@@ -51,7 +51,7 @@ def test_a_page_that_takes_too_long_is_given_up(
 
 def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
-        fold.transcript(suspended)
+        read_transcript(suspended)
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         visible("x")
 

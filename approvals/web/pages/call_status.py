@@ -11,8 +11,8 @@ from runtime.control import kill_switches
 from runtime.core.continuation import CallState
 from runtime.core.enums import GateKind
 from runtime.queries import runs
-from runtime.queries.transcript import fold
-from runtime.queries.transcript.views import CallView, Transcript
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web.display import ahead
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
@@ -43,7 +43,7 @@ class Aftermath:
 
 
 def aftermath(
-    shown: requests.Approval, status: str, call: CallView | None, progress: Transcript
+    shown: requests.Approval, status: str, call: CallRecord | None, progress: Transcript
 ) -> Aftermath | None:
     """Describe the call of a decided request; None if the request is open or has no call."""
     if status == "pending" or call is None:
@@ -64,7 +64,7 @@ def aftermath(
 
 def said(shown: requests.Approval, decided: str, then: str) -> str:
     """Word the message after a decision: when it takes effect, and any paused part that must be resumed first."""
-    held = _held(shown, fold.transcript(shown.run))
+    held = _held(shown, read_transcript(shown.run))
     if _can_be_undone(shown):
         after = f" Then it waits until {held} resumed." if held else ""
         return f"{decided}. It takes effect {_ahead(shown)}; until then you can undo it.{after}"
@@ -72,7 +72,7 @@ def said(shown: requests.Approval, decided: str, then: str) -> str:
 
 
 def _words(
-    shown: requests.Approval, status: str, call: CallView, progress: Transcript, *, told: bool
+    shown: requests.Approval, status: str, call: CallRecord, progress: Transcript, *, told: bool
 ) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
     if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:

@@ -21,8 +21,8 @@ from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError
 from runtime.queries import runs
-from runtime.queries.transcript import call_context, fold
-from runtime.queries.transcript.views import Transcript
+from runtime.queries.transcript import call_context
+from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web.requests import form_text
 
 # Another decision, a cancellation or the deadline was first.
@@ -53,7 +53,7 @@ def page_context(
 ) -> dict[str, Any]:
     """Build the context of a page; `problem` is the error of the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
-    progress = fold.transcript(shown.run, whole=is_admin)
+    progress = read_transcript(shown.run, whole=is_admin)
     before, next_ = inbox.previous_and_next(principal, shown)
     status = _status(shown)
     call = progress.call(shown.frame, shown.call)

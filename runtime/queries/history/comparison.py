@@ -7,8 +7,10 @@ from runtime.core.documents import codec
 from runtime.core.machine.replay import Entry
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
-from runtime.queries.transcript.fold import transcript_of
-from runtime.queries.transcript.views import CallView, FrameView, Transcript
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.fold import fold
+from runtime.queries.spans.frames import FrameRecord
+from runtime.queries.transcript.transcript import Transcript, transcript_of
 
 # Fields that differ between runs with the same history.
 _OWN = frozenset({"gate", "at", "until", "expires_at"})
@@ -40,8 +42,8 @@ class Place:
 
     frame: str
     name: str
-    left: CallView | FrameView | None
-    right: CallView | FrameView | None
+    left: CallRecord | FrameRecord | None
+    right: CallRecord | FrameRecord | None
     is_call: bool
 
 
@@ -59,7 +61,7 @@ class Comparison:
 def compare(left: RunDetail, right: RunDetail) -> Comparison:
     """Compare two runs. The caller has checked that both may be read."""
     lines = read(left.id), read(right.id)
-    both = transcript_of(lines[0]), transcript_of(lines[1])
+    both = transcript_of(fold(lines[0])), transcript_of(fold(lines[1]))
     begun = _forked((left, right), both)
     at = begun or (0, 0)
     while _same(lines[0][at[0] : at[0] + 1], lines[1][at[1] : at[1] + 1]):
@@ -136,26 +138,26 @@ def _places(left: Transcript, right: Transcript) -> tuple[tuple[Place, ...], int
         found.append(
             Place(
                 frame=key[0],
-                name=known.tool if isinstance(known, CallView) else known.agent,
+                name=known.tool if isinstance(known, CallRecord) else known.agent,
                 left=here,
                 right=there,
-                is_call=isinstance(known, CallView),
+                is_call=isinstance(known, CallRecord),
             )
         )
     return tuple(found[:MAX_SHOWN]), same
 
 
-def _by_place(transcript: Transcript) -> dict[tuple[str, str], CallView | FrameView]:
-    found: dict[tuple[str, str], CallView | FrameView] = {}
+def _by_place(transcript: Transcript) -> dict[tuple[str, str], CallRecord | FrameRecord]:
+    found: dict[tuple[str, str], CallRecord | FrameRecord] = {}
     for frame in transcript.frames():
         found[frame.id, ""] = frame
         found.update({(frame.id, call.id): call for call in frame.calls})
     return found
 
 
-def _gist(view: CallView | FrameView) -> tuple[Any, ...]:
+def _gist(view: CallRecord | FrameRecord) -> tuple[Any, ...]:
     """Return the outcome without time and person."""
-    if isinstance(view, CallView):
+    if isinstance(view, CallRecord):
         return (view.tool, view.args, view.state, view.result, view.note)
     said = [message.value for message in view.messages if message.kind == "text"]
     return (view.agent, view.outcome, said)

@@ -5,14 +5,14 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.errors import CoreError
 from runtime.core.events import ToolStarted
 from runtime.core.machine.forks import quiescent, without_permissions
-from runtime.core.machine.replay import initial, step
-from runtime.queries.journal import JournalLine, read
+from runtime.core.machine.replay import initial
+from runtime.queries.journal import JournalLine, read, states
 from runtime.queries.redaction import redacted
-from runtime.queries.transcript.fold import transcript_of
-from runtime.queries.transcript.views import CallView
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.fold import fold
+from runtime.queries.transcript.transcript import transcript_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class ForkView:
     possible: bool
     before: int
     after: int
-    repeated: tuple[CallView, ...]
-    inherited: tuple[CallView, ...]
+    repeated: tuple[CallRecord, ...]
+    inherited: tuple[CallRecord, ...]
     reopened: tuple[ReopenedCall, ...]
 
 
@@ -51,11 +51,11 @@ def preview(run: UUID, position: int) -> ForkView | None:
     lines = read(run)
     if not 1 <= position <= len(lines):
         return None
-    states = _states(run, lines)
-    places = [state.position for state in states if quiescent(state)]
-    then = next((state for state in states if state.position == position), None)
+    reached = list(states(initial(run), lines))
+    places = [state.position for state in reached if quiescent(state)]
+    then = next((state for state in reached if state.position == position), None)
     later = _started(lines, after=position)
-    calls = [call for call in transcript_of(lines).calls() if call.has_side_effects]
+    calls = [call for call in transcript_of(fold(lines)).calls() if call.has_side_effects]
     entry = lines[position - 1].entry
     return ForkView(
         position=position,
@@ -71,22 +71,8 @@ def preview(run: UUID, position: int) -> ForkView | None:
 
 def last_quiescent(run: UUID) -> int:
     """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
-    places = [state.position for state in _states(run, read(run)) if quiescent(state)]
+    places = [state.position for state in states(initial(run), read(run)) if quiescent(state)]
     return max(places, default=0)
-
-
-def _states(run: UUID, lines: tuple[JournalLine, ...]) -> list[Continuation]:
-    """Return the state after each entry, up to the first unreadable one."""
-    now, states = initial(run), []
-    for line in lines:
-        try:
-            if line.entry is None or line.position != now.position + 1:
-                break
-            now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
-        except CoreError:
-            break
-        states.append(now)
-    return states
 
 
 def _started(lines: tuple[JournalLine, ...], *, after: int) -> set[tuple[str, str]]:

@@ -10,10 +10,9 @@ from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents import codec
-from runtime.core.errors import CoreError
-from runtime.core.machine.replay import initial, step
+from runtime.core.machine.replay import initial
 from runtime.queries.history.state_diff import StateChange, changes_of
-from runtime.queries.journal import read
+from runtime.queries.journal import read, states
 from runtime.queries.redaction import redacted
 
 
@@ -56,18 +55,9 @@ def state_after(run: UUID, position: int) -> StateAt | None:
     if not lines or lines[-1].position != position:
         return None
     last = lines[-1].entry
-    now: Continuation | None = initial(run)
-    before = now
-    unreadable = None
-    for line in lines:
-        try:
-            if line.entry is None or now is None or line.position != now.position + 1:
-                raise CoreError
-            after = step(now, line.entry.events, head=line.mac, at=line.entry.at)
-            before, now = now, after
-        except CoreError:
-            now, unreadable = None, line.position
-            break
+    reached = [initial(run), *states(initial(run), lines)]
+    readable = len(reached) > len(lines)
+    before, now = reached[-2:] if readable else (None, None)
     return StateAt(
         position=position,
         at=last.at if last else None,
@@ -75,7 +65,7 @@ def state_after(run: UUID, position: int) -> StateAt | None:
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
         document=redacted(codec.document_of(now)) if now else None,
-        unreadable=unreadable,
+        unreadable=None if readable else lines[len(reached) - 1].position,
         moves=changes_of(before, now) if now and before else (),
     )
 

@@ -25,7 +25,9 @@ class TimeUse(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Stretch:
+    """A time with one use."""
+
     use: TimeUse
     start: datetime
     end: datetime
@@ -70,9 +72,9 @@ class Axis:
         return tuple(segment for segment in self.segments if segment.shortened)
 
 
-def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Axis:
+def scale(stretches: Iterable[Stretch], start: datetime, end: datetime) -> Axis:
     """Return the axis from `start` to `end`."""
-    parts = _parts(list(spans), start, end)
+    parts = _parts(list(stretches), start, end)
     work = sum((to - since).total_seconds() for use, since, to in parts if use is TimeUse.WORK)
     idle = sum(1 for use, _, _ in parts if use is not TimeUse.WORK)
     cap = (work or 1.0) * IDLE_SHARE / idle if idle else 0.0
@@ -93,15 +95,15 @@ def scale(spans: Iterable[Span], start: datetime, end: datetime) -> Axis:
 
 
 def _parts(
-    spans: list[Span], start: datetime, end: datetime
+    stretches: list[Stretch], start: datetime, end: datetime
 ) -> list[tuple[TimeUse, datetime, datetime]]:
     """Return consecutive times with their use; neighbours of one use are merged."""
     changes: dict[datetime, list[tuple[TimeUse, int]]] = {start: [], max(start, end): []}
-    for span in spans:
-        since, to = max(span.start, start), min(span.end, end)
+    for stretch in stretches:
+        since, to = max(stretch.start, start), min(stretch.end, end)
         if since < to:
-            changes.setdefault(since, []).append((span.use, 1))
-            changes.setdefault(to, []).append((span.use, -1))
+            changes.setdefault(since, []).append((stretch.use, 1))
+            changes.setdefault(to, []).append((stretch.use, -1))
     going = dict.fromkeys(TimeUse, 0)
     parts: list[tuple[TimeUse, datetime, datetime]] = []
     for since, to in pairwise(sorted(changes)):

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from runtime.queries.transcript.views import CallView, FrameView, Transcript
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.frames import FrameRecord
+from runtime.queries.transcript.transcript import Transcript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,7 @@ class Step:
     """A call, and the depth of its agent below the root."""
 
     depth: int
-    call: CallView
+    call: CallRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
         Step(depth=f.depth, call=c)
         for f in transcript.frames()
         for c in f.calls
-        if (f.id, c.id) != (frame, call) and not (c.child and c.child.id in on_path)
+        if (f.id, c.id) != (frame, call) and c.child not in on_path
     ]
     return CallContext(
         done=tuple(step for step in steps if step.call.is_settled),
@@ -47,6 +49,6 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     )
 
 
-def _path(transcript: Transcript, frame: str) -> list[FrameView]:
+def _path(transcript: Transcript, frame: str) -> list[FrameRecord]:
     """Return the frames from the root down to `frame`; a frame's id begins with its parent's."""
     return [f for f in transcript.frames() if f"{frame}.".startswith(f"{f.id}.")]

@@ -28,7 +28,7 @@ from runtime.queries import (
 )
 from runtime.queries.budget_usage import BudgetUsage
 from runtime.queries.runs import JournalItem, Page, RunDetail
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitch
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.requests import Authenticated, Body, Reason
@@ -326,7 +326,7 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """List outcomes that arrived after their workers had lost the run, oldest first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return [LateOut.shown(one) for one in late_outcomes.of_run(run, fold.transcript(run))]
+    return [LateOut.shown(one) for one in late_outcomes.of_run(run, read_transcript(run))]
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)

@@ -13,7 +13,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries import runs
 from runtime.queries.runs import RunDetail
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.pages.action_form import Context, Refusal, answer
 from runtime.web.requests import form_text
 
@@ -31,14 +31,14 @@ def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
     try:
         return cancel_run(run=run, reason=reason, actor=actor).id
     except RunEnded:
-        ending = fold.transcript(run).ending
+        ending = read_transcript(run).ending
         if ending is None or ending.by != actor.person:
             raise
         return run  # a double click is redirected to the run
 
 
 def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
-    transcript = fold.transcript(shown.id)
+    transcript = read_transcript(shown.id)
     return {
         "progress": transcript,
         "traces": [call for call in transcript.calls() if call.has_side_effects],

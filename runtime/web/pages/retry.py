@@ -17,7 +17,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries import crash_evidence
 from runtime.queries.runs import RunDetail
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.pages.action_form import Context, Refusal, answer
 from runtime.web.requests import admins_only, form_text
 
@@ -48,7 +48,7 @@ _RETRY = _Way(
     act=retry_run,
     may=lambda actor, run: wiring.access().may_control(actor, run.requester),
     shows=lambda run: {
-        "traces": [call for call in fold.transcript(run).calls() if call.has_side_effects]
+        "traces": [call for call in read_transcript(run).calls() if call.has_side_effects]
     },
     verb="Try",
     ending="again",

@@ -26,8 +26,8 @@ from runtime.queries import (
 from runtime.queries.history import state_at
 from runtime.queries.run_page import History
 from runtime.queries.runs import PendingRequests, RunDetail
-from runtime.queries.timeline.rows import Row
-from runtime.queries.transcript.views import Transcript
+from runtime.queries.spans.span import Span
+from runtime.queries.transcript.transcript import Transcript
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
 
@@ -130,7 +130,7 @@ def _shown(request: HttpRequest, tab: str, history: History) -> dict[str, Any]:
     return {**piece, "opened": opened, "open_row": opened.rows[-1].id if opened else ""}
 
 
-def _place(rows: Sequence[Row], step: str) -> int | None:
+def _place(rows: Sequence[Span], step: str) -> int | None:
     """Return the page with the last row of a step; None if the step has no rows."""
     places = [index for index, row in enumerate(rows) if step and row.step == step]
     return places[-1] // ROWS + 1 if places else None

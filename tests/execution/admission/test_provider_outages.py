@@ -11,7 +11,7 @@ from runtime.core.machine import retries
 from runtime.models import Gate, Run
 from runtime.ports.effects import ModelFailure
 from runtime.queries import runs
-from runtime.queries.transcript import fold
+from runtime.queries.transcript.transcript import read_transcript
 from tests.execution.test_runner import events, types
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import FakeTool, Script, ask, say, turns
@@ -72,7 +72,7 @@ def test_a_waiting_run_shows_its_next_try_and_error(
     assert found.status_text == said
     (line,) = runs.runs_page(Q()).items
     assert line.status_text == said
-    outage = fold.transcript(run.id).outage
+    outage = read_transcript(run.id).outage
     assert outage is not None
     assert (outage.error, outage.until) == (OUT.error, run.due_at)
 
@@ -81,7 +81,7 @@ def test_a_run_that_got_its_reply_waits_for_no_provider(rig: MakeBench) -> None:
     desk = rig({"a": faulty([OUT] * 9, turns(ask(("t", {})), say("done")))}, t=GATED)
     run = desk.advance(desk.start("a"))
     assert (run.status, run.awaits) == ("suspended", None)
-    assert fold.transcript(run.id).outage is None
+    assert read_transcript(run.id).outage is None
 
 
 @pytest.mark.parametrize("fault", [OUT, NO_KEY])

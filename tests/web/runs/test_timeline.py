@@ -20,7 +20,7 @@ from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import ModelFailure, Outcome, RateLimited, ToolFailure
 from runtime.queries import run_page, runs
 from runtime.queries.history import state_at
-from runtime.queries.timeline.axis import Span, TimeUse, scale
+from runtime.queries.timeline.axis import Stretch, TimeUse, scale
 from runtime.queries.timeline.timeline import Timeline
 from tests.support.fake_ports import (
     FakeTool,
@@ -37,8 +37,8 @@ def _at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def _span(use: TimeUse, start: float, end: float) -> Span:
-    return Span(use=use, start=_at(start), end=_at(end))
+def _span(use: TimeUse, start: float, end: float) -> Stretch:
+    return Stretch(use=use, start=_at(start), end=_at(end))
 
 
 # The scale
@@ -82,7 +82,7 @@ def test_short_waiting_is_drawn_as_long_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("spans", [[], [_span(TimeUse.WORK, 5, 1)]])
-def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Span]) -> None:
+def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Stretch]) -> None:
     found = scale(spans, _at(3), _at(3))
     assert found.segments == ()
     assert found.at(_at(3)) == 0

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
+from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
 from runtime.core.machine.messages import MESSAGE
-from runtime.queries.transcript.state import CallRecord, FrameRecord
-from runtime.queries.transcript.views import Kind
+from runtime.queries.redaction import redacted
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.frames import FrameRecord
+from runtime.queries.spans.labels import MessageKind
+
+_ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,16 +20,17 @@ class Utterance:
     """A message of a copied frame; see Message."""
 
     turn: int
-    kind: Kind
+    kind: MessageKind
     by: str
     value: Any
     reported_by: str = ""
 
 
-def records(state: Continuation) -> Iterator[tuple[FrameRecord, tuple[Utterance, ...]]]:
-    """Yield each frame with its calls and messages."""
+def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, list[Utterance]]]:
+    """Yield each frame with its messages. Its spans begin at `at`, those of calls with the calls of its turn."""
+    made: dict[str, FrameRecord] = {}
     for frame in state.frames.values():
-        sketch = FrameRecord(
+        record = made[frame.id] = FrameRecord(
             id=frame.id,
             agent=frame.agent,
             fingerprint=frame.fingerprint,
@@ -32,29 +38,33 @@ def records(state: Continuation) -> Iterator[tuple[FrameRecord, tuple[Utterance,
             parent=frame.parent,
             call=frame.call,
             turn=frame.turn,
-            calls={call.id: _sketch(frame, call) for call in frame.calls},
+            by_id={call.id: _call(frame, call) for call in frame.calls},
             heard=sum(message["role"] == MESSAGE for message in frame.messages),
         )
-        parent = state.frames.get(frame.parent or "")
-        yield sketch, tuple(_said(frame, parent.agent if parent else state.requester))
+        record.open(at, asks=frame.state in _ASKING)
+        record.of_turn = [record.by_id[call.id] for call in frame.of_turn()]
+        record.items += record.of_turn
+        parent = made.get(frame.parent or "")
+        if parent is not None and frame.call in parent.by_id:
+            parent.delegate(parent.by_id[frame.call], record)
+        yield record, list(_said(frame, parent.agent if parent else state.requester))
 
 
-def _sketch(frame: Frame, call: Call) -> CallRecord:
+def _call(frame: Frame, call: Call) -> CallRecord:
     settled_badly = call.state in SETTLED - {CallState.RETURNED}
     return CallRecord(
         id=call.id,
         frame=frame.id,
         agent=frame.agent,
         tool=call.tool,
-        args=call.args,
+        args=redacted(call.args),
         state=call.state,
-        note=str(call.result or "") if settled_badly else "",
+        note=redacted(str(call.result or "")) if settled_badly else "",
         effect=call.terms.effect if call.terms else None,
         attempt=call.attempt,
         started_at=call.started_at,
         lost=call.state is CallState.UNKNOWN,
-        result=None if settled_badly else call.stored or call.result,
-        child=call.frame,
+        result=None if settled_badly else redacted(call.stored or call.result),
     )
 
 

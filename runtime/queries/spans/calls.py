@@ -1,0 +1,245 @@
+"""One call of a run: its state, and the spans of its gates, attempts and waits."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, assert_never
+
+from runtime.core import events as e
+from runtime.core.continuation import SETTLED, CallState
+from runtime.core.effect_classes import RULES
+from runtime.core.enums import EffectClass, GateKind, Verdict
+from runtime.core.ids import depth_of
+from runtime.queries.redaction import redacted
+from runtime.queries.spans import labels
+from runtime.queries.spans.span import GateFacts, Span
+from runtime.queries.spans.states import SpanKind, SpanState
+
+# Final states, and states in which the call may have had its effect.
+_OVER = SETTLED | {CallState.CLOSED}
+_MAY_HAVE_HAPPENED = frozenset({CallState.STARTED, CallState.RETURNED, CallState.UNKNOWN})
+_NOT_BEGUN = {
+    **dict.fromkeys(SETTLED, SpanState.RECORDED),
+    CallState.ADMITTED: SpanState.TO_START,
+    CallState.CLOSED: SpanState.NOT_STARTED,
+}
+_AFTER = {
+    Verdict.APPROVE: CallState.ADMITTED,
+    Verdict.DENY: CallState.DENIED,
+    Verdict.EXPIRE: CallState.DENIED,
+    Verdict.HAPPENED: CallState.RETURNED,
+    Verdict.RUN_AGAIN: CallState.ADMITTED,
+    Verdict.GIVE_UP: CallState.FAILED,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRecord:
+    """One call, changed only by the fold. `note` is the reason or error of its state, `child` the frame working on it.
+
+    `verdict` is its last decision, `decided_by` the reviewer, empty for an expiry. `attempt` and `started_at` belong to
+    its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
+    person resolved it; `late` that a late outcome settled it.
+    """
+
+    id: str
+    frame: str
+    agent: str
+    tool: str
+    args: Any
+    state: CallState = CallState.PROPOSED
+    note: str = ""
+    effect: EffectClass | None = None
+    verdict: Verdict | None = None
+    decided_by: str = ""
+    attempt: int = 0
+    started_at: datetime | None = None
+    until: datetime | None = None
+    lost: bool = False
+    late: bool = False
+    result: Any = None
+    child: str | None = None
+    spans: list[Span] = field(default_factory=list)
+
+    @property
+    def words(self) -> str:
+        match self.state, self.verdict:
+            case CallState.ADMITTED, Verdict.APPROVE | Verdict.RUN_AGAIN:
+                return "approved, about to start"
+            case CallState.DENIED, Verdict.EXPIRE:
+                return "expired, never started"
+            case CallState.CLOSED, _ if self.child:
+                return "ended with the run"
+            case CallState.CLOSED, _ if self.lost:
+                return "in doubt: the run was ended before a person resolved the call"
+            case CallState.CLOSED, _ if self.attempt:
+                return "not tried again: the run was ended first"
+            case CallState.RETURNED, _ if self.late:
+                return "done, by its late outcome"
+            case CallState.FAILED, _ if self.late:
+                return "failed, by its late outcome"
+            case CallState.RETRYING, _ if self.until:
+                return "tries again at"
+            case CallState.WAITING, _ if self.until:
+                return "waits for an event until" if self.note else "waits until"
+            case _:
+                return labels.CALLS[self.state]
+
+    @property
+    def moment(self) -> datetime | None:
+        """The time that follows `words`, for a call that waits."""
+        return self.until if self.state in (CallState.RETRYING, CallState.WAITING) else None
+
+    @property
+    def decision(self) -> str:
+        """The label of the last decision; the name of the reviewer follows, if there is one."""
+        return "" if self.verdict is None else labels.VERDICTS[self.verdict]
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in _OVER
+
+    @property
+    def has_side_effects(self) -> bool:
+        """Tell whether the call changed the outside world, or may have. Cancelling the run does not undo that."""
+        if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
+            return False
+        lost = self.state in (CallState.CLOSED, CallState.RETRYING) and self.attempt > 0
+        return lost or self.state in _MAY_HAVE_HAPPENED
+
+    def shown(self) -> list[Span]:
+        """Return the spans, or one placeholder for a call that has not started."""
+        if self.spans or self.child:
+            return self.spans
+        return [self._span(SpanKind.TOOL, None, _NOT_BEGUN.get(self.state, SpanState.NOT_CHECKED))]
+
+    def become(self, state: CallState, note: str = "", *, until: datetime | None = None) -> None:
+        self.state, self.note, self.until = state, redacted(note), until
+
+    def gated(
+        self, event: e.GateOpened, at: datetime, position: int, gate: GateFacts | None
+    ) -> None:
+        if event.terms is not None:
+            self.effect = event.terms.effect
+        if event.kind is GateKind.IN_DOUBT:
+            self.state = CallState.UNKNOWN
+        else:  # for the first time, or again because the approved action changed
+            self.state, self.note, self.decided_by, self.verdict = CallState.GATED, "", "", None
+        self._add(SpanKind.PERSON, at, SpanState.GATE_OPEN).gate_opened(event, position, gate)
+
+    def decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
+        self.verdict, self.decided_by, self.note = event.verdict, event.by, redacted(event.reason)
+        self.state = _AFTER[event.verdict]
+        if event.verdict is Verdict.HAPPENED:
+            self.result = redacted(event.stored or event.result)
+        for span in self._of_gate(event.gate):
+            span.gate_decided(event, at, gate)
+
+    def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+        self.state, self.note = CallState.CLOSED, redacted(event.reason)
+        for span in self._of_gate(event.gate):
+            span.gate_closed(event, at)
+
+    def started(self, event: e.ToolStarted) -> None:
+        self.become(CallState.STARTED)
+        self.attempt, self.started_at = event.attempt, event.at
+        self._add(SpanKind.TOOL, event.at, SpanState.STARTED).attempt = event.attempt
+
+    def returned(self, event: e.ToolReturned, at: datetime) -> None:
+        self.state, self.result = CallState.RETURNED, redacted(event.stored or event.result)
+        self._end_last(SpanKind.TOOL, at, SpanState.DONE)
+
+    def refused(self, event: e.CallRefused, at: datetime) -> None:
+        self.state, self.note = CallState.REFUSED, redacted(event.reason)
+        span = self._add(SpanKind.TOOL, at, SpanState.STARTED)
+        span.finish(at, SpanState.REFUSED, error=event.reason)
+
+    def failed(self, event: e.ToolFailed, at: datetime) -> None:
+        self.state, self.note = CallState.FAILED, redacted(event.error)
+        self._end_last(SpanKind.TOOL, at, SpanState.FAILED, event.error)
+
+    def in_doubt(self, event: e.OutcomeUnknown, at: datetime) -> None:
+        self.state, self.note, self.lost = CallState.UNKNOWN, redacted(event.error), True
+        self._end_last(SpanKind.TOOL, at, SpanState.OUTCOME_LOST, event.error)
+
+    def arrived(self, event: e.OutcomeArrived, at: datetime) -> None:
+        done = event.outcome == "returned"
+        self.state = CallState.RETURNED if done else CallState.FAILED
+        self.note, self.late = redacted(event.error), True
+        if done:
+            self.note, self.result = "", redacted(event.stored or event.result)
+        asked = self._of_gate(event.gate) if event.gate else []
+        for span in asked or [self._add(SpanKind.TOOL, at, SpanState.STARTED)]:
+            late = SpanState.LATE_DONE if done else SpanState.LATE_FAILED
+            span.finish(at, late, error=event.error)
+
+    def retries(self, event: e.RetryScheduled, at: datetime) -> None:
+        self.become(CallState.RETRYING, event.error, until=event.until)
+        lost = event.cause == "lost"
+        state = SpanState.WORKER_LOST if lost else SpanState.FAILED_ONCE
+        self._end_last(SpanKind.TOOL, at, state, event.error)
+        if event.until is not None and event.until > at:
+            self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
+
+    def waits(self, event: e.WaitStarted, at: datetime) -> None:
+        self.become(CallState.WAITING, _awaited(event), until=event.until)
+        state = SpanState.AWAITS_EVENT if event.event else SpanState.AWAITS_TIME
+        span = self._add(SpanKind.AWAIT, at, state)
+        span.until, span.reason = event.until, _awaited(event)
+
+    def waited(self, event: e.WaitEnded, at: datetime) -> None:
+        self.until = None
+        match event.outcome:
+            case "again":
+                self._end_last(SpanKind.WAIT, at, SpanState.BACKED_OFF)
+            case "arrived" | "timed_out":
+                self.state, self.note = CallState.RETURNED, ""
+                self.result = redacted(event.result)
+                came = event.outcome == "arrived"
+                state = SpanState.EVENT_CAME if came else SpanState.TIME_CAME
+                self._end_last(SpanKind.AWAIT, at, state)
+            case "refused":
+                self.state, self.note = CallState.FAILED, redacted(str(event.result))
+                span = self._add(SpanKind.AWAIT, at, SpanState.AWAITS_TIME)
+                span.finish(at, SpanState.NOTHING_TO_AWAIT, error=str(event.result))
+            case "closed":
+                self.state = CallState.CLOSED
+                self._end_last(SpanKind.AWAIT, at, SpanState.WITH_RUN)
+            case _:
+                assert_never(event.outcome)
+
+    def reopen(self) -> None:
+        """Undo the closing of the call with its run, because the run is retried."""
+        if self.state is CallState.CLOSED:
+            lost = CallState.UNKNOWN if self.lost else CallState.PROPOSED
+            self.state, self.note = CallState.DELEGATED if self.child else lost, ""
+
+    def end(self, at: datetime) -> None:
+        for span in self.spans:
+            span.finish(at, SpanState.WITH_RUN)
+
+    def _of_gate(self, gate: object) -> list[Span]:
+        return [span for span in self.spans if span.gate == gate]
+
+    def _end_last(self, kind: SpanKind, at: datetime, state: SpanState, error: str = "") -> None:
+        for span in reversed(self.spans):
+            if span.kind is kind:
+                return span.finish(at, state, error=error)
+        return None
+
+    def _add(self, kind: SpanKind, at: datetime, state: SpanState) -> Span:
+        span = self._span(kind, at, state)
+        self.spans.append(span)
+        return span
+
+    def _span(self, kind: SpanKind, at: datetime | None, state: SpanState) -> Span:
+        step, depth = f"{self.frame}/{self.id}", depth_of(self.frame) + 1
+        return Span(kind=kind, step=step, name=self.tool, depth=depth, start=at, state=state)
+
+
+def _awaited(event: e.WaitStarted) -> str:
+    """Describe the event that a call waits for; empty if it only waits for a time."""
+    if not event.event:
+        return ""
+    match = json.dumps(redacted(event.match), ensure_ascii=False)
+    return event.event if match == "{}" else f"{event.event} with {match}"

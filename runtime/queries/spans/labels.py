@@ -1,0 +1,90 @@
+"""The texts of calls, gates, decisions and messages on pages."""
+
+from typing import Literal
+
+from runtime.core.continuation import CallState
+from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+
+MessageKind = Literal[
+    "input",
+    "text",
+    "call",
+    "decision",
+    "result",
+    "fault",
+    "late",
+    "retry",
+    "release",
+    "halt",
+    "summary",
+    "instructions",
+    "message",
+]
+
+MESSAGES: dict[MessageKind, str] = {
+    "input": "given by",
+    "text": "written by",
+    "call": "requested by",
+    "decision": "decided by",
+    "result": "result of",
+    "fault": "error of",
+    "late": "late outcome of",
+    "retry": "no result from",
+    "summary": "earlier messages summarised by",
+    "instructions": "instructions made from the input of",
+    "release": "another version of",
+    "halt": "stopped:",
+    "message": "message from",
+}
+
+CALLS = {
+    CallState.PROPOSED: "proposed, not checked yet",
+    CallState.ADMITTED: "about to start",
+    CallState.GATED: "waiting for a person",
+    CallState.REFUSED: "refused, it cannot be made",
+    CallState.DENIED: "denied, never started",
+    CallState.STARTED: "started",
+    CallState.RETRYING: "will be tried again",
+    CallState.WAITING: "waits",
+    CallState.DELEGATED: "waiting for a sub-agent",
+    CallState.RETURNED: "done",
+    CallState.FAILED: "failed",
+    CallState.UNKNOWN: "in doubt: started, outcome unknown",
+    CallState.CLOSED: "not started: the run was ended first",
+}
+
+OPEN_GATES = {
+    GateKind.APPROVAL: "waits for a person to decide",
+    GateKind.IN_DOUBT: "in doubt: waits for a person to resolve it",
+    GateKind.HOLD: "stopped: waits for a person to continue it",
+    GateKind.LIMIT: "at its limit: waits for a person to grant more",
+    GateKind.VERSION: "changed: waits for a person to continue it",
+}
+CLOSED_GATES = {
+    GateKind.APPROVAL: "not started: the run was ended first",
+    GateKind.IN_DOUBT: "in doubt: the run was ended first",
+    **dict.fromkeys(FRAME_GATES, "the run was ended first"),
+}
+
+# The name of the reviewer follows, if there is one.
+VERDICTS = {
+    Verdict.APPROVE: "approved by",
+    Verdict.DENY: "denied by",
+    Verdict.EXPIRE: "expired without a decision",
+    Verdict.HAPPENED: "reported as done by",
+    Verdict.RUN_AGAIN: "to run again, approved by",
+    Verdict.GIVE_UP: "given up by",
+    Verdict.CONTINUE: "continued by",
+    Verdict.STOP: "stopped by",
+}
+# The same in a message, with the tool or the agent after it.
+DECISIONS = {
+    Verdict.APPROVE: "Approved",
+    Verdict.DENY: "Denied",
+    Verdict.EXPIRE: "Expired without a decision:",
+    Verdict.HAPPENED: "Reported the outcome of",
+    Verdict.RUN_AGAIN: "Approved to run again",
+    Verdict.GIVE_UP: "Gave up",
+    Verdict.CONTINUE: "Continued",
+    Verdict.STOP: "Stopped",
+}

@@ -1,0 +1,125 @@
+"""One span of a run: work or waiting with a start, an end and a result."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.core.enums import GateKind, Verdict
+from runtime.queries.redaction import redacted
+from runtime.queries.spans import labels
+from runtime.queries.spans.states import SpanKind, SpanResult, SpanState
+
+_AGREES = frozenset({Verdict.APPROVE, Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.CONTINUE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateFacts:
+    """Facts about a gate that are not in the journal: its request, and the time of a decision not yet applied."""
+
+    decided_at: datetime | None
+    approval: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A place on the axis, in percent, as attributes of an SVG element."""
+
+    x: str
+    width: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Span:
+    """One span. `step` groups spans: all attempts at one call, and its gates, are one step.
+
+    `start` is None for a call that never began; `end` is None while it runs. `by`, or the time `until`, follows
+    `words`. `error` is why an attempt had no result, `reason` the text of a person. `model` is the called model,
+    `partial` its interrupted reply, `said` the error text of its provider, for admins. The timeline sets the last four.
+    """
+
+    kind: SpanKind
+    step: str
+    name: str
+    depth: int
+    start: datetime | None
+    state: SpanState
+    end: datetime | None = None
+    attempt: int = 0
+    calls: int = 0
+    by: str = ""
+    error: str = ""
+    reason: str = ""
+    gate: UUID | None = None
+    gate_kind: GateKind | None = None
+    verdict: Verdict | None = None
+    position: int = 0
+    approval: UUID | None = None
+    until: datetime | None = None
+    model: str = ""
+    partial: str = ""
+    said: str = ""
+    id: str = ""
+    offset: timedelta | None = None
+    lasted: timedelta | None = None
+    bar: Bar | None = None
+
+    @property
+    def words(self) -> str:
+        match self.state:
+            case SpanState.REPLIED:
+                return f"{self.calls} tool call{'s' if self.calls > 1 else ''}"
+            case SpanState.GATE_OPEN if self.gate_kind:
+                return labels.OPEN_GATES[self.gate_kind]
+            case SpanState.GATE_CLOSED:
+                return labels.CLOSED_GATES[self.gate_kind or GateKind.APPROVAL]
+            case SpanState.AGREED | SpanState.DISAGREED if self.verdict:
+                return labels.VERDICTS[self.verdict]
+            case _:
+                return self.state.words
+
+    @property
+    def tone(self) -> SpanResult:
+        return self.state.result
+
+    @property
+    def provider(self) -> str:
+        """The called model, empty for a script."""
+        return "" if self.model.startswith("scripted:") else self.model
+
+    @property
+    def for_people(self) -> bool:
+        return self.kind is SpanKind.PERSON
+
+    def finish(
+        self,
+        at: datetime,
+        state: SpanState,
+        *,
+        error: str = "",
+        model: str = "",
+        partial: str = "",
+        said: str = "",
+        calls: int = 0,
+    ) -> None:
+        """End the span, unless it has ended before."""
+        if self.end is None:
+            self.end, self.state, self.until = at, state, None
+            self.error, self.model, self.partial = redacted(error), model, redacted(partial)
+            self.said, self.calls = redacted(said), calls
+
+    def gate_opened(self, event: e.GateOpened, position: int, facts: GateFacts | None) -> None:
+        self.reason = redacted(event.reason)
+        self.gate, self.gate_kind, self.position = event.gate, event.kind, position
+        if facts is not None:
+            self.approval = facts.approval
+            if facts.decided_at is not None:  # replaced by the entry of the decision
+                self.end, self.state = facts.decided_at, SpanState.DECISION_PENDING
+
+    def gate_decided(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
+        self.end = (facts.decided_at if facts else None) or at
+        self.state = SpanState.AGREED if event.verdict in _AGREES else SpanState.DISAGREED
+        self.by, self.verdict, self.reason = event.by, event.verdict, redacted(event.reason)
+
+    def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+        self.end, self.state, self.reason = at, SpanState.GATE_CLOSED, redacted(event.reason)

@@ -1,0 +1,93 @@
+"""The transcript of a run: its frames, each with its calls and messages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core.continuation import CallState
+from runtime.queries.journal import read
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
+from runtime.queries.spans.frames import FrameRecord, Message, Retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """`roots` is the root frame, and any frame whose parent could not be read."""
+
+    roots: tuple[FrameRecord, ...]
+    unreadable: tuple[int, ...]
+    ending: Ending | None = None
+    origin: Origin | None = None
+    pause: Pause | None = None
+
+    def frames(self) -> Iterator[FrameRecord]:
+        """Yield the frames, a parent before its children."""
+        stack = list(reversed(self.roots))
+        while stack:
+            frame = stack.pop()
+            yield frame
+            stack.extend(reversed(frame.children.values()))
+
+    def calls(self) -> Iterator[CallRecord]:
+        """Yield the calls that are not delegations; the calls of a sub-agent replace its delegation."""
+        for root in self.roots:
+            yield from _leaves(root)
+
+    def said(self) -> list[Message]:
+        """Return all messages of the run in order."""
+        return sorted((m for f in self.frames() for m in f.messages), key=lambda m: m.order)
+
+    def frame(self, frame: str) -> FrameRecord | None:
+        """Return a frame; None if the journal does not mention it."""
+        return next((found for found in self.frames() if found.id == frame), None)
+
+    @property
+    def waiting(self) -> tuple[CallRecord, ...]:
+        """The calls that wait for a time or an event."""
+        calls = (call for frame in self.frames() for call in frame.calls)
+        return tuple(call for call in calls if call.state is CallState.WAITING)
+
+    @property
+    def outage(self) -> Retry | None:
+        """The retry of a model whose provider does not answer; None for no outage."""
+        retries = (frame.retry for frame in self.frames() if frame.retry)
+        return next((retry for retry in retries if retry.since is not None), None)
+
+    @property
+    def next_try(self) -> datetime | None:
+        """The time of the next attempt of any call or model call; None if there is none."""
+        calls = [call for frame in self.frames() for call in frame.calls]
+        waits = [call.until for call in calls if call.state is CallState.RETRYING]
+        waits += [frame.retry.until for frame in self.frames() if frame.retry]
+        return min((until for until in waits if until is not None), default=None)
+
+    def call(self, frame: str, call: str) -> CallRecord | None:
+        """Return a call; None if the journal does not mention it."""
+        found = (c for f in self.frames() if f.id == frame for c in f.calls if c.id == call)
+        return next(found, None)
+
+
+def read_transcript(run: UUID, *, whole: bool = False) -> Transcript:
+    """Read the whole journal of a run. The caller has checked that the run may be read, `whole` by an admin."""
+    return transcript_of(fold(read(run), whole=whole))
+
+
+def transcript_of(told: Fold) -> Transcript:
+    """Return what a journal says."""
+    return Transcript(
+        roots=tuple(told.roots),
+        unreadable=tuple(told.unreadable),
+        ending=told.ending,
+        origin=told.origin,
+        pause=told.pause,
+    )
+
+
+def _leaves(frame: FrameRecord) -> Iterator[CallRecord]:
+    for call in frame.calls:
+        if call.id not in frame.children:
+            yield call
+        else:
+            yield from _leaves(frame.children[call.id])
