@@ -48,7 +48,7 @@ class Catalogue:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`, by what `schema` gave."""
         if schema is None:
             raise UnknownAgent(f"there is no agent named {agent}")
-        inputs.check_text(schema, value)
+        inputs.check(schema, value)
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version was published after all of those. False if it never was."""

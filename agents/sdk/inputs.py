@@ -2,33 +2,25 @@
 
 import inspect
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.validators import extend
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticError
 
+from runtime.core import json_schema
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_INPUT, MAX_INSTRUCTIONS, size_of
 from runtime.errors import InvalidInput
 
 
-def check(schema: dict[str, Any], value: Any, *, where: str = "input") -> None:
+def check(schema: dict[str, Any] | str, value: Any, *, where: str = "input") -> None:
     """Raise InvalidInput unless `value` is JSON, at most 64 KB of it, and fits `schema`.
 
-    `where` is the first word of the dotted path that names the field.
+    The schema may be given as its text. `where` is the first word of the dotted path that names the field.
     """
     raise_all(problems(schema, value, where=where))
-
-
-def check_text(schema: str, value: Any) -> None:
-    """Raise InvalidInput unless `value` fits the schema in this text, as `check` does."""
-    raise_all(_problems(_of_text(schema), value, "input"))
 
 
 def raise_all(found: Sequence[InvalidInput]) -> None:
@@ -77,12 +69,10 @@ def _place(where: str, location: Sequence[int | str]) -> str:
     return ".".join([where, *map(str, location)])
 
 
-def problems(schema: dict[str, Any], value: Any, *, where: str = "input") -> list[InvalidInput]:
+def problems(
+    schema: dict[str, Any] | str, value: Any, *, where: str = "input"
+) -> list[InvalidInput]:
     """List the problems, at most one for each field, the least deep first."""
-    return _problems(_Validator(schema), value, where)
-
-
-def _problems(validator: Draft202012Validator, value: Any, where: str) -> list[InvalidInput]:
     try:
         require_json(value, where)
     except NotJson as exc:
@@ -91,77 +81,6 @@ def _problems(validator: Draft202012Validator, value: Any, where: str) -> list[I
     if size > MAX_INPUT:
         detail = f"is {size} bytes of JSON, at most {MAX_INPUT} are allowed"
         return [InvalidInput(where, detail)]
-    errors = sorted(validator.iter_errors(value), key=lambda error: len(error.absolute_path))
-    found: dict[str, InvalidInput] = {}
-    for error in errors:
-        for field in _fields(error, where):
-            found.setdefault(field, InvalidInput(field, _detail(error)))
-    return list(found.values())
-
-
-def _fields(error: ValidationError, where: str) -> list[str]:
-    """Return the fields of an error: the field itself, or its missing or unexpected fields."""
-    path = [where, *(str(step) for step in error.absolute_path)]
-    value: Any = error.instance
-    rule: Any = error.validator_value
-    schema: Any = error.schema
-    match error.validator:
-        case "required":
-            names = [name for name in rule if name not in value]
-        case "additionalProperties":
-            names = [name for name in value if name not in schema.get("properties", {})]
-        case _:
-            return [".".join(path)]
-    return [".".join([*path, name]) for name in names]
-
-
-def _detail(error: ValidationError) -> str:
-    """Return the limit, not the value, which may be long or secret."""
-    match error.validator:
-        case "required":
-            return "is missing"
-        case "additionalProperties":
-            return "is not expected"
-        case "type":
-            return f"must be of type {error.validator_value}"
-        case "minLength":
-            return f"must have at least {error.validator_value} characters"
-        case "maxLength":
-            return f"must have at most {error.validator_value} characters"
-        case "minimum":
-            return f"must be at least {error.validator_value}"
-        case "maximum":
-            return f"must be at most {error.validator_value}"
-        case "pattern":
-            schema: Any = error.schema
-            form = schema.get("format")
-            return f"must be a valid {form}" if form else f"must match {error.validator_value}"
-        case other:
-            return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
-
-
-def _pattern(
-    validator: Any, pattern: str, instance: Any, schema: dict[str, Any]
-) -> Iterator[ValidationError]:
-    """Match a pattern as in ECMA 262, where `$` is the end of the text. In Python a newline may follow."""
-    anchored = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
-    if isinstance(instance, str) and not re.search(anchored, instance):
-        yield ValidationError(f"does not match {pattern}")
-
-
-def _is_integer(_checker: Any, instance: Any) -> bool:
-    """Refuse 3.0 as an integer, because a tool that takes an int refuses it later."""
-    return isinstance(instance, int) and not isinstance(instance, bool)
-
-
-_Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator,
-    validators={"pattern": _pattern},
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
-)
-
-
-@lru_cache(256)
-def _of_text(schema: str) -> Draft202012Validator:
-    """Return the validator of a published schema, cached because each start of a run needs it."""
-    return _Validator(json.loads(schema))
+    return [
+        InvalidInput(one.field, one.detail) for one in json_schema.problems(schema, value, where)
+    ]

@@ -3,11 +3,8 @@
 import json
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-
 from approvals.errors import Invalid
+from runtime.core import json_schema
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REPORTED, size_of
@@ -46,33 +43,5 @@ def check(result: Any, schema: dict[str, Any] | None) -> None:
         raise Invalid("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
     if sealing.looks_sealed(result):
         raise Invalid("result", "must not hold a sealed secret: only what tools return is sealed")
-    if schema is None:
-        return
-    # A registry of its own, or a reference to an address would be fetched from there.
-    validator = Draft202012Validator(schema, registry=Registry())
-    try:
-        errors = sorted(validator.iter_errors(result), key=lambda error: len(error.absolute_path))
-    except Unresolvable as exc:
-        raise Invalid("result", f"cannot be checked: {exc}") from exc
-    if errors:
-        raise Invalid(_place(errors[0]), _limit(errors[0]))
-
-
-def _place(error: ValidationError) -> str:
-    path = ["result", *(str(step) for step in error.absolute_path)]
-    if error.validator == "required":
-        given: Any = error.instance
-        rule: Any = error.validator_value
-        path.append(next(name for name in rule if name not in given))
-    return ".".join(path)
-
-
-def _limit(error: ValidationError) -> str:
-    """The limit, not the value: a value may be long or secret."""
-    match error.validator:
-        case "required":
-            return "is missing"
-        case "type":
-            return f"must be of type {error.validator_value}"
-        case other:
-            return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
+    for problem in json_schema.problems(schema or {}, result, "result"):
+        raise Invalid(problem.field, problem.detail)

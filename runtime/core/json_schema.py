@@ -1,9 +1,24 @@
-"""A published JSON Schema as people read it: the names in it, what each may be, and whether it must be given."""
+"""Checks values against JSON Schemas, and describes schemas in words."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A field of a value and the limit that it breaks."""
+
+    field: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +27,7 @@ class Part:
 
     name: str
     title: str
+    type: str
     rule: Mapping[str, Any]
     required: bool
     default: Any
@@ -20,10 +36,27 @@ class Part:
     def description(self) -> str:
         return str(self.rule.get("description", ""))
 
-    @property
-    def type(self) -> str:
-        """The type and its limits in words: `integer · 1 to 5`."""
-        return " · ".join(_facts(self.rule)) or "any JSON"
+
+def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Problem]:
+    """List what is wrong with a JSON value, at most one problem for each field, the least deep first.
+
+    The schema may be given as its text. Fields are dotted paths that begin with `where`.
+    """
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    try:
+        errors = sorted(_validator(text).iter_errors(value), key=lambda one: len(one.absolute_path))
+    except Unresolvable as exc:
+        return [Problem(field=where, detail=f"cannot be checked: {exc}")]
+    found: dict[str, Problem] = {}
+    for error in errors:
+        for field in _fields(error, where):
+            found.setdefault(field, Problem(field=field, detail=_limit(error)))
+    return list(found.values())
+
+
+def describe(rule: Any, schema: Any) -> str:
+    """Return the type and its limits in words: `integer · 1 to 5`; empty if the rule has none."""
+    return " · ".join(_facts(_followed(rule, schema), schema))
 
 
 def parts(schema: Any) -> tuple[Part, ...]:
@@ -40,6 +73,7 @@ def parts(schema: Any) -> tuple[Part, ...]:
         Part(
             name=name,
             title=str(_target(found[name], schema).get("title", name)),
+            type=describe(_resolved(found[name], schema), schema) or "any JSON",
             rule=_resolved(found[name], schema),
             required=name in required,
             default=_target(found[name], schema).get("default"),
@@ -59,19 +93,32 @@ def _resolved(rule: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(choices, list):
         real = [choice for choice in choices if choice != {"type": "null"}]
         if len(real) == 1:
-            return {**target, **_target(real[0], schema)}
+            others = {name: limit for name, limit in target.items() if name != "anyOf"}
+            return {**others, **_target(real[0], schema)}
     return target
 
 
-def _target(rule: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _target(rule: Any, schema: Any) -> Mapping[str, Any]:
     if not isinstance(rule, dict):
         return {}
     name = str(rule.get("$ref", "")).removeprefix("#/$defs/")
-    target = schema.get("$defs", {}).get(name) if name else None
+    target = schema.get("$defs", {}).get(name) if name and isinstance(schema, dict) else None
     return {**rule, **target} if isinstance(target, dict) else rule
 
 
-def _facts(rule: Mapping[str, Any]) -> Iterator[str]:
+def _followed(rule: Any, schema: Any) -> Mapping[str, Any]:
+    """The rule, or what its `$ref` points to, without choices: a definition may point to itself."""
+    target = _target(rule, schema)
+    if "$ref" not in target:
+        return target
+    return {key: value for key, value in target.items() if key not in ("$ref", "anyOf", "oneOf")}
+
+
+def _facts(rule: Mapping[str, Any], schema: Any) -> Iterator[str]:
+    choices = rule.get("anyOf") or rule.get("oneOf")
+    if isinstance(choices, list):
+        yield " or ".join(describe(choice, schema) for choice in choices)
+        return
     if isinstance(rule.get("enum"), list):
         yield f"one of {', '.join(brief(choice) for choice in rule['enum'])}"
         return
@@ -93,3 +140,74 @@ def _bounds(low: Any, high: Any, unit: str) -> Iterator[str]:
         yield f"at least {low}{unit}"
     elif high is not None:
         yield f"at most {high}{unit}"
+
+
+def _fields(error: ValidationError, where: str) -> list[str]:
+    """Return the fields of an error: the field itself, or its missing or unexpected fields."""
+    path = [where, *(str(step) for step in error.absolute_path)]
+    value: Any = error.instance
+    rule: Any = error.validator_value
+    schema: Any = error.schema
+    match error.validator:
+        case "required":
+            names = [name for name in rule if name not in value]
+        case "additionalProperties":
+            names = [name for name in value if name not in schema.get("properties", {})]
+        case _:
+            return [".".join(path)]
+    return [".".join([*path, name]) for name in names]
+
+
+def _limit(error: ValidationError) -> str:
+    """Return the limit, not the value, which may be long or secret."""
+    match error.validator:
+        case "required":
+            return "is missing"
+        case "additionalProperties":
+            return "is not expected"
+        case "type":
+            return f"must be of type {error.validator_value}"
+        case "minLength":
+            return f"must have at least {error.validator_value} characters"
+        case "maxLength":
+            return f"must have at most {error.validator_value} characters"
+        case "minimum":
+            return f"must be at least {error.validator_value}"
+        case "maximum":
+            return f"must be at most {error.validator_value}"
+        case "pattern":
+            schema: Any = error.schema
+            form = schema.get("format")
+            return f"must be a valid {form}" if form else f"must match {error.validator_value}"
+        case other:
+            return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
+
+
+def _pattern(
+    validator: Any, pattern: str, instance: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    """Match a pattern as in ECMA 262, where `$` is the end of the text. In Python a newline may follow."""
+    anchored = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
+    if isinstance(instance, str) and not re.search(anchored, instance):
+        yield ValidationError(f"does not match {pattern}")
+
+
+def _is_integer(_checker: Any, instance: Any) -> bool:
+    """Refuse 3.0 as an integer, because a tool that takes an int refuses it later."""
+    return isinstance(instance, int) and not isinstance(instance, bool)
+
+
+_Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    validators={"pattern": _pattern},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+)
+
+
+@lru_cache(256)
+def _validator(schema: str) -> Draft202012Validator:
+    """Return the validator of a schema, cached because each start of a run needs it.
+
+    Its registry is empty, so that a reference to an address is never fetched.
+    """
+    return _Validator(json.loads(schema), registry=Registry())

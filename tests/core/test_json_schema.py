@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from approvals.web.pages.arguments import arguments
+from runtime.core.json_schema import problems
 
 
 def _type(part: Any, value: Any, **schema: Any) -> str:
@@ -59,3 +60,14 @@ def test_a_schema_that_makes_no_sense_hides_nothing(schema: Any) -> None:
 def test_arguments_that_are_no_object_are_shown_whole() -> None:
     (only,) = arguments(["a"], {})
     assert (only.value, only.type) == (["a"], "array")
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "#/$defs/Missing"])
+def test_a_reference_outside_the_schema_is_not_fetched(
+    monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    fetched: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", fetched.append)
+    (only,) = problems({"properties": {"it": {"$ref": reference}}}, {"it": 1}, "result")
+    assert (only.field, fetched) == ("result", [])
+    assert "cannot be checked" in only.detail

@@ -1,9 +1,10 @@
 """The arguments of a call as a person reads them: every one, whole, with its type from the schema."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from runtime.core.json_schema import describe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,55 +58,8 @@ def _default(part: Any) -> Any:
 def _words(part: Any, schema: Any, value: Any, *, optional: bool) -> str:
     if part is None:
         return f"{_json_type(value)} · not in the schema"
-    words = list(_facts(_resolved(part, schema), schema)) or [_json_type(value)]
-    return " · ".join(words + (["optional"] if optional else []))
-
-
-def _facts(part: Mapping[str, Any], schema: Any) -> Iterator[str]:
-    """The type and what limits it: `string · email`, `integer · 1 to 5`, `one of 4 values`."""
-    choices = part.get("anyOf") or part.get("oneOf")
-    if isinstance(choices, list):
-        kinds = (" · ".join(_facts(_resolved(choice, schema), schema)) for choice in choices)
-        yield " or ".join(kinds)
-        return
-    kind = part.get("type")
-    if kind is not None:
-        yield " or ".join(str(each) for each in kind) if isinstance(kind, list) else str(kind)
-    if "format" in part:
-        yield str(part["format"])
-    if isinstance(part.get("enum"), list):
-        yield f"one of {', '.join(_brief(choice) for choice in part['enum'])}"
-    if "const" in part:
-        yield f"always {_brief(part['const'])}"
-    yield from _bounds(part)
-
-
-def _bounds(part: Mapping[str, Any]) -> Iterator[str]:
-    low, high = part.get("minimum"), part.get("maximum")
-    if low is not None and high is not None:
-        yield f"{low} to {high}"
-    elif low is not None:
-        yield f"at least {low}"
-    elif high is not None:
-        yield f"at most {high}"
-
-
-def _resolved(part: Any, schema: Any) -> Mapping[str, Any]:
-    """The part itself, or what its `$ref` into `$defs` points to."""
-    if not isinstance(part, dict):
-        return {}
-    name = str(part.get("$ref", "")).removeprefix("#/$defs/")
-    target = schema.get("$defs", {}).get(name) if name and isinstance(schema, dict) else None
-    # One step only: a definition that points to itself must not send a page round in circles.
-    if isinstance(target, dict):
-        return {
-            key: value for key, value in target.items() if key not in ("$ref", "anyOf", "oneOf")
-        }
-    return part
-
-
-def _brief(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    words = describe(part, schema) or _json_type(value)
+    return f"{words} · optional" if optional else words
 
 
 def _json_type(value: Any) -> str:
