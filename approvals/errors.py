@@ -1,7 +1,7 @@
 """Defines the errors of approvals. The API and the pages use only their `status`, `code`, `detail` and `extra`.
 
-Two are defined elsewhere: `runtime.errors.Forbidden` (403), which the runtime raises too, and
-`runtime.ports.approvals.NotConfirmed`, which the adapter raises to the engine.
+Three are defined elsewhere: `runtime.errors.Forbidden` (403) and `runtime.errors.InvalidInput` (422), which the runtime
+raises too, and `runtime.ports.approvals.NotConfirmed`, which the adapter raises to the engine.
 """
 
 from datetime import UTC, datetime
@@ -106,17 +106,6 @@ class TamperedWith(ApprovalError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"This request was tampered with and cannot be decided: {why}.")
-
-
-class Invalid(ApprovalError):
-    """A value cannot be accepted; `field` names it."""
-
-    status, code = 422, "invalid"
-    field: str
-
-    def __init__(self, field: str, detail: str) -> None:
-        self.field = field
-        super().__init__(detail)
 
 
 class UnknownPerson(ApprovalError):

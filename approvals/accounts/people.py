@@ -22,10 +22,11 @@ from django.utils import timezone
 
 from approvals.accounts import tokens
 from approvals.accounts.log import note
-from approvals.errors import Guarded, Invalid, UnknownPerson
+from approvals.errors import Guarded, UnknownPerson
 from approvals.models import Assignment
 from approvals.permissions import assignments, principals
 from approvals.policy import Group
+from runtime.errors import InvalidInput
 
 MAX_USERNAME = 64
 MAX_PASSWORD = 1024  # hashing takes time for every character
@@ -38,7 +39,7 @@ _FIRST = re.compile(r"[A-Za-z0-9]")
 def create_person(
     *, username: str, password: str, groups: Collection[Group], actor: str | None = None
 ) -> User:
-    """Create a person in these groups. Raises Invalid naming `username` or `password`.
+    """Create a person in these groups. Raises InvalidInput naming `username` or `password`.
 
     The username must be new regardless of case, because people read it and the requester rule compares it.
     """
@@ -46,7 +47,7 @@ def create_person(
     _check_password(password, username)
     with changing():
         if User.objects.filter(username__iexact=username).exists():
-            raise Invalid("username", "is taken")
+            raise InvalidInput("username", "is taken")
         person = User.objects.create_user(username=username, password=password)
         assignments.give(person, assignments.CREDENTIAL, actor=actor)
         _join(person, groups, actor)
@@ -230,22 +231,24 @@ def _keep_an_admin(person: User, act: str) -> None:
 
 def _check_username(username: str) -> None:
     if not 1 <= len(username) <= MAX_USERNAME:
-        raise Invalid("username", f"must have 1 to {MAX_USERNAME} characters")
+        raise InvalidInput("username", f"must have 1 to {MAX_USERNAME} characters")
     try:
         ASCIIUsernameValidator()(username)
     except ValidationError as exc:
-        raise Invalid("username", "may hold only the letters a to z, digits and @ . + - _") from exc
+        raise InvalidInput(
+            "username", "may hold only the letters a to z, digits and @ . + - _"
+        ) from exc
     if not _FIRST.match(username):
-        raise Invalid("username", "must begin with a letter or a digit")
+        raise InvalidInput("username", "must begin with a letter or a digit")
 
 
 def _check_password(password: str, username: str) -> None:
     if len(password) > MAX_PASSWORD:
-        raise Invalid("password", f"must have at most {MAX_PASSWORD} characters")
+        raise InvalidInput("password", f"must have at most {MAX_PASSWORD} characters")
     try:
         validate_password(password, User(username=username))
     except ValidationError as exc:
-        raise Invalid("password", f"is not good enough: {' '.join(exc.messages)}") from exc
+        raise InvalidInput("password", f"is not good enough: {' '.join(exc.messages)}") from exc
 
 
 def _listed(groups: Collection[Group]) -> str:

@@ -18,11 +18,11 @@ from django.utils import timezone
 
 from approvals import clock
 from approvals.accounts.log import note
-from approvals.errors import Invalid, UnknownToken
+from approvals.errors import UnknownToken
 from approvals.models import Token
 from approvals.permissions import signatures
 from approvals.permissions.scopes import ALL_SCOPES
-from runtime.errors import Forbidden
+from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
 _FORMAT = re.compile(r"aby_([0-9a-f]{16})_([0-9a-f]{64})")
@@ -35,15 +35,15 @@ def create(owner: User, scopes: Collection[str], *, actor: str | None = None) ->
 
     A scope beyond the owner's rights has no effect until their groups give them that right. `actor` None is the command
     line of the installation. Raise Forbidden (`not_owner`) for any other actor, admins too, because a token acts as its
-    owner. Raise Invalid for an unknown scope and a disabled owner.
+    owner. Raise InvalidInput for an unknown scope and a disabled owner.
     """
     if actor not in (None, owner.get_username()):
         raise Forbidden("not_owner", f"Only {owner.get_username()} can create this token.")
     if not owner.is_active:
-        raise Invalid("owner", "is disabled")
+        raise InvalidInput("owner", "is disabled")
     unknown = set(scopes) - ALL_SCOPES
     if unknown:
-        raise Invalid("scopes", f"unknown: {', '.join(sorted(unknown))}")
+        raise InvalidInput("scopes", f"unknown: {', '.join(sorted(unknown))}")
     secret = secrets.token_hex(32)
     token = Token(
         public_id=secrets.token_hex(8),

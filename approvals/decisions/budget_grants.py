@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.errors import Invalid
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from runtime.core.documents.budget_text import (
@@ -16,6 +15,7 @@ from runtime.core.documents.budget_text import (
     unit_of,
 )
 from runtime.core.enums import GateKind, Verdict
+from runtime.errors import InvalidInput
 
 FIELD = "grant"
 UNLIMITED = "unlimited"
@@ -62,15 +62,15 @@ def reached(shown: Approval) -> tuple[Reached, ...]:
 
 
 def check(row: Request, verdict: Verdict, grant: object) -> object:
-    """The grant as it was given, None where there is nothing to grant. Raises Invalid naming it."""
+    """The grant as it was given, None where there is nothing to grant. Raises InvalidInput naming it."""
     if row.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:
         if grant is not None:
-            raise Invalid(FIELD, "is only for a limit that is raised")
+            raise InvalidInput(FIELD, "is only for a limit that is raised")
         return None
     try:
         granted({} if grant is None else grant, {NAMES[name] for name in _reached(row.args)})
     except InvalidBudget as exc:
-        raise Invalid(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.why) from exc
+        raise InvalidInput(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.why) from exc
     return grant
 
 
@@ -87,7 +87,7 @@ def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]
     )
 
 
-def problem(found: Invalid) -> str:
+def problem(found: InvalidInput) -> str:
     """Describe the problem of a grant and the values allowed instead."""
     name = found.field.removeprefix(FIELD).removeprefix(".")
     if name not in NAMES:

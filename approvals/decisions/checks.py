@@ -17,7 +17,6 @@ from approvals.errors import (
     Cancelled,
     DigestMismatch,
     Expired,
-    Invalid,
     NotFound,
     TamperedWith,
 )
@@ -26,9 +25,10 @@ from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.requests import verification
-from runtime.core.digest import is_text
+from runtime.control.access import text
 from runtime.core.enums import VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
+from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 
 _NEEDS_REASON = {
@@ -94,37 +94,28 @@ def check_open(row: Request) -> None:
 
 
 def check_digest(row: Request, digest: object) -> None:
-    """Raise DigestMismatch, or Invalid if it is not text."""
+    """Raise DigestMismatch, or InvalidInput if it is not text."""
     if not isinstance(digest, str):
-        raise Invalid("digest", "must be the digest of the request you saw")
+        raise InvalidInput("digest", "must be the digest of the request you saw")
     sent, stored = (text.encode("utf-8", "surrogatepass") for text in (digest, row.request_digest))
     if not hmac.compare_digest(sent, stored):
         raise DigestMismatch
 
 
 def verdict(value: object, field: str, kind: GateKind, row: Request) -> Verdict:
-    """Return the verdict, which must be one for requests of this kind. Raises Invalid naming `field`."""
+    """Return the verdict, which must be one for requests of this kind. Raises InvalidInput naming `field`."""
     if row.kind != kind:
         door = "settled at its gate" if row.kind == GateKind.IN_DOUBT else "decided as it is"
-        raise Invalid(field, f"is not for this request, which is {door}")
+        raise InvalidInput(field, f"is not for this request, which is {door}")
     if value not in list(VERDICTS[kind]):
-        raise Invalid(field, f"must be one of {', '.join(VERDICTS[kind])}")
+        raise InvalidInput(field, f"must be one of {', '.join(VERDICTS[kind])}")
     return Verdict(str(value))
 
 
-def reason(text: object, verdict: Verdict) -> str:
-    """Return the reason unchanged: model and audit get exactly this text. Raises Invalid."""
-    if text is None:
-        text = ""
-    if not isinstance(text, str):
-        raise Invalid("reason", "must be text")
-    if len(text) > MAX_REASON:
-        raise Invalid("reason", f"must have at most {MAX_REASON} characters")
-    if not is_text(text):
-        raise Invalid("reason", "contains a character that is not text")
-    if verdict in _NEEDS_REASON and not text.strip():
-        raise Invalid("reason", f"is required to {_NEEDS_REASON[verdict]}")
-    return text
+def reason(given: object, verdict: Verdict) -> str:
+    """Return the reason unchanged: model and audit get exactly this text. Raises InvalidInput."""
+    needed = f"is required to {_NEEDS_REASON[verdict]}" if verdict in _NEEDS_REASON else ""
+    return text("reason", "" if given is None else given, MAX_REASON, required=needed)
 
 
 def _expire(row: Request, at: datetime) -> Expired:

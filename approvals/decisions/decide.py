@@ -42,7 +42,7 @@ def decide(
     removes a limit.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
-    `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; Invalid
+    `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; InvalidInput
     naming `digest`, `verdict`, `reason` or `grant`. Nothing is written when it raises, except that Expired is recorded.
     """
     answer = _Answer(verdict=verdict, digest=digest, reason=reason, grant=grant)
@@ -64,7 +64,7 @@ def _attempt(request: UUID, answer: _Answer, actor: Actor) -> Approval | Expired
 
 
 def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
-    """Validate the values. Raises DigestMismatch, Invalid."""
+    """Validate the values. Raises DigestMismatch, InvalidInput."""
     checks.check_digest(row, answer.digest)
     kind = GateKind(row.kind) if row.kind in FRAME_GATES else GateKind.APPROVAL
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)

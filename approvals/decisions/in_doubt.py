@@ -7,11 +7,11 @@ from uuid import UUID
 
 from approvals import audit
 from approvals.decisions import checks, closing, commit, results
-from approvals.errors import Expired, Invalid, TooEarly
+from approvals.errors import Expired, TooEarly
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from runtime.core.enums import Decision, GateKind, Verdict
-from runtime.errors import GateNotOpen
+from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 
 # The value of `result` when none was sent: null is a result.
@@ -40,7 +40,7 @@ def resolve(
 
     `result` is a JSON value that fits the tool's result schema; it is required if the call happened, and not allowed
     otherwise. Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; TooEarly
-    with the time from which the call can run again; Invalid naming `outcome`, `reason`, `result` or a path inside it.
+    with the time from which the call can run again; InvalidInput naming `outcome`, `reason`, `result` or a path in it.
     Nothing is written when it raises, except that Expired is recorded.
     """
     answer = _Answer(outcome=outcome, result=result, reason=reason)
@@ -66,7 +66,7 @@ def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> Approval |
 
 
 def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
-    """Validate the values. Raises Invalid."""
+    """Validate the values. Raises InvalidInput."""
     verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, row)
     return Decision(
         verdict=verdict,
@@ -79,9 +79,9 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
 def _result(result: Any, verdict: Verdict, row: Request) -> Any:
     if verdict is not Verdict.HAPPENED:
         if result is not ABSENT and result is not None:
-            raise Invalid("result", "is only for a call that happened")
+            raise InvalidInput("result", "is only for a call that happened")
         return None
     if result is ABSENT:
-        raise Invalid("result", "is required if the call happened")
+        raise InvalidInput("result", "is required if the call happened")
     results.check(result, None if row.result_schema is None else json.loads(row.result_schema))
     return result

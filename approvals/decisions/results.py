@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from approvals.errors import Invalid
 from runtime.core import json_schema
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REPORTED, size_of
+from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 
 
@@ -19,7 +19,7 @@ def is_text(schema: Any) -> bool:
 def read(text: str, schema: Any) -> Any:
     """Read a result typed into the form: as text if the schema says text, else as JSON.
 
-    Without a schema, a value that does not begin like JSON is text. Raise Invalid.
+    Without a schema, a value that does not begin like JSON is text. Raise InvalidInput.
     """
     if is_text(schema):
         return text
@@ -29,19 +29,21 @@ def read(text: str, schema: Any) -> Any:
         if schema is None and not text.lstrip().startswith(("{", "[", '"')):
             return text
         where = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
-        raise Invalid("result", f"is not JSON{where}") from exc
+        raise InvalidInput("result", f"is not JSON{where}") from exc
 
 
 def check(result: Any, schema: dict[str, Any] | None) -> None:
-    """Raise Invalid, naming `result` or the place in it, unless the call may have returned this."""
+    """Raise InvalidInput, naming `result` or the place in it, unless the call may have returned this."""
     try:
         require_json(result, "result")
     except NotJson as exc:
-        raise Invalid(exc.where, exc.why) from exc
+        raise InvalidInput(exc.where, exc.why) from exc
     size = size_of(result)
     if size > MAX_REPORTED:
-        raise Invalid("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+        raise InvalidInput("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
     if sealing.looks_sealed(result):
-        raise Invalid("result", "must not hold a sealed secret: only what tools return is sealed")
+        raise InvalidInput(
+            "result", "must not hold a sealed secret: only what tools return is sealed"
+        )
     for problem in json_schema.problems(schema or {}, result, "result"):
-        raise Invalid(problem.field, problem.detail)
+        raise InvalidInput(problem.field, problem.detail)

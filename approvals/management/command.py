@@ -11,7 +11,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from approvals.errors import ApprovalError, Invalid
+from approvals.errors import ApprovalError
+from runtime.errors import InvalidInput
 
 
 class Command(BaseCommand):
@@ -34,7 +35,7 @@ def one_line() -> Iterator[None]:
     """Turn what this room refuses into the line of a command."""
     try:
         yield
-    except Invalid as refused:
+    except InvalidInput as refused:
         raise CommandError(f"{refused.field} {refused.detail}") from refused
     except ApprovalError as refused:
         raise CommandError(refused.detail) from refused

@@ -12,8 +12,8 @@ from django.db.models import F, Func, Q, TextField
 from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 
-from approvals.errors import Invalid
 from runtime.core.enums import Risk
+from runtime.errors import InvalidInput
 
 MAX_LENGTH = 200
 MAX_TERMS = 12
@@ -22,14 +22,14 @@ _TERM = re.compile(r'(?:(risk|agent|tool|by):)?(?:"([^"]*)"|(\S+))', re.IGNORECA
 
 
 def condition(text: str) -> Q:
-    """True for everything if nothing was typed. Raises Invalid: q."""
+    """True for everything if nothing was typed. Raises InvalidInput: q."""
     if len(text) > MAX_LENGTH:
-        raise Invalid("q", f"must be at most {MAX_LENGTH} characters")
+        raise InvalidInput("q", f"must be at most {MAX_LENGTH} characters")
     if "\0" in text:
-        raise Invalid("q", "must not contain a null character")
+        raise InvalidInput("q", "must not contain a null character")
     terms = [(place.lower(), quoted or word) for place, quoted, word in _TERM.findall(text)]
     if len(terms) > MAX_TERMS:
-        raise Invalid("q", f"must be at most {MAX_TERMS} words")
+        raise InvalidInput("q", f"must be at most {MAX_TERMS} words")
     found = Q()
     for place, wanted in terms:
         found &= _PLACES[place](wanted)
@@ -52,7 +52,7 @@ def _anywhere(wanted: str) -> Q:
 
 def _risk(wanted: str) -> Q:
     if wanted.lower() not in list(Risk):
-        raise Invalid("q", f"must name one of the risks {', '.join(Risk)} after risk:")
+        raise InvalidInput("q", f"must name one of the risks {', '.join(Risk)} after risk:")
     return Q(risk=wanted.lower())
 
 

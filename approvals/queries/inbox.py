@@ -3,8 +3,6 @@
 Pending requests are sorted by deadline.
 """
 
-import base64
-import binascii
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,13 +15,13 @@ from django.db import connection
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from approvals.errors import Invalid
 from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
-from approvals.queries import filters
+from approvals.queries import cursors, filters
 from approvals.queries.requests import Approval, to_view
 from runtime.core.enums import GateKind
+from runtime.queries.runs import Page
 
 LIMIT = 50
 MAX_COUNT = 999
@@ -72,14 +70,6 @@ class Group:
     items: tuple[Approval, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """One page of a list; `next` is the cursor of the next page, None at the end."""
-
-    items: tuple[Approval, ...]
-    next: str | None
-
-
 def counts(principal: Principal | None) -> Counts:
     """Count the pending requests for this person and for others, each up to MAX_COUNT + 1."""
     pending = Request.objects.filter(
@@ -112,8 +102,8 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
 
 def page(
     principal: Principal | None, *, view: View, q: str = "", cursor: str | None = None
-) -> Page:
-    """Read one page of a list. `mine` excludes calls in doubt: see `doubts`. Raises Invalid naming `q` or `cursor`."""
+) -> Page[Approval]:
+    """Read one page of a list. `mine` excludes calls in doubt, see `doubts`. Raise InvalidInput naming `q` or `cursor`."""
     readable = request_rules.readable_requests(principal)
     rows = Request.objects.filter(readable, filters.condition(q))
     if view == View.DECIDED:
@@ -129,7 +119,7 @@ def page(
 
 
 def doubts(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
-    """List the calls in doubt that this person may resolve, oldest first. Raises Invalid naming `q`."""
+    """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
         filters.condition(q),
@@ -200,9 +190,9 @@ def _page(
     beyond: Callable[[datetime | None, datetime, UUID], Q],
     cursor: str | None,
     principal: Principal | None,
-) -> Page:
+) -> Page[Approval]:
     if cursor is not None:
-        rows = rows.filter(beyond(*_place(cursor)))
+        rows = rows.filter(beyond(*cursors.decoded(cursor, parts=3)))
     found = [to_view(row, principal) for row in rows[: LIMIT + 1]]
     items = tuple(found[:LIMIT])
     return Page(items=items, next=_cursor(items[-1]) if len(found) > LIMIT else None)
@@ -221,20 +211,5 @@ def _before(_: datetime | None, at: datetime, last: UUID) -> Q:
 
 def _cursor(last: Approval) -> str:
     """Encode the position of a row in its list: deadline, time of the decision or else of the request, and id."""
-    deadline = last.expires_at.isoformat() if last.expires_at and not last.decided_at else ""
-    at = last.decided_at or last.created_at
-    text = f"{deadline}|{at.isoformat()}|{last.id}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _place(cursor: str) -> tuple[datetime | None, datetime, UUID]:
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        deadline, moment, last = text.split("|")
-        found = datetime.fromisoformat(deadline) if deadline else None
-        at, request = datetime.fromisoformat(moment), UUID(last)
-    except (ValueError, binascii.Error) as exc:
-        raise Invalid("cursor", "is not a cursor of this list") from exc
-    if at.tzinfo is None or (found is not None and found.tzinfo is None):
-        raise Invalid("cursor", "is not a cursor of this list")
-    return found, at, request
+    deadline = None if last.decided_at else last.expires_at
+    return cursors.encoded(deadline, last.decided_at or last.created_at, last.id)

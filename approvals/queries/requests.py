@@ -1,7 +1,5 @@
 """Reads the approvals that an actor may read, as plain data, in a few queries."""
 
-import base64
-import binascii
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,16 +9,18 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from approvals import stored_rows
-from approvals.errors import Invalid, NotFound, TamperedWith
+from approvals.errors import NotFound, TamperedWith
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
+from approvals.queries import cursors
 from approvals.requests import verification
 from runtime.core.enums import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
-from runtime.errors import Forbidden
+from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
+from runtime.queries.runs import Page
 
 ANY = "any"  # of every kind
 STATUSES = tuple(Request.Status.values)
@@ -72,14 +72,6 @@ class Approval:
     tampered: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """One page of a list; `next` is the cursor of the next page, None at the end."""
-
-    items: tuple[Approval, ...]
-    next: str | None
-
-
 def approvals(
     actor: Actor,
     *,
@@ -88,21 +80,21 @@ def approvals(
     run: UUID | None = None,
     limit: int = LIMIT,
     cursor: str | None = None,
-) -> Page:
+) -> Page[Approval]:
     """List the requests of one kind, or of any, that this actor may read, oldest first.
 
-    Raises Invalid: kind, status, limit, cursor.
+    Raises InvalidInput: kind, status, limit, cursor.
     """
     principal = principals.principal_of(actor)
     kinds = (ANY, *GateKind)
     if kind not in kinds:
-        raise Invalid("kind", f"must be one of {', '.join(kinds)}")
+        raise InvalidInput("kind", f"must be one of {', '.join(kinds)}")
     rows = Request.objects.filter(request_rules.readable_requests(principal))
     if kind != ANY:
         rows = rows.filter(kind=kind)
     if status is not None:
         if status not in STATUSES:
-            raise Invalid("status", f"must be one of {', '.join(STATUSES)}")
+            raise InvalidInput("status", f"must be one of {', '.join(STATUSES)}")
         rows = rows.filter(status=status)
     if run is not None:
         rows = rows.filter(run=run)
@@ -214,29 +206,18 @@ def _page(
     *,
     limit: int,
     cursor: str | None,
-) -> Page:
+) -> Page[Approval]:
     if not 1 <= limit <= MAX_LIMIT:
-        raise Invalid("limit", f"must be from 1 to {MAX_LIMIT}")
+        raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
     if cursor is not None:
         rows = rows.filter(_after(cursor))
     found = list(rows.order_by("created_at", "id")[: limit + 1])
     items = tuple(to_view(row, principal) for row in found[:limit])
-    return Page(items=items, next=_cursor(items[-1]) if len(found) > limit else None)
-
-
-def _cursor(last: Approval) -> str:
-    text = f"{last.created_at.isoformat()}|{last.id}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    last = cursors.encoded(items[-1].created_at, items[-1].id) if len(found) > limit else None
+    return Page(items=items, next=last)
 
 
 def _after(cursor: str) -> Q:
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        moment, request = text.split("|")
-        at, last = datetime.fromisoformat(moment), UUID(request)
-    except (ValueError, binascii.Error) as exc:
-        raise Invalid("cursor", "is not a cursor of this list") from exc
-    if at.tzinfo is None:
-        raise Invalid("cursor", "is not a cursor of this list")
+    _, at, last = cursors.decoded(cursor, parts=2)
     # The plain bound beside the pair lets Postgres walk the index from there.
     return Q(created_at__gte=at) & (Q(created_at__gt=at) | Q(id__gt=last))

@@ -17,6 +17,7 @@ from approvals.queries import requests
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind
 from runtime.queries import late_outcomes
+from runtime.queries.runs import Page
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.requests import Authenticated, Body, Reason
@@ -117,7 +118,7 @@ def list_approvals(
     run: UUID | None = None,
     limit: int = requests.LIMIT,
     cursor: str | None = None,
-) -> requests.Page:
+) -> Page[requests.Approval]:
     """List the requests you may read, oldest first; `kind` selects those of one kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     return requests.approvals(

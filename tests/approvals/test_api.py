@@ -7,10 +7,10 @@ from django.contrib.auth.models import User
 from ninja.testing import TestClient
 
 from approvals.accounts import tokens
-from approvals.errors import Invalid, NotFound
+from approvals.errors import NotFound
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.web.api import router
-from runtime.errors import Forbidden
+from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from tests.support import seeds
 
@@ -92,7 +92,7 @@ def test_without_permission_any_body_gets_not_found(
     request = seeds.pending()
     with pytest.raises(NotFound):
         client.post(f"/approvals/{request.id}/decision", json=body, auth=cyril)
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidInput):
         client.post(f"/approvals/{request.id}/decision", json=body, auth=bea)
 
 

@@ -8,15 +8,17 @@ from django.db import IntegrityError, connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from approvals.errors import Invalid, NotFound
+from approvals.errors import NotFound
 from approvals.models import Request
 from approvals.permissions import access, principals
 from approvals.queries import inbox
 from approvals.queries import requests as queries
 from approvals.queries.inbox import View
 from runtime.core.enums import Risk
+from runtime.errors import InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor
+from runtime.queries.runs import Page
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
@@ -86,7 +88,7 @@ def test_a_list_can_be_cut_by_status_and_run(bea: Actor) -> None:
     other = seeds.pending()
     seeds.decide(one, bea)
 
-    def ids(page: queries.Page) -> list[object]:
+    def ids(page: Page[queries.Approval]) -> list[object]:
         return [item.id for item in page.items]
 
     assert ids(queries.approvals(bea)) == [one.id, two.id, other.id]
@@ -155,7 +157,7 @@ def test_pieces_of_a_list_make_the_whole_even_with_equal_times(bea: Actor) -> No
 
 @pytest.mark.parametrize("limit", [0, -1, 201])
 def test_a_limit_is_from_one_to_two_hundred(bea: Actor, limit: int) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         queries.approvals(bea, limit=limit)
     assert caught.value.field == "limit"
     assert queries.approvals(bea, limit=200).items == ()
@@ -163,13 +165,13 @@ def test_a_limit_is_from_one_to_two_hundred(bea: Actor, limit: int) -> None:
 
 @pytest.mark.parametrize("cursor", ["", "x", "é", "fHw", "MjAyNi0xMS0yMXxub25l", "a" * 5_000])
 def test_a_cursor_that_is_none_is_refused_by_name(bea: Actor, cursor: str) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         queries.approvals(bea, cursor=cursor)
     assert caught.value.field == "cursor"
 
 
 def test_an_unknown_status_is_refused_by_name(bea: Actor) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         queries.approvals(bea, status="maybe")
     assert caught.value.field == "status"
 

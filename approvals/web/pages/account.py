@@ -15,7 +15,7 @@ from approvals.accounts import (
     people,
     tokens,
 )
-from approvals.errors import Invalid
+from runtime.errors import InvalidInput
 
 
 @require_safe
@@ -32,16 +32,16 @@ def change_password(request: HttpRequest) -> HttpResponse:
     known = login_throttle.reauthenticate(request, me, request.POST.get("current", ""))
     if known is None:
         status = 429 if login_throttle.refused_until(request) else 422
-        problem = Invalid("current", "That is not your password.")
+        problem = InvalidInput("current", "That is not your password.")
         return _page(request, problem, status)
     try:
         if request.POST.get("password", "") != request.POST.get("again", ""):
-            raise Invalid("password", "was not typed the same way twice.")
+            raise InvalidInput("password", "was not typed the same way twice.")
         changed = people.set_password(
             me, request.POST.get("password", ""), actor=me, keep=request.session.session_key
         )
-    except Invalid as refused:
-        problem = Invalid(refused.field, f"The new {refused.field} {refused.detail}")
+    except InvalidInput as refused:
+        problem = InvalidInput(refused.field, f"The new {refused.field} {refused.detail}")
         return _page(request, problem, refused.status)
     update_session_auth_hash(request, changed)
     messages.success(request, "Your password is changed. Your other sessions have ended.")
@@ -57,10 +57,10 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
     scopes = request.POST.getlist("scope")
     try:
         if not scopes:
-            raise Invalid("scope", "is missing: choose at least one.")
+            raise InvalidInput("scope", "is missing: choose at least one.")
         token, plain = tokens.create(owner, scopes, actor=owner.get_username())
-    except Invalid as refused:
-        problem = Invalid("scope", f"The {refused.field} {refused.detail}")
+    except InvalidInput as refused:
+        problem = InvalidInput("scope", f"The {refused.field} {refused.detail}")
         return _page(request, problem, refused.status)
     context = {"place": "account", "token": token, "plain": plain}
     return render(request, "accounts/token.html", context)
@@ -83,7 +83,9 @@ def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     return redirect("login")
 
 
-def _page(request: HttpRequest, problem: Invalid | None = None, status: int = 200) -> HttpResponse:
+def _page(
+    request: HttpRequest, problem: InvalidInput | None = None, status: int = 200
+) -> HttpResponse:
     mine = listing.person(request.user.get_username())
     context = {
         "place": "account",

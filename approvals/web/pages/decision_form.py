@@ -12,7 +12,6 @@ from approvals.errors import (
     Cancelled,
     DigestMismatch,
     Expired,
-    Invalid,
     TamperedWith,
     TooEarly,
 )
@@ -21,11 +20,11 @@ from approvals.queries import requests
 from approvals.web.pages import call_status
 from approvals.web.pages.request_page import too_late
 from runtime.core.enums import Verdict
-from runtime.errors import Forbidden
+from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
 # Errors that the reviewer can correct or must read.
-Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | Invalid
+Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | InvalidInput
 
 
 def handle_decision(
@@ -46,7 +45,7 @@ def handle_decision(
         act(actor)
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return too_late(request, requests.approval(approval, actor=actor), verdict, exc)
-    except (Forbidden, TamperedWith, DigestMismatch, TooEarly, Invalid) as exc:
+    except (Forbidden, TamperedWith, DigestMismatch, TooEarly, InvalidInput) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
     messages.success(request, call_status.said(requests.approval(approval, actor=actor), *said))
     return redirect("approval", approval=approval)

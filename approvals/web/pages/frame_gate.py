@@ -7,13 +7,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
 from approvals.decisions import budget_grants, decide
-from approvals.errors import DigestMismatch, Invalid
+from approvals.errors import DigestMismatch
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.events import Change
+from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.queries.version_diff import Difference, differences
 from runtime.web.requests import form_text
@@ -50,7 +51,9 @@ def page(
         "differences": _differences(shown),
         "reached": budget_grants.reached(shown),
         "grants": budget_grants.fields(shown, request.POST),
-        "grant_problem": budget_grants.problem(problem) if isinstance(problem, Invalid) else "",
+        "grant_problem": budget_grants.problem(problem)
+        if isinstance(problem, InvalidInput)
+        else "",
     }
     return answer(request, "approvals/frame_gate.html", context)
 

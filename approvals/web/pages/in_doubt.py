@@ -10,12 +10,12 @@ from django.views.decorators.http import require_POST
 
 from approvals import clock
 from approvals.decisions import in_doubt, results
-from approvals.errors import Invalid
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.enums import Verdict
+from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.queries import late_outcomes
 from runtime.web.requests import form_text
@@ -60,7 +60,7 @@ def page(
         "outcome": outcome,
         "reason": form_text(request.POST, "reason"),
         "result": form_text(request.POST, "result"),
-        "wrong_result": isinstance(problem, Invalid) and problem.field.startswith("result"),
+        "wrong_result": isinstance(problem, InvalidInput) and problem.field.startswith("result"),
     }
     return answer(request, "approvals/in_doubt.html", context)
 

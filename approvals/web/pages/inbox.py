@@ -11,16 +11,17 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from approvals.errors import Invalid
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import filters
 from approvals.queries import inbox as lists
-from approvals.queries.inbox import Page, View
+from approvals.queries.inbox import View
 from approvals.queries.requests import Approval
+from runtime.errors import InvalidInput
 from runtime.queries import outcomes, runs, time_limits
 from runtime.queries.outcomes import Outcome, Place
+from runtime.queries.runs import Page
 
 MAX_KNOWN = 2 * lists.LIMIT
 _LET_START = ("approved", "answered")
@@ -62,13 +63,14 @@ def _list(
 ) -> dict[str, Any]:
     """Return the requested rows, or the error of the search."""
     cursor, problem = request.GET.get("cursor"), None
-    page, doubts = Page(items=(), next=None), tuple[Approval, ...]()
+    page: Page[Approval] = Page(items=(), next=None)
+    doubts = tuple[Approval, ...]()
     try:
         if view != View.MINE or not counts.only_doubts or q or cursor:
             page = lists.page(principal, view=view, q=q, cursor=cursor)
         if view == View.MINE and counts.doubts and cursor is None:
             doubts = lists.doubts(principal, q=q)
-    except Invalid as exc:
+    except InvalidInput as exc:
         if exc.field != "q":
             raise Http404(exc.detail) from exc
         problem = exc

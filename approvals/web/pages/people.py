@@ -13,8 +13,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals.accounts import listing, tokens
 from approvals.accounts import people as actions
-from approvals.errors import ApprovalError, Guarded, Invalid
+from approvals.errors import ApprovalError, Guarded
 from approvals.policy import Group
+from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import admins_only
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment, as a form carries it
@@ -54,7 +55,7 @@ def add_person(request: HttpRequest) -> HttpResponse:
             groups=_groups(request),
             actor=_admin(request),
         )
-    except ApprovalError as refused:
+    except (ApprovalError, InvalidInput) as refused:
         return _refuse(request, refused, person="", act="add")
     return _done(request, username, f"{username} is added.")
 
@@ -64,7 +65,7 @@ def add_person(request: HttpRequest) -> HttpResponse:
 def set_groups(request: HttpRequest, person: str) -> HttpResponse:
     try:
         actions.set_groups(person, _groups(request), actor=_admin(request))
-    except (Invalid, Guarded) as refused:
+    except (InvalidInput, Guarded) as refused:
         return _refuse(request, refused, person=person, act="groups")
     return _done(request, person, f"The groups of {person} are saved.")
 
@@ -95,7 +96,7 @@ def set_password(request: HttpRequest, person: str) -> HttpResponse:
     try:
         _password_typed_twice(request)
         actions.set_password(person, request.POST.get("password", ""), actor=_admin(request))
-    except Invalid as refused:
+    except InvalidInput as refused:
         return _refuse(request, refused, person=person, act="password")
     return _done(request, person, f"{person} has a new password. Open sessions have ended.")
 
@@ -138,8 +139,8 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
     return render(request, "accounts/people.html", context, status=status)
 
 
-def _refuse(request: HttpRequest, refused: ApprovalError, *, person: str, act: str) -> HttpResponse:
-    field = refused.field if isinstance(refused, Invalid) else ""
+def _refuse(request: HttpRequest, refused: RequestError, *, person: str, act: str) -> HttpResponse:
+    field = refused.field if isinstance(refused, InvalidInput) else ""
     text = f"The {field} {refused.detail}" if field else refused.detail
     problem = Problem(person=person, act=act, field=field, text=text)
     return _page(request, problem, refused.status)
@@ -155,12 +156,12 @@ def _groups(request: HttpRequest) -> set[Group]:
     try:
         return {Group(name) for name in given}
     except ValueError as exc:
-        raise Invalid("group", "must be one of those on the page.") from exc
+        raise InvalidInput("group", "must be one of those on the page.") from exc
 
 
 def _password_typed_twice(request: HttpRequest) -> None:
     if request.POST.get("password", "") != request.POST.get("again", ""):
-        raise Invalid("password", "was not typed the same way twice.")
+        raise InvalidInput("password", "was not typed the same way twice.")
 
 
 def _admin(request: HttpRequest) -> str:

@@ -18,10 +18,11 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals.accounts import people, tokens
 from approvals.accounts.people import create_person
-from approvals.errors import ApprovalError, Guarded, Invalid, UnknownPerson
+from approvals.errors import ApprovalError, Guarded, UnknownPerson
 from approvals.models import Token
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
+from runtime.errors import InvalidInput
 from tests.support.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +50,7 @@ def test_a_person_can_log_in_and_is_in_their_groups() -> None:
 @pytest.mark.parametrize("again", ["ada", "Ada", "ADA"])
 def test_a_name_is_given_once_however_it_is_cased(again: str) -> None:
     create_person(username="ada", password=PASSWORD, groups=[])
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         create_person(username=again, password=PASSWORD, groups=[Group.REVIEWERS])
     assert caught.value.field == "username"
     assert User.objects.count() == 1
@@ -74,7 +75,7 @@ def test_a_name_is_given_once_however_it_is_cased(again: str) -> None:
     ],
 )
 def test_a_name_that_could_be_mistaken_is_refused(name: str) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         create_person(username=name, password=PASSWORD, groups=[])
     assert caught.value.field == "username"
     assert not User.objects.exists()
@@ -84,7 +85,7 @@ def test_a_name_that_could_be_mistaken_is_refused(name: str) -> None:
     "password", ["", "short", "password1234", "84736251940", "adalovelace", "x" * 1025]
 )
 def test_a_weak_password_is_refused(password: str) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         create_person(username="adalovelace", password=password, groups=[])
     assert caught.value.field == "password"
 
@@ -183,7 +184,7 @@ def test_concurrent_creations_of_one_name_succeed_once(monkeypatch: pytest.Monke
             for name in ("bea", "Bea")
         )
     )
-    assert [type(one) for one in done if one is not None] == [Invalid]
+    assert [type(one) for one in done if one is not None] == [InvalidInput]
     assert User.objects.count() == 1
 
 
@@ -205,7 +206,7 @@ def _at_once(*acts: Callable[[], object]) -> list[Exception | None]:
     def run(act: Callable[[], object]) -> Exception | None:
         try:
             act()
-        except ApprovalError as refused:
+        except (ApprovalError, InvalidInput) as refused:
             return refused
         else:
             return None

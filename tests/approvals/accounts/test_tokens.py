@@ -10,9 +10,10 @@ from psycopg.errors import InsufficientPrivilege
 from pytest_django import DjangoAssertNumQueries
 
 from approvals.accounts import tokens
-from approvals.errors import Invalid, UnknownToken
+from approvals.errors import UnknownToken
 from approvals.models import Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
+from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +44,7 @@ def test_every_token_is_another(owner: User) -> None:
 
 
 def test_a_token_has_only_scopes_that_exist(owner: User) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         tokens.create(owner, ["runs:read", "root"])
     assert caught.value.field == "scopes"
 
@@ -126,7 +127,7 @@ def test_only_the_owner_revokes_a_token_as_its_owner(owner: User) -> None:
 
 def test_a_disabled_person_gets_no_token(owner: User) -> None:
     owner.is_active = False
-    with pytest.raises(Invalid, match="is disabled"):
+    with pytest.raises(InvalidInput, match="is disabled"):
         tokens.create(owner, ALL_SCOPES)
 
 

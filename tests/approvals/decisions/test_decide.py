@@ -11,11 +11,11 @@ from approvals import audit
 from approvals.accounts import tokens
 from approvals.decisions import commit
 from approvals.decisions.decide import decide as record_decision
-from approvals.errors import AlreadyDecided, ApprovalError, DigestMismatch, Invalid, NotFound
+from approvals.errors import AlreadyDecided, DigestMismatch, NotFound
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.queries.requests import Approval
-from runtime.errors import Forbidden
+from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
@@ -311,7 +311,7 @@ def test_a_value_that_cannot_be_is_refused_by_name(
     bea: Actor, changed: dict[str, object], field: str
 ) -> None:
     request = seeds.pending()
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         decide(request, bea, **changed)
     assert caught.value.extra == {"field": field}
     assert untouched(request)
@@ -322,11 +322,11 @@ def test_a_reason_may_have_two_thousand_characters(bea: Actor) -> None:
 
 
 def test_every_refusal_has_status_code_and_text() -> None:
-    refusals: list[ApprovalError] = [
+    refusals: list[RequestError] = [
         NotFound(),
         AlreadyDecided("bea"),
         DigestMismatch(),
-        Invalid("reason", "is required to deny"),
+        InvalidInput("reason", "is required to deny"),
     ]
     assert [(one.status, one.code) for one in refusals] == [
         (404, "not_found"),

@@ -12,19 +12,12 @@ from ninja.testing import TestClient
 from approvals import audit
 from approvals.accounts import tokens
 from approvals.decisions import decide, in_doubt
-from approvals.errors import (
-    AlreadyDecided,
-    ApprovalError,
-    Cancelled,
-    Invalid,
-    NotFound,
-    TooEarly,
-)
+from approvals.errors import AlreadyDecided, ApprovalError, Cancelled, NotFound, TooEarly
 from approvals.models import AuditEntry, Request
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.queries.requests import Approval
 from approvals.web.api import router
-from runtime.errors import Forbidden
+from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -183,7 +176,7 @@ def test_running_again_waits_until_the_first_attempt_has_ended(bea: Actor) -> No
 )
 def test_an_outcome_is_one_of_three(bea: Actor, outcome: object) -> None:
     request = seeds.in_doubt()
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         settle(request, bea, outcome)
     assert caught.value.field == "outcome"
     assert untouched(request)
@@ -192,11 +185,11 @@ def test_an_outcome_is_one_of_three(bea: Actor, outcome: object) -> None:
 def test_each_kind_of_request_refuses_the_others_verdicts(bea: Actor) -> None:
     waiting, doubt = seeds.pending(), seeds.in_doubt()
     for outcome in ("approve", "give_up"):
-        with pytest.raises(Invalid) as caught:
+        with pytest.raises(InvalidInput) as caught:
             settle(waiting, bea, outcome)
         assert caught.value.field == "outcome"
     for verdict in ("approve", "give_up", "happened"):
-        with pytest.raises(Invalid) as caught:
+        with pytest.raises(InvalidInput) as caught:
             decide.decide(
                 request=doubt.id,
                 verdict=verdict,
@@ -212,7 +205,7 @@ def test_each_kind_of_request_refuses_the_others_verdicts(bea: Actor) -> None:
 @pytest.mark.parametrize("reason", [None, "", " \n"])
 def test_giving_up_needs_a_reason_and_the_others_do_not(bea: Actor, reason: object) -> None:
     request = seeds.in_doubt()
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         settle(request, bea, "give_up", reason=reason)
     assert caught.value.field == "reason"
     assert untouched(request)
@@ -222,7 +215,7 @@ def test_giving_up_needs_a_reason_and_the_others_do_not(bea: Actor, reason: obje
 @pytest.mark.parametrize("outcome", ["run_again", "give_up"])
 def test_only_the_outcome_happened_takes_a_result(bea: Actor, outcome: str) -> None:
     request = seeds.in_doubt()
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         settle(request, bea, outcome, result={})
     assert caught.value.field == "result"
     assert untouched(request)
@@ -230,7 +223,7 @@ def test_only_the_outcome_happened_takes_a_result(bea: Actor, outcome: str) -> N
 
 def test_the_outcome_happened_requires_a_result(bea: Actor) -> None:
     request = seeds.in_doubt()
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         settle(request, bea, "happened")
     assert (caught.value.field, str(caught.value)) == (
         "result",
@@ -257,7 +250,7 @@ def test_the_outcome_happened_requires_a_result(bea: Actor) -> None:
 )
 def test_a_result_fits_the_tools_result_schema(bea: Actor, result: Any, field: str) -> None:
     request = seeds.in_doubt(result_schema=RESULT_SCHEMA)
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         settle(request, bea, "happened", result=result)
     assert caught.value.field == field
     assert untouched(request)
@@ -265,7 +258,7 @@ def test_a_result_fits_the_tools_result_schema(bea: Actor, result: Any, field: s
 
 def test_a_result_has_at_most_64_kilobytes_of_json(bea: Actor) -> None:
     request = seeds.in_doubt()
-    with pytest.raises(Invalid, match="65537 bytes"):
+    with pytest.raises(InvalidInput, match="65537 bytes"):
         settle(request, bea, "happened", result="é" * 32_767 + "x")
     assert settle(request, bea, "happened", result="é" * 32_767).status == "answered"
 
@@ -273,7 +266,7 @@ def test_a_result_has_at_most_64_kilobytes_of_json(bea: Actor) -> None:
 def test_a_result_that_resembles_a_sealed_secret_is_refused(bea: Actor) -> None:
     request = seeds.in_doubt()
     for result in ({"$secret": "id:token"}, [{"password": {"$secret": "id:token"}}]):
-        with pytest.raises(Invalid) as caught:
+        with pytest.raises(InvalidInput) as caught:
             settle(request, bea, "happened", result=result)
         assert caught.value.field == "result"
     assert untouched(request)
@@ -287,7 +280,7 @@ def test_a_schema_fetches_nothing_from_elsewhere(bea: Actor) -> None:
         before = socket.getdefaulttimeout()
         socket.setdefaulttimeout(0.5)  # or a fetch would wait for ever
         try:
-            with pytest.raises(Invalid) as caught:
+            with pytest.raises(InvalidInput) as caught:
                 settle(request, bea, "happened", result={})
         finally:
             socket.setdefaulttimeout(before)
@@ -321,7 +314,7 @@ def test_the_api_settles_and_answers_with_the_request(client: TestClient, bea: A
 
 def test_the_api_tells_null_from_nothing(client: TestClient, bea: Actor) -> None:
     request = seeds.in_doubt()
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidInput):
         client.post(path(request), json={"outcome": "happened"}, auth=bea)
     body = {"outcome": "happened", "result": None}
     assert client.post(path(request), json=body, auth=bea).json()["status"] == "answered"
@@ -345,7 +338,7 @@ def test_a_list_holds_all_kinds_or_the_one_asked_for(client: TestClient, bea: Ac
     found = client.get(f"/approvals/{doubt.id}", auth=bea).json()
     assert found["kind"] == "in_doubt"
     assert found["not_before"]
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(InvalidInput) as caught:
         client.get("/approvals?kind=whatever", auth=bea)
     assert caught.value.field == "kind"
 

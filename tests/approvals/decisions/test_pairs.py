@@ -27,7 +27,7 @@ from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
 from runtime.core.enums import Decision, GateKind, Verdict
-from runtime.errors import RunEnded
+from runtime.errors import InvalidInput, RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
 from runtime.store.tables.signals import GATE_DECIDED
@@ -142,7 +142,7 @@ def _subject(case: Case, due: datetime) -> Request:
 def _act(name: str, request: Request) -> str:
     try:
         ACTS[name](request)
-    except (ApprovalError, RunEnded) as refused:
+    except (ApprovalError, InvalidInput, RunEnded) as refused:
         return type(refused).__name__
     return "done"
 
