@@ -8,32 +8,12 @@ from typing import Any
 from agents.catalogue import published as catalogue
 from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
-from runtime.core.enums import EffectClass
 from runtime.core.json_schema import Part, parts
+from runtime.queries.labels import effect_texts
 from runtime.queries.version_diff import Difference, differences
 from runtime.queries.workers import live_versions
 
 ALIVE = timedelta(seconds=10)
-
-# The consequence if a worker dies during a call of the tool.
-EFFECTS: dict[str, tuple[str, str]] = {
-    EffectClass.READ: (
-        "only reads",
-        "If a worker dies in the middle, nothing was changed, and the call is simply made again.",
-    ),
-    EffectClass.IDEMPOTENT: (
-        "can be repeated",
-        "If a worker dies in the middle, the call is made again with the same key, so the other side does it once.",
-    ),
-    EffectClass.TRANSACTIONAL: (
-        "all or nothing",
-        "If a worker dies in the middle, none of it has happened, and the call is made again.",
-    ),
-    EffectClass.WRITE: (
-        "happens once",
-        "If a worker dies in the middle, it is not repeated: a person is asked what became of it.",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +154,7 @@ def _agent(row: PublishedAgent, names: set[str]) -> AgentView:
 
 
 def _tool(tool: dict[str, Any]) -> ToolView:
-    effect, words = EFFECTS.get(tool["effect"], (tool["effect"], ""))
+    effect, words = effect_texts(tool["effect"])
     return ToolView(
         name=tool["name"],
         description=tool["description"],

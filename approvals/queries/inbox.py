@@ -103,7 +103,7 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
 def page(
     principal: Principal | None, *, view: View, q: str = "", cursor: str | None = None
 ) -> Page[Approval]:
-    """Read one page of a list. `mine` excludes calls in doubt, see `doubts`. Raise InvalidInput naming `q` or `cursor`."""
+    """Read one page of a list. `mine` excludes calls in doubt, see `doubts`. Raise InvalidInput naming either."""
     readable = request_rules.readable_requests(principal)
     rows = Request.objects.filter(readable, filters.condition(q))
     if view == View.DECIDED:

@@ -16,24 +16,18 @@ from approvals.queries import inbox, requests
 from approvals.requests import statements
 from approvals.web.pages.arguments import arguments
 from approvals.web.pages.call_status import aftermath
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError
 from runtime.queries import runs
+from runtime.queries.labels import effect_texts
 from runtime.queries.transcript import call_context
 from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web.requests import form_text
 
 # Another decision, a cancellation or the deadline was first.
 TooLate = AlreadyDecided | Cancelled | Expired
-
-_EFFECTS: dict[str, str] = {
-    EffectClass.READ: "Only reads: repeated after a crash.",
-    EffectClass.IDEMPOTENT: "Safe to retry: takes effect only once, even after a crash.",
-    EffectClass.TRANSACTIONAL: "Commits together with the run's journal or not at all. Repeated after a crash.",
-    EffectClass.WRITE: "Not retried automatically. After a crash you are asked whether it happened.",
-}
 
 _VERBS: dict[Verdict, str] = {
     Verdict.APPROVE: "approve it",
@@ -66,7 +60,7 @@ def page_context(
         "status": status,
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
-        "effect": _EFFECTS.get(shown.effect, shown.effect),
+        "effect": effect_texts(shown.effect)[1],
         "outlook": call_context.context_of(progress, frame=shown.frame, call=shown.call),
         "call": call,
         "after": aftermath(shown, status, call, progress),

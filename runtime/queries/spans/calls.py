@@ -10,8 +10,8 @@ from runtime.core.continuation import SETTLED, CallState
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.ids import depth_of
+from runtime.queries import labels
 from runtime.queries.redaction import redacted
-from runtime.queries.spans import labels
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 

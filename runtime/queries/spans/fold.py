@@ -21,11 +21,11 @@ from runtime.core.ids import ROOT, call_id, child_frame, depth_of
 from runtime.core.machine.forks import state_of
 from runtime.queries import time_limits
 from runtime.queries.journal import JournalLine
+from runtime.queries.labels import DECISIONS, MessageKind
 from runtime.queries.redaction import redacted
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import copied
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
-from runtime.queries.spans.labels import DECISIONS, MessageKind
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 from runtime.queries.version_diff import differences

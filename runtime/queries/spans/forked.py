@@ -7,10 +7,10 @@ from typing import Any
 
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
 from runtime.core.machine.messages import MESSAGE
+from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redacted
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.frames import FrameRecord
-from runtime.queries.spans.labels import MessageKind
 
 _ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
 

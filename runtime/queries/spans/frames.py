@@ -10,7 +10,7 @@ from runtime.core import events as e
 from runtime.core.continuation import SETTLED, CallState
 from runtime.core.enums import Verdict
 from runtime.core.ids import depth_of
-from runtime.queries.spans import labels
+from runtime.queries import labels
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.enums import GateKind, Verdict
+from runtime.queries import labels
 from runtime.queries.redaction import redacted
-from runtime.queries.spans import labels
 from runtime.queries.spans.states import SpanKind, SpanResult, SpanState
 
 _AGREES = frozenset({Verdict.APPROVE, Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.CONTINUE})

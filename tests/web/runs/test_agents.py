@@ -114,7 +114,7 @@ def test_the_agent_page_shows_effect_and_risk_of_tools(bea: Client, joiner: Publ
         "secret: only the tool sees it",
         "Its result is secret",
         "approval required",
-        "it is not repeated: a person is asked what became of it",
+        "Not retried automatically. After a crash a person is asked whether it happened.",
         "High risk",
         "Set the level to {level}",
         "sha256:abc",

@@ -1,9 +1,26 @@
-"""The texts of calls, gates, decisions and messages on pages."""
+"""The texts of effect classes, calls, gates, decisions and messages on pages."""
 
 from typing import Literal
 
 from runtime.core.continuation import CallState
-from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, EffectClass, GateKind, Verdict
+
+# A short name, and what happens if a worker dies during a call.
+EFFECTS = {
+    EffectClass.READ: ("only reads", "Only reads: repeated after a crash."),
+    EffectClass.IDEMPOTENT: (
+        "can be repeated",
+        "Safe to retry: takes effect only once, even after a crash.",
+    ),
+    EffectClass.TRANSACTIONAL: (
+        "all or nothing",
+        "Commits together with the run's journal or not at all. Repeated after a crash.",
+    ),
+    EffectClass.WRITE: (
+        "happens once",
+        "Not retried automatically. After a crash a person is asked whether it happened.",
+    ),
+}
 
 MessageKind = Literal[
     "input",
@@ -88,3 +105,8 @@ DECISIONS = {
     Verdict.CONTINUE: "Continued",
     Verdict.STOP: "Stopped",
 }
+
+
+def effect_texts(effect: str) -> tuple[str, str]:
+    """Return the short name of an effect class and its consequence; the class itself if it is unknown."""
+    return EFFECTS[EffectClass(effect)] if effect in tuple(EffectClass) else (effect, effect)
