@@ -212,7 +212,7 @@ class UnknownAgent(RequestError):
 
 
 class InvalidInput(RequestError):
-    """A run's input breaks the agent's input schema; `field` is a dotted path. `others` lists further errors."""
+    """A value cannot be accepted; `field` names it, as a dotted path. `others` lists further errors."""
 
     status, code = 422, "invalid"
     field: str
