@@ -17,7 +17,7 @@ from agents.catalogue.versions import (
 )
 from agents.isolation.processes import Children
 from agents.llm import pricing
-from agents.llm.call import KEY_WAIT, ask
+from agents.llm.call import KEY_WAIT, call_model
 from agents.llm.outages import Outages
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
@@ -54,13 +54,14 @@ log = logging.getLogger(__name__)
 class AgentEffects:
     """Implements the port EffectHandler with the agents that this worker has loaded.
 
-    `tidy` is called after each tool, in its thread, except inside an open transaction. `versions` looks up published
-    versions. `rate_limits` are those of the installation; None if no other process calls the same providers. `outages`
-    knows which models are out of order. `children` are the processes of isolated tools; None runs every tool here.
+    `close_connections` is called after each tool, in its thread, except inside an open transaction. `versions`
+    looks up published versions. `rate_limits` are those of the installation; None if no other process calls the
+    same providers. `outages` knows which models are out of order. `children` are the processes of isolated tools;
+    None runs every tool here.
     """
 
     registry: Registry
-    tidy: Callable[[], None] = close_old_connections
+    close_connections: Callable[[], None] = close_old_connections
     rate_limits: RateLimits | None = None
     children: Children | None = None
     outages: Outages = field(default_factory=Outages)
@@ -68,16 +69,16 @@ class AgentEffects:
 
     def agent(self, name: str) -> AgentInfo:
         """Return an agent's definition. Raise UnknownAgent if this worker does not have it."""
-        return _facts_of(self.registry.get(name))
+        return _info_of(self.registry.get(name))
 
     def fingerprints(self) -> Mapping[str, str]:
         """Return the version of every agent that this worker has, by name."""
-        return {name: _facts_of(spec).fingerprint for name, spec in self.registry.agents.items()}
+        return {name: _info_of(spec).fingerprint for name, spec in self.registry.agents.items()}
 
     def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:
         """Return how this worker's agent differs from that version, or None. Raise UnknownAgent."""
         spec = self.registry.get(name)
-        ours = _facts_of(spec)
+        ours = _info_of(spec)
         if ours.fingerprint == fingerprint:
             return None
         found = self.versions([fingerprint, ours.fingerprint])
@@ -86,9 +87,9 @@ class AgentEffects:
             return VersionChange(agent=ours, changes=nothing_known(fingerprint, ours.fingerprint))
         return VersionChange(
             agent=ours,
-            changes=changes(theirs.facts, spec.facts),
+            changes=changes(theirs.definition, spec.definition),
             older=own is not None and own.published_at < theirs.published_at,
-            writes=writes(theirs.facts, spec.facts),
+            writes=writes(theirs.definition, spec.definition),
         )
 
     def receive(self, agent: str, value: Any) -> Any:
@@ -109,15 +110,15 @@ class AgentEffects:
         """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""
         caller = self.registry.get(agent)
         if (spec := caller.tool(tool)) is not None:
-            return _tool_facts(caller, spec, args)
+            return _tool_info(caller, spec, args)
         if (child := caller.subagent(tool)) is not None:
-            return _delegation_facts(caller, child, args)
+            return _delegation_info(caller, child, args)
         if tool == FINAL_ANSWER and caller.output is not None:
             raise CallRejected(plain(outputs.problem(caller, args)))
         known = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
         raise CallRejected(plain(f"there is no tool named {tool}; there are: {known or 'none'}"))
 
-    def hold(self, position: TurnBoundary) -> str:
+    def hold_reason(self, position: TurnBoundary) -> str:
         """Return why the agent's rules stop it before its next model call, or an empty text."""
         return plain(
             self.registry.get(position.agent).holds.why(
@@ -128,14 +129,14 @@ class AgentEffects:
             )
         )
 
-    def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+    def start_model_call(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
         """Start a model call. Return at once and never raise: one outcome is delivered in any case."""
         try:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
             deliver(ModelFailure(error=str(exc), cause=FailureCause.REQUEST))
             return _over
-        return ask(agent, request, deliver, self.rate_limits, self.outages)
+        return call_model(agent, request, deliver, self.rate_limits, self.outages)
 
     def perform(self, request: ToolRequest) -> Outcome:
         """Call a tool and return its outcome. Never raise.
@@ -164,15 +165,15 @@ class AgentEffects:
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
             if not RULES[tool.effect].commits_with_entry or not connection.in_atomic_block:
-                self.tidy()
+                self.close_connections()
 
 
-def _facts_of(agent: AgentSpec) -> AgentInfo:
-    return _agent_facts(agent, pricing.rates_of(agent))
+def _info_of(agent: AgentSpec) -> AgentInfo:
+    return _agent_info(agent, pricing.rates_of(agent))
 
 
 @lru_cache(256)
-def _agent_facts(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
+def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
     return AgentInfo(
         name=agent.name,
         fingerprint=agent.fingerprint,
@@ -189,15 +190,15 @@ def _over() -> None:
     """Do nothing: the call has ended."""
 
 
-def _tool_facts(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
+def _tool_info(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
     opened = open_arguments(tool, args)
     read_arguments(tool, opened)
-    return CallInfo(sentence=sentence_of(tool, opened), **_constant_facts(caller, tool))
+    return CallInfo(sentence=sentence_of(tool, opened), **_constant_info(caller, tool))
 
 
 @lru_cache(1024)
-def _constant_facts(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """Return the facts that all calls of this tool by this agent share."""
+def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+    """Return the fields that all calls of this tool by this agent share."""
     return {
         "tool": tool.name,
         "effect": tool.effect,
@@ -213,7 +214,7 @@ def _constant_facts(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _delegation_facts(caller: AgentSpec, child: AgentSpec, args: Any) -> CallInfo:
+def _delegation_info(caller: AgentSpec, child: AgentSpec, args: Any) -> CallInfo:
     require_object(args)
     try:
         inputs.check(child.input_schema, args, where="arguments")

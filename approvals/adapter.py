@@ -43,9 +43,9 @@ from runtime.store.tables import ledger
 class Approvals:
     """Selects the calls that need approval, and stores and verifies their requests."""
 
-    def requires_approval(self, facts: CallInfo) -> bool:
+    def requires_approval(self, info: CallInfo) -> bool:
         """Tell whether this call needs approval."""
-        return policy.requires_approval(gated=facts.gated, risk=facts.risk)
+        return policy.requires_approval(gated=info.gated, risk=info.risk)
 
     def open(
         self,

@@ -81,7 +81,9 @@ def publish(registry: Registry) -> None:
     )
     AgentVersion.objects.bulk_create(
         [
-            AgentVersion(fingerprint=agent.fingerprint, agent=agent.name, facts=_text(agent.facts))
+            AgentVersion(
+                fingerprint=agent.fingerprint, agent=agent.name, facts=_text(agent.definition)
+            )
             for agent in sorted(agents, key=lambda agent: agent.fingerprint)
         ],
         ignore_conflicts=True,  # the first worker that had it says when it was new
@@ -112,21 +114,21 @@ def promote(agent: str, fingerprint: str) -> str:
 def version_of(row: AgentVersion) -> Version | None:
     """Return the version in a row, or None if the row was changed after it was published."""
     try:
-        facts = json.loads(row.facts)
+        definition = json.loads(row.facts)
     except ValueError:
         return None
-    if sha256_of(facts) != row.fingerprint:
+    if sha256_of(definition) != row.fingerprint:
         return None
     return Version(
         agent=row.agent,
         fingerprint=row.fingerprint,
         published_at=row.published_at,
-        facts=facts,
+        definition=definition,
     )
 
 
-def _text(facts: dict[str, Any]) -> str:
-    return json.dumps(facts, sort_keys=True)
+def _text(definition: dict[str, Any]) -> str:
+    return json.dumps(definition, sort_keys=True)
 
 
 def _row(agent: AgentSpec) -> PublishedAgent:

@@ -91,7 +91,7 @@ def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...
 
 
 def _differences(before: Version, after: Version, wordings: bool) -> tuple[Difference, ...]:
-    found = differences(changes(before.facts, after.facts))
+    found = differences(changes(before.definition, after.definition))
     if wordings:
         return found
     return tuple(
@@ -120,7 +120,7 @@ def _document(row: PublishedAgent, version: Version | None) -> dict[str, Any]:
         "fingerprint": row.fingerprint,
         "published_at": row.published_at,
         "input_schema": row.input_schema,
-        "output_schema": None if version is None else version.facts.get("output"),
+        "output_schema": None if version is None else version.definition.get("output"),
         "tools": [{**tool, "input_schema": tool["schema"]} for tool in row.tools],
         "subagents": row.subagents,
     }
@@ -135,7 +135,7 @@ def agent(name: str) -> AgentView | None:
         return None
     found = PublishedAgent.objects.filter(name__in=row.subagents).values_list("name", flat=True)
     version = catalogue.versions([row.fingerprint]).get(row.fingerprint)
-    output = version.facts.get("output") if version is not None else None
+    output = version.definition.get("output") if version is not None else None
     return replace(_agent(row, set(found)), output=None if output is None else parts(output))
 
 

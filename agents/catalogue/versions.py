@@ -22,16 +22,16 @@ _RISKS = tuple(Risk)  # from the least to the greatest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One version of an agent as it was published. `facts` is what its fingerprint is the digest of."""
+    """One version of an agent as it was published. `definition` is what its fingerprint is the digest of."""
 
     agent: str
     fingerprint: str
     published_at: datetime
-    facts: dict[str, Any]
+    definition: dict[str, Any]
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """List the changes from one version's facts to another's, the most general first."""
+    """List the changes from one version's definition to another's, the most general first."""
     return tuple(_changes(before, after))
 
 

@@ -26,7 +26,7 @@ from agents.llm.failures import (
 )
 from agents.llm.messages import from_provider, sum_up, tools_of
 from agents.llm.outages import Outages
-from agents.llm.rate_limits import Go, RateLimits, Wait
+from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.llm.replies import whole
 from agents.llm.script_player import run_script
 from agents.sdk.sentences import describe_exception
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 KEY_WAIT = 60.0
 
 
-def ask(
+def call_model(
     agent: AgentSpec,
     request: ModelRequest,
     deliver: Callable[[Outcome], None],
@@ -71,14 +71,14 @@ def ask(
             return _over
         conversation = _conversation(agent, request)
         model = providers.model_of(call.model)
-        wait = call.admit()
+        wait = call.acquire()
     except Exception as exc:
         deliver(call.failure(exc))
         return _over
     if wait is not None:
-        deliver(RateLimited(model=call.model, until=wait.until, ticket=wait.ticket))
+        deliver(RateLimited(model=call.model, until=wait.until, queue_number=wait.queue_number))
         return _over
-    return event_loop.begin(lambda stop: call.make(model, conversation, stop, deliver))
+    return event_loop.start(lambda stop: call.make(model, conversation, stop, deliver))
 
 
 def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
@@ -143,19 +143,19 @@ class _Call:
         self._outages = outages
         self._provider = self.model.partition(":")[0]
         self._rate_limits = rate_limits
-        self._go: Go | None = None
+        self._permit: Permit | None = None
         self._agent = agent
         self._request = request
         self._stream: StreamedResponse | None = None
 
-    def admit(self) -> Wait | None:
+    def acquire(self) -> Wait | None:
         """Return how long to wait for the rate limit, or None if the model may be called now."""
         if self._rate_limits is None:
             return None
-        said = self._rate_limits.acquire(self._provider, self._request.ticket)
+        said = self._rate_limits.acquire(self._provider, self._request.queue_number)
         if isinstance(said, Wait):
             return said
-        self._go = said
+        self._permit = said
         return None
 
     async def make(
@@ -171,26 +171,26 @@ class _Call:
             outcome = self._answer(reply)
         except Exception as exc:
             outcome = self.failure(exc)
-        await self._tell(outcome)
+        await self._report(outcome)
         deliver(outcome)
 
     def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFailure:
         return from_provider(self._agent, reply, model=self.model, summary=self._request.summary)
 
-    async def _tell(self, outcome: ModelAnswer | ModelFailure) -> None:
+    async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""
         if isinstance(outcome, ModelAnswer):
             self._outages.end(self.model)
-        if self._rate_limits is None or self._go is None:
+        if self._rate_limits is None or self._permit is None:
             return
         if isinstance(outcome, ModelAnswer):
-            if self._go.braked:
-                await asyncio.to_thread(self._rate_limits.on_success, self._provider, self._go)
+            if self._permit.is_limited:
+                await asyncio.to_thread(self._rate_limits.on_success, self._provider, self._permit)
         elif outcome.cause is FailureCause.LIMIT or (
             outcome.retry_after and outcome.cause is FailureCause.PROVIDER
         ):
             await asyncio.to_thread(
-                self._rate_limits.on_rejected, self._provider, self._go, outcome.retry_after
+                self._rate_limits.on_rejected, self._provider, self._permit, outcome.retry_after
             )
 
     def failure(self, exc: Exception) -> ModelFailure:

@@ -20,7 +20,7 @@ from runtime.core.continuation import Call
 from runtime.core.documents.blobs import begins
 
 KEPT = 64  # conversations of one process
-LONG = 4  # messages; a shorter one is not worth caching
+MIN_CACHED_MESSAGES = 4  # a shorter conversation is not worth caching
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ def conversation_of(
     calls: tuple[Call, ...] = (),
 ) -> list[ModelMessage]:
     """Convert the messages of a frame, from the first one not cached. The caller may change the list."""
-    if len(messages) < LONG or agent.keeps_secrets:
+    if len(messages) < MIN_CACHED_MESSAGES or agent.keeps_secrets:
         return to_provider(agent, messages, [], instructions, calls)
     place = (run, frame)
     with _lock:

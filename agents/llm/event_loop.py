@@ -25,7 +25,7 @@ class Stopped(Exception):
 Stop = asyncio.Future[None]
 
 
-def begin(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def start(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Start `call` from any thread, and return at once. The returned function sets its Stop, from any thread."""
     running = _running_loop()
     stop: Stop = running.create_future()
@@ -45,7 +45,7 @@ def begin(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], Non
 async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
     """Return the result of `call`. Raise TimeoutError or Stopped on time, even if `call` cannot be cancelled."""
     task = asyncio.ensure_future(call)
-    task.add_done_callback(_hear)
+    task.add_done_callback(_receive)
     waited: set[asyncio.Future[Any]] = {task, stop}
     try:
         await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -60,7 +60,7 @@ async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
         del task, waited
 
 
-def _hear(task: "asyncio.Task[Any]") -> None:
+def _receive(task: "asyncio.Task[Any]") -> None:
     """Read the exception of an abandoned call, so that asyncio does not log it."""
     with suppress(asyncio.CancelledError):
         task.exception()

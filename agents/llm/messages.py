@@ -159,7 +159,7 @@ def from_provider(
     summary: bool = False,
     usage: RequestUsage | None = None,
 ) -> ModelAnswer:
-    """Return the reply of `model` as JSON with the facts the core needs, without checking that it can be journaled.
+    """Return the reply of `model` as JSON with the fields the core needs, without checking that it can be journaled.
 
     A `summary` is text, even if the agent's result is typed. `usage` counts in the place of the reply's own.
     """

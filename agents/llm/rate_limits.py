@@ -17,37 +17,37 @@ from runtime.store import pool
 
 log = logging.getLogger(__name__)
 
-PAUSE = 1.0  # seconds; used if the provider names none
-LONGEST_PAUSE = 600.0
+DEFAULT_PAUSE_SECONDS = 1.0  # used if the provider names none
+MAX_PAUSE_SECONDS = 600.0
 EASE = 0.85  # factor of the interval after each success
-GONE = 0.02  # seconds; a shorter interval counts as none
-PATIENCE = 5.0  # seconds; a longer wait is checked again, because the interval may be shorter
+MIN_INTERVAL_SECONDS = 0.02  # a shorter interval counts as none
+MAX_WAIT_SECONDS = 5.0  # a longer wait is checked again, because the interval may be shorter
 
 # The highest queue number that may be called now. It does not grow before `since`.
-_MAY_GO = """(b.served + greatest(0, extract(epoch FROM clock_timestamp() - b.since)) / b.gap)"""
+_RELEASED = """(b.served + greatest(0, extract(epoch FROM clock_timestamp() - b.since)) / b.gap)"""
 
 _TAKE = f"""
-    UPDATE agents_brake AS b SET issued = CASE WHEN %(ticket)s > 0 THEN b.issued
-        ELSE greatest(b.issued + 1, floor({_MAY_GO})::bigint) END
+    UPDATE agents_brake AS b SET issued = CASE WHEN %(queue_number)s > 0 THEN b.issued
+        ELSE greatest(b.issued + 1, floor({_RELEASED})::bigint) END
     WHERE b.provider = %(provider)s AND b.gap > 0
-    RETURNING clock_timestamp(), b.since, b.gap, {_MAY_GO}, b.issued
+    RETURNING clock_timestamp(), b.since, b.gap, {_RELEASED}, b.issued
 """
 
 # Concurrent requests are refused together, so only the first refusal doubles the interval.
-_HIT = f"""
+_ON_REJECTED = f"""
     INSERT INTO agents_brake AS b (provider, gap, served, since, issued, hit_at)
     VALUES (%(provider)s, %(pause)s, 1, clock_timestamp() + %(pause)s * interval '1 second', 0,
         clock_timestamp())
     ON CONFLICT (provider) DO UPDATE SET
         gap = CASE WHEN b.gap = 0 THEN %(pause)s WHEN b.hit_at >= %(began)s THEN b.gap
             ELSE least(2 * b.gap, 2 * %(pause)s) END,
-        served = CASE WHEN b.gap = 0 THEN b.issued + 1 ELSE {_MAY_GO} END,
+        served = CASE WHEN b.gap = 0 THEN b.issued + 1 ELSE {_RELEASED} END,
         since = greatest(b.since, clock_timestamp() + %(pause)s * interval '1 second'),
         hit_at = CASE WHEN b.hit_at >= %(began)s THEN b.hit_at ELSE clock_timestamp() END
 """
 
-_EASE = f"""
-    UPDATE agents_brake AS b SET served = {_MAY_GO},
+_ON_SUCCESS = f"""
+    UPDATE agents_brake AS b SET served = {_RELEASED},
         since = greatest(b.since, clock_timestamp()),
         gap = CASE WHEN b.gap * %(ease)s < %(gone)s THEN 0 ELSE b.gap * %(ease)s END
     WHERE b.provider = %(provider)s AND b.gap > 0 AND b.hit_at < %(began)s
@@ -55,11 +55,11 @@ _EASE = f"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Go:
-    """The request may be sent. `at` is the database time; `braked` says whether the provider has an interval."""
+class Permit:
+    """The request may be sent. `at` is the database time; `is_limited` says whether the provider has an interval."""
 
     at: datetime
-    braked: bool
+    is_limited: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,36 +67,45 @@ class Wait:
     """The request must wait until this time, and then try again with its queue number."""
 
     until: datetime
-    ticket: int
+    queue_number: int
 
 
 class RateLimits:
     """The rate limits of all providers, asked before each request and told its result."""
 
-    def acquire(self, provider: str, ticket: int) -> Go | Wait | None:
-        """Say whether a request may be sent now. `ticket` is its queue number from before, 0 for none.
+    def acquire(self, provider: str, queue_number: int) -> Permit | Wait | None:
+        """Say whether a request may be sent now. `queue_number` is the one from before, 0 for none.
 
         Return None if Postgres is unreachable: then no request waits.
         """
         try:
-            return _acquire(provider, ticket)
+            return _acquire(provider, queue_number)
         except psycopg.Error as exc:
             log.warning("rate limit of %s is unknown: %s", provider, exc)
             return None
 
-    def on_rejected(self, provider: str, go: Go, after: float | None) -> None:
+    def on_rejected(self, provider: str, permit: Permit, after: float | None) -> None:
         """Record that the provider rejected a request, and for how many seconds it wants none."""
-        pause = PAUSE if after is None else min(max(after, GONE), LONGEST_PAUSE)
+        pause = (
+            DEFAULT_PAUSE_SECONDS
+            if after is None
+            else min(max(after, MIN_INTERVAL_SECONDS), MAX_PAUSE_SECONDS)
+        )
         log.warning("%s wants fewer requests: its calls are rate limited", provider)
-        _change(_HIT, {"provider": provider, "pause": pause, "began": go.at})
+        _change(_ON_REJECTED, {"provider": provider, "pause": pause, "began": permit.at})
 
-    def on_success(self, provider: str, go: Go) -> None:
+    def on_success(self, provider: str, permit: Permit) -> None:
         """Record that the provider answered while it had an interval."""
-        values = {"provider": provider, "began": go.at, "ease": EASE, "gone": GONE}
-        _change(_EASE, values)
+        values = {
+            "provider": provider,
+            "began": permit.at,
+            "ease": EASE,
+            "gone": MIN_INTERVAL_SECONDS,
+        }
+        _change(_ON_SUCCESS, values)
 
 
-def _acquire(provider: str, ticket: int) -> Go | Wait:
+def _acquire(provider: str, queue_number: int) -> Permit | Wait:
     with pool.pooled() as connection:
         known = connection.execute(
             "SELECT clock_timestamp(), (SELECT gap FROM agents_brake WHERE provider = %s)",
@@ -105,21 +114,25 @@ def _acquire(provider: str, ticket: int) -> Go | Wait:
         ).fetchone()
         assert known is not None  # a SELECT without FROM has one row
         if not known[1]:
-            return Go(at=known[0], braked=False)
-        row = connection.execute(_TAKE, {"provider": provider, "ticket": ticket}).fetchone()
+            return Permit(at=known[0], is_limited=False)
+        row = connection.execute(
+            _TAKE, {"provider": provider, "queue_number": queue_number}
+        ).fetchone()
     if row is None:
-        return Go(at=known[0], braked=False)
-    at, since, gap, may_go, issued = row
-    number = ticket or issued
-    if at >= since and number <= may_go:
-        return Go(at=at, braked=True)
-    return Wait(until=_come_back(at, since, gap, float(number) - float(may_go)), ticket=number)
+        return Permit(at=known[0], is_limited=False)
+    at, since, interval, released, issued = row
+    number = queue_number or issued
+    if at >= since and number <= released:
+        return Permit(at=at, is_limited=True)
+    return Wait(
+        until=_retry_at(at, since, interval, float(number) - float(released)), queue_number=number
+    )
 
 
-def _come_back(at: datetime, since: datetime, gap: float, ahead: float) -> datetime:
+def _retry_at(at: datetime, since: datetime, interval: float, ahead: float) -> datetime:
     """Return when to try again. A request far back in the queue tries halfway, at a random time."""
-    turn = timedelta(seconds=max(0.0, ahead) * gap)
-    if turn.total_seconds() > PATIENCE:
+    turn = timedelta(seconds=max(0.0, ahead) * interval)
+    if turn.total_seconds() > MAX_WAIT_SECONDS:
         turn *= 0.5 + random.random() / 4  # noqa: S311 - spreads waits, keeps no secret
     return max(at, since) + turn
 

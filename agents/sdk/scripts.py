@@ -87,12 +87,12 @@ class Turn:
         return next((result for result in reversed(self.results) if result.tool == tool), None)
 
 
-def script(play: Callable[[Turn], Reply]) -> Script:
+def script(fn: Callable[[Turn], Reply]) -> Script:
     """Make the model of an agent of a function that says what to do next."""
 
-    @functools.wraps(play)
+    @functools.wraps(fn)
     def model(messages: list[ModelMessage], _: AgentInfo) -> Reply:
-        return play(_turn(messages))
+        return fn(_turn(messages))
 
     return model
 

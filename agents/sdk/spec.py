@@ -71,7 +71,7 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ToolSpec:
-    """One tool: a function, and the facts for the model, the reviewer and the engine.
+    """One tool: a function, and the data for the model, the reviewer and the engine.
 
     `schema` is the JSON Schema of the arguments and `arguments` checks them; `result` checks the returned value and
     makes JSON of it, None if it may be any JSON; `defaults` are the values of optional arguments.
@@ -241,23 +241,27 @@ class AgentSpec:
         return sha256_of(self.instructions)
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """Return the facts that determine the agent's behaviour, as JSON."""
-        facts: dict[str, Any] = {
+    def definition(self) -> dict[str, Any]:
+        """Return the data that determines the agent's behaviour, as JSON."""
+        definition: dict[str, Any] = {
             "name": self.name,
             "instructions": self.instructions,
-            "model": _model_facts(self),
+            "model": _model_definition(self),
             "approvals": self.approvals,
-            "tools": [_tool_facts(self, tool) for tool in self.tools],
-            "subagents": [_hand_over_facts(self, agent) for agent in self.subagents],
+            "tools": [_tool_definition(self, tool) for tool in self.tools],
+            "subagents": [_hand_over_definition(self, agent) for agent in self.subagents],
             **{name: value for name, value in _sampling(self).items() if value is not None},
         }
-        return facts if self.output_schema is None else {**facts, "output": self.output_schema}
+        return (
+            definition
+            if self.output_schema is None
+            else {**definition, "output": self.output_schema}
+        )
 
     @property
     def fingerprint(self) -> str:
-        """Return the digest of the facts."""
-        return sha256_of(self.facts)
+        """Return the digest of the definition."""
+        return sha256_of(self.definition)
 
 
 def _script_name(script: Callable[..., Any] | None) -> str:
@@ -286,7 +290,7 @@ def placeholders(sentence: str) -> set[str]:
     return names
 
 
-def _model_facts(agent: AgentSpec) -> str | list[str]:
+def _model_definition(agent: AgentSpec) -> str | list[str]:
     """Name the script and the agent's own models. The installation's models are not part of an agent's version."""
     script = [] if agent.model is None else [agent.model_name]
     return [*script, *agent.models] if agent.models else "".join(script) or "default"
@@ -296,9 +300,9 @@ def _sampling(agent: AgentSpec) -> dict[str, float | int | None]:
     return {"temperature": agent.temperature, "max_tokens": agent.max_tokens}
 
 
-def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
+def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Describe a tool of an agent. `approval` is the agent's setting, which may differ from the tool's."""
-    facts: dict[str, Any] = {
+    definition: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
         "schema": tool.schema,
@@ -308,12 +312,12 @@ def _tool_facts(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "secret": [*sorted(tool.secret_args), *(["its result"] if tool.secret_result else [])],
     }
     if tool.waits:
-        facts["waits"] = tool.waits
+        definition["waits"] = tool.waits
     times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
-    return facts | {name: seconds for name, seconds in times.items() if seconds is not None}
+    return definition | {name: seconds for name, seconds in times.items() if seconds is not None}
 
 
-def _hand_over_facts(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:
+def _hand_over_definition(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:
     return {
         "name": child.name,
         "description": child.description,

@@ -8,6 +8,9 @@
         assert run.approve().output == "The money is on its way."
 """
 
+import logging
+from typing import TYPE_CHECKING, Any
+
 # The rest of the kit loads Django's models, and those ask for settings.
 from agents.testing import setup
 
@@ -25,13 +28,13 @@ from agents.sdk.scripts import (  # noqa: E402
 )
 from agents.testing.drive import Flow, drive  # noqa: E402
 from agents.testing.scripted_models import replies  # noqa: E402
-from agents.testing.worker import Made  # noqa: E402
+from agents.testing.worker import ToolCall  # noqa: E402
 
 __all__ = [
     "Flow",
-    "Made",
     "Reply",
     "Result",
+    "ToolCall",
     "Turn",
     "answer",
     "call",
@@ -41,3 +44,14 @@ __all__ = [
     "script",
     "together",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return an old name for one release, with a warning."""
+        if name != "Made":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        logging.getLogger(__name__).warning(
+            "agents.testing.Made is now agents.testing.ToolCall; the old name goes with the next release"
+        )
+        return ToolCall

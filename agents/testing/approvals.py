@@ -18,8 +18,8 @@ class Approvals:
         self.shown: dict[UUID, ReviewSnapshot] = {}
         self.said: dict[UUID, Decision] = {}
 
-    def requires_approval(self, facts: CallInfo) -> bool:
-        return facts.gated
+    def requires_approval(self, info: CallInfo) -> bool:
+        return info.gated
 
     def show(self, snapshots: Sequence[ReviewSnapshot]) -> None:
         self.shown |= {snapshot.gate: snapshot for snapshot in snapshots}

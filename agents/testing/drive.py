@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from agents.sdk import inputs
 from agents.sdk.spec import AgentSpec
-from agents.testing.scripted_models import Model, with_models
+from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.transcript import lines_of
-from agents.testing.worker import Made, Worker
+from agents.testing.worker import ToolCall, Worker
 from runtime.core.budgets import NO_LIMITS
 from runtime.core.continuation import Phase, status_of
 from runtime.core.documents import budget_text
@@ -30,8 +30,8 @@ def drive(
     agent: AgentSpec,
     input: Any,
     *,
-    model: Model | None = None,
-    models: Mapping[str, Model] | None = None,
+    model: ScriptedModel | None = None,
+    models: Mapping[str, ScriptedModel] | None = None,
     business_key: str | None = None,
     crash_before: Sequence[str] = (),
     crash_after: Sequence[str] = (),
@@ -63,7 +63,7 @@ def drive(
 class Flow:
     """One run, at rest: it waits at its `gates`, for what `waits` says, or has ended."""
 
-    def __init__(self, worker: Worker, models: Mapping[str, Model]) -> None:
+    def __init__(self, worker: Worker, models: Mapping[str, ScriptedModel]) -> None:
         self._worker = worker
         self._models = models
 
@@ -101,7 +101,7 @@ class Flow:
         return (told or [""])[-1] or None
 
     @property
-    def calls(self) -> tuple[Made, ...]:
+    def calls(self) -> tuple[ToolCall, ...]:
         """List the calls that reached tools, every attempt of them."""
         return tuple(self._worker.calls)
 

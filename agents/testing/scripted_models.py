@@ -14,8 +14,8 @@ from agents.sdk.scripts import (
 )
 from agents.sdk.spec import AgentSpec
 
-Step = Reply | Callable[[Turn], Reply]
-Model = Script | Sequence[Step]
+ScriptedReply = Reply | Callable[[Turn], Reply]
+ScriptedModel = Script | Sequence[ScriptedReply]
 
 
 class NoReplyLeft(Exception):
@@ -26,7 +26,7 @@ class NoScript(Exception):
     """The agent names only providers' models, which a test does not call."""
 
 
-def replies(*steps: Step) -> Script:
+def replies(*steps: ScriptedReply) -> Script:
     """Return a model that gives these replies in order. A function among them makes its reply.
 
     Which one is due is counted in the conversation itself, so that a turn that is repeated after a
@@ -43,7 +43,7 @@ def replies(*steps: Step) -> Script:
     return model
 
 
-def with_models(agent: AgentSpec, models: Mapping[str, Model]) -> AgentSpec:
+def with_models(agent: AgentSpec, models: Mapping[str, ScriptedModel]) -> AgentSpec:
     """The same agent, whose models and those of its sub-agents are these where they are named."""
     children = tuple(with_models(child, models) for child in agent.subagents)
     chosen = models.get(agent.name, agent.model)

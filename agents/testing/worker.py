@@ -68,7 +68,7 @@ JITTER = 0.5  # where in its bounds each wait between attempts lies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class ToolCall:
     """One call that reached a tool. `outcome` is None if the worker died before it was journaled."""
 
     agent: str
@@ -88,7 +88,7 @@ class Worker:
         self.now = initial(uuid.uuid4())
         self.clock = BEGINNING
         self.journal: list[str] = []
-        self.calls: list[Made] = []
+        self.calls: list[ToolCall] = []
         self._deaths = {"before": list(crash_before), "after": list(crash_after)}
         self._approvals = Approvals()
         self._ready: deque[Work] = deque()
@@ -110,13 +110,13 @@ class Worker:
                 agent=one.name,
                 fingerprint=one.fingerprint,
                 published_at=released,
-                facts=one.facts,
+                definition=one.definition,
             )
             for one in known.values()
         }
         setup.prepare(secrets=any(one.keeps_secrets for one in known.values()))
         self._handler = AgentEffects(
-            Registry(agents=known), tidy=_nothing, versions=self._published
+            Registry(agents=known), close_connections=_nothing, versions=self._published
         )
         self._admission = Admission(
             handler=self._handler, approvals=self._approvals, clock=lambda: self.clock
@@ -261,7 +261,7 @@ class Worker:
 
     def _note(self, request: ToolRequest, outcome: Outcome | None) -> None:
         self.calls.append(
-            Made(
+            ToolCall(
                 agent=request.agent,
                 tool=request.tool,
                 args=request.args,

@@ -11,12 +11,12 @@ from agents.sdk import tool
 from agents.sdk.spec import ToolSpec
 from runtime.core.limits import MAX_EVENT_NAME, MAX_WAIT_DAYS
 
-_AHEAD = f"at most {MAX_WAIT_DAYS} days ahead"
+_WITHIN = f"at most {MAX_WAIT_DAYS} days ahead"
 Moment = Annotated[
     str,
     Field(
         max_length=40,
-        description=f"a moment of RFC 3339 with its zone, as in 2030-01-31T09:00:00Z, {_AHEAD}",
+        description=f"a moment of RFC 3339 with its zone, as in 2030-01-31T09:00:00Z, {_WITHIN}",
     ),
 ]
 EventName = Annotated[str, Field(min_length=1, max_length=MAX_EVENT_NAME)]

@@ -23,7 +23,7 @@ class BudgetField:
 
     name: str
     unit: str
-    typed: str
+    raw: str
     error: str
     most: str | None
 
@@ -45,7 +45,7 @@ def budget_fields(
             BudgetField(
                 name=sent,
                 unit=unit_of(limit),
-                typed=posted.get(sent, ""),
+                raw=posted.get(sent, ""),
                 error=problem.detail if problem is not None and problem.field == sent else "",
                 most=None if most is None else to_text(limit, most),
             )

@@ -17,7 +17,7 @@ from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 
 WHOLE = "input"  # the one field of a schema that is not an object's
-LONG = 300  # characters, from which on a text has several lines
+MAX_LINE_CHARACTERS = 300  # a longer text has several lines
 
 _NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
 
@@ -36,7 +36,7 @@ class Field:
     kind: str
     required: bool
     help: str
-    typed: str
+    raw: str
     error: str
     choices: tuple[tuple[str, str], ...]
 
@@ -46,7 +46,7 @@ class StartForm:
     """`problems` are by field name; the name of the whole is WHOLE, for what belongs to no field."""
 
     schema: dict[str, Any]
-    typed: Mapping[str, str]
+    raw: Mapping[str, str]
     problems: Mapping[str, str]
 
     @property
@@ -73,7 +73,7 @@ class StartForm:
             kind=kind_of(part.rule),
             required=part.required,
             help=" · ".join(text for text in (part.description, part.type) if text),
-            typed=self.typed.get(part.name, first),
+            raw=self.raw.get(part.name, first),
             error=self.problems.get(part.name, ""),
             choices=_choices(part.rule),
         )
@@ -86,39 +86,39 @@ class StartForm:
             kind="json",
             required=True,
             help="JSON",
-            typed=self.typed.get(WHOLE, ""),
+            raw=self.raw.get(WHOLE, ""),
             error=self.problems.get(WHOLE, ""),
             choices=(),
         )
 
 
 def empty(schema: dict[str, Any]) -> StartForm:
-    return StartForm(schema=schema, typed={}, problems={})
+    return StartForm(schema=schema, raw={}, problems={})
 
 
 def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, Any]:
     """Return the form as submitted, with the problems of its fields, and the value that it makes."""
     found = parts(schema)
     names = [part.name for part in found] or [WHOLE]
-    typed = {name: form_text(posted, _sent(name)) for name in names}
+    raw = {name: form_text(posted, _sent(name)) for name in names}
     problems: dict[str, str] = {}
     value: Any = {}
     for part in found:
         try:
-            if typed[part.name].strip():
-                value[part.name] = _value(kind_of(part.rule), typed[part.name])
+            if raw[part.name].strip():
+                value[part.name] = _value(kind_of(part.rule), raw[part.name])
         except InvalidValue as exc:
             problems[part.name] = str(exc)
     if not found and schema.get("type") != "object":
         try:
-            value = _value("json", typed[WHOLE])
+            value = _value("json", raw[WHOLE])
         except InvalidValue as exc:
             problems[WHOLE] = str(exc)
     for problem in inputs.problems(schema, value):
         name = field_of(problem, names)
         # What could not be read is missing from the value: the reason to show is why it could not.
         problems.setdefault(name, problem.detail)
-    return StartForm(schema=schema, typed=typed, problems=problems), value
+    return StartForm(schema=schema, raw=raw, problems=problems), value
 
 
 def field_of(problem: InvalidInput, names: list[str]) -> str:
@@ -140,7 +140,11 @@ def kind_of(rule: Mapping[str, Any]) -> str:
     if rule.get("format") in ("email", "date"):
         return str(rule["format"])
     limit = rule.get("maxLength")
-    return "long" if "pattern" not in rule and (limit is None or limit > LONG) else "text"
+    return (
+        "long"
+        if "pattern" not in rule and (limit is None or limit > MAX_LINE_CHARACTERS)
+        else "text"
+    )
 
 
 def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -162,23 +166,23 @@ def _as_typed(kind: str, value: Any) -> str:
     return value if isinstance(value, str) and kind not in ("choice", "json") else json.dumps(value)
 
 
-def _value(kind: str, typed: str) -> Any:
+def _value(kind: str, raw: str) -> Any:
     """Read the value of one field. Raise InvalidValue."""
     match kind:
         case "integer" | "number":
-            text = typed.strip()
+            text = raw.strip()
             if not re.fullmatch(_NUMBERS[kind], text, re.ASCII):
                 raise InvalidValue(f"must be a {'whole ' if kind == 'integer' else ''}number")
             return int(text) if kind == "integer" else _number(text)
         case "choice" | "boolean" | "json":
             try:
-                return json.loads(typed, parse_constant=_refuse)
+                return json.loads(raw, parse_constant=_refuse)
             except (ValueError, RecursionError) as exc:
                 raise InvalidValue("must be JSON" if kind == "json" else "is not a choice") from exc
         case "long":
-            return typed
+            return raw
         case _:
-            return typed.strip()
+            return raw.strip()
 
 
 def _refuse(constant: str) -> None:

@@ -27,7 +27,7 @@ class GrantField:
 
     name: str
     unit: str
-    typed: str
+    raw: str
 
     @property
     def id(self) -> str:
@@ -81,7 +81,7 @@ def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]
         GrantField(
             name=name,
             unit=unit_of(NAMES[name]),
-            typed=posted.get(f"{FIELD}.{name}", "" if posted else _allowed(shown.args, name)),
+            raw=posted.get(f"{FIELD}.{name}", "" if posted else _allowed(shown.args, name)),
         )
         for name in names
     )

@@ -282,21 +282,21 @@ class StepBuilder:
             self.add(self._frame(command, given, instructions))
 
     def _frame(self, command: OpenFrame, given: Any, instructions: str) -> FrameOpened:
-        facts = self._handler.agent(command.agent)
+        info = self._handler.agent(command.agent)
         return FrameOpened(
             frame=command.frame,
             agent=command.agent,
-            fingerprint=facts.fingerprint,
-            prompt=sha256_of(instructions) if instructions else facts.prompt,
-            plan=facts.plan,
+            fingerprint=info.fingerprint,
+            prompt=sha256_of(instructions) if instructions else info.prompt,
+            plan=info.plan,
             input=given,
             parent=command.parent,
             call=command.call,
-            model=facts.model,
+            model=info.model,
             at=self._clock(),
-            compaction=facts.compaction,
-            budget=facts.budget,
-            rates=facts.rates,
+            compaction=info.compaction,
+            budget=info.budget,
+            rates=info.rates,
             instructions=instructions,
         )
 

@@ -81,7 +81,7 @@ class Part:
 class Approvals(Protocol):
     """Says which calls need a person and keeps their requests; implemented by approvals."""
 
-    def requires_approval(self, facts: CallInfo) -> bool:
+    def requires_approval(self, info: CallInfo) -> bool:
         """Whether this call waits for a person. Policy may be stricter than the tool, never laxer."""
 
     def open(

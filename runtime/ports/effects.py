@@ -24,7 +24,7 @@ class ModelRequest:
     `expire` or `give_up`. `{"role": "summary", "content": str, "of": int}` stands for that many messages
     that were before it, `{"role": "message", "by": str, "content": str}` is what a person wrote to the run;
     the last `unheard` messages are such ones, and new to the model. `model` is the one to ask, empty for the
-    first of the agent's; `ticket` is what RateLimited said, 0 for nothing.
+    first of the agent's; `queue_number` is the one of RateLimited, 0 for nothing.
 
     `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
     `instructions` is the text that a function made of the frame's input; empty for the agent's own. `calls` are the
@@ -37,7 +37,7 @@ class ModelRequest:
     messages: tuple[dict[str, Any], ...]
     deadline: float
     model: str = ""
-    ticket: int = 0
+    queue_number: int = 0
     summary: bool = False
     unheard: int = 0
     instructions: str = ""
@@ -106,11 +106,11 @@ class ModelFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimited:
-    """The model was not asked: its provider wants fewer requests. It may be, with this ticket, at that time."""
+    """The model was not asked: its provider wants fewer requests. It may be, with this queue number, at that time."""
 
     model: str
     until: datetime
-    ticket: int
+    queue_number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +172,13 @@ class EffectHandler(Protocol):
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         """Pure and quick. Raise CallRejected if the call cannot be made."""
 
-    def hold(self, position: "TurnBoundary") -> str:
+    def hold_reason(self, position: "TurnBoundary") -> str:
         """Why the agent is to stop before its next model call, in a sentence; empty to go on. Quick."""
 
     def perform(self, request: ToolRequest) -> Outcome:
         """Do it, from any thread. Never raises: whatever happens is an outcome."""
 
-    def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+    def start_model_call(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
         """Ask the model, and return at once. `deliver` gets the outcome, from any thread, once and in any case.
 
         What is returned ends the call early, from any thread: its outcome is then a fault with what came so far.

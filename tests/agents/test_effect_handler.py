@@ -87,7 +87,9 @@ def handler() -> AgentEffects:
         subagents=[helper],
         steps=["Look", "Leap"],
     )
-    return AgentEffects(Registry(agents={"chief": chief, "helper": helper}), tidy=_nothing)
+    return AgentEffects(
+        Registry(agents={"chief": chief, "helper": helper}), close_connections=_nothing
+    )
 
 
 def _perform(handler: AgentEffects, name: str, args: dict[str, Any], agent: str = "chief") -> Any:
@@ -333,7 +335,7 @@ def test_how_long_the_other_side_asks_to_wait_is_passed_on(after: float, told: A
         model=silent,
         tools=[knock],
     )
-    handler = AgentEffects(Registry(agents={"knocker": knocker}), tidy=_nothing)
+    handler = AgentEffects(Registry(agents={"knocker": knocker}), close_connections=_nothing)
     outcome = _perform(handler, "knock", {}, "knocker")
     assert outcome == ToolFailure(error="not now", retryable=True, retry_after=told)
 

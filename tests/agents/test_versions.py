@@ -69,7 +69,7 @@ OTHER_SCHEMA = {**greet.schema, "required": []}
     ],
 )
 def test_additions_wording_and_stricter_rules_need_no_approval(newer: AgentSpec, part: str) -> None:
-    (change,) = changes(version().facts, newer.facts)
+    (change,) = changes(version().definition, newer.definition)
     assert (change.part, change.asks) == (part, False)
 
 
@@ -88,13 +88,13 @@ def test_additions_wording_and_stricter_rules_need_no_approval(newer: AgentSpec,
     ],
 )
 def test_removals_replacements_and_laxer_rules_need_approval(newer: AgentSpec, part: str) -> None:
-    (change,) = changes(version().facts, newer.facts)
+    (change,) = changes(version().definition, newer.definition)
     assert (change.part, change.asks) == (part, True)
 
 
 def test_dropping_an_approval_or_a_secret_needs_approval() -> None:
     careful = greeting(approval=True, secret_args=frozenset({"name"}))
-    found = changes(careful.facts, version().facts)
+    found = changes(careful.definition, version().definition)
     assert {change.part: change.asks for change in found} == {
         "tool greet: approval": True,
         "tool greet: secret": True,
@@ -102,9 +102,9 @@ def test_dropping_an_approval_or_a_secret_needs_approval() -> None:
 
 
 def test_the_mode_every_call_counts_for_each_tool() -> None:
-    stricter = changes(version().facts, version(approvals="every_call").facts)
+    stricter = changes(version().definition, version(approvals="every_call").definition)
     assert not any(change.asks for change in stricter)
-    laxer = changes(version(approvals="every_call").facts, version().facts)
+    laxer = changes(version(approvals="every_call").definition, version().definition)
     assert {change.part for change in laxer if change.asks} == {
         "tool greet: approval",
         "sub-agent helper: approval",
@@ -112,9 +112,9 @@ def test_the_mode_every_call_counts_for_each_tool() -> None:
 
 
 def test_a_tool_that_has_become_a_write_is_named() -> None:
-    assert writes(version().facts, greeting(effect="write").facts) == ("greet",)
-    assert writes(greeting(effect="write").facts, version().facts) == ()
-    assert writes(version(tools=[]).facts, greeting(effect="write").facts) == ()
+    assert writes(version().definition, greeting(effect="write").definition) == ("greet",)
+    assert writes(greeting(effect="write").definition, version().definition) == ()
+    assert writes(version(tools=[]).definition, greeting(effect="write").definition) == ()
 
 
 def _registry(*specs: AgentSpec) -> Registry:
@@ -128,7 +128,7 @@ def test_a_version_is_published_once_by_its_fingerprint() -> None:
     publish(_registry(version()))
     assert AgentVersion.objects.get().published_at == first.published_at
     (found,) = published.versions([first.fingerprint]).values()
-    assert (found.agent, found.facts) == ("greeter", version().facts)
+    assert (found.agent, found.definition) == ("greeter", version().definition)
 
 
 @pytest.mark.django_db

@@ -70,7 +70,7 @@ def refused(request: Request, action_digest: str | None = None) -> str:
 
 @pytest.mark.parametrize("gated", [True, False])
 def test_a_call_waits_where_its_tool_says_so(gated: bool) -> None:
-    facts = CallInfo(
+    info = CallInfo(
         tool="set_privileges",
         effect=EffectClass.IDEMPOTENT,
         risk=Risk.HIGH,
@@ -80,7 +80,7 @@ def test_a_call_waits_where_its_tool_says_so(gated: bool) -> None:
         schema_digest="sha256:",
         deadline=10.0,
     )
-    assert approvals.requires_approval(facts) is gated
+    assert approvals.requires_approval(info) is gated
 
 
 def test_a_request_is_the_picture_word_for_word() -> None:

@@ -116,7 +116,7 @@ def test_a_call_that_is_ended_is_over_at_once_for_both_sides(
 ) -> None:
     provider.faults.append(fault)
     came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-    end = frame.handler.begin(frame.request(deadline=60.0), came.put)
+    end = frame.handler.start_model_call(frame.request(deadline=60.0), came.put)
     assert provider.speaking.wait(60)
     end()
     found = came.get(timeout=60)

@@ -12,7 +12,7 @@ from django.db import connection
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
-from agents.llm.rate_limits import Go, RateLimits, Wait
+from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.registry import Registry
 from agents.sdk import RetryPolicy, agent
 from agents.sdk.scripts import Turn, say, script
@@ -92,7 +92,7 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
     rate_limits = RateLimits()
     go = rate_limits.acquire("openai", 0)
-    assert isinstance(go, Go)
+    assert isinstance(go, Permit)
     rate_limits.on_rejected("openai", go, 4.0)
     with engine_of(Registry(agents={"echo": once}), rate_limits) as worker:
         run = worker.begin("echo", {"text": "patience"})
@@ -126,7 +126,7 @@ def braked(transactional_db: None) -> RateLimits:
     """A provider has just said that it wants no request for 10 s."""
     rate_limits = RateLimits()
     go = rate_limits.acquire("openai", 0)
-    assert isinstance(go, Go)
+    assert isinstance(go, Permit)
     rate_limits.on_rejected("openai", go, 10.0)
     return rate_limits
 
@@ -136,8 +136,8 @@ def _wait(said: object) -> Wait:
     return said
 
 
-def _go(said: object) -> Go:
-    assert isinstance(said, Go)
+def _go(said: object) -> Permit:
+    assert isinstance(said, Permit)
     return said
 
 
@@ -145,21 +145,21 @@ def test_calls_wait_for_the_named_time_then_go_one_by_one(
     braked: RateLimits,
 ) -> None:
     first, second = (_wait(braked.acquire("openai", 0)) for _ in range(2))
-    assert (first.ticket, second.ticket) == (1, 2)
+    assert (first.queue_number, second.queue_number) == (1, 2)
     assert timedelta(seconds=4) < second.until - first.until < timedelta(seconds=8)
     _moved(10.0)
-    assert _go(braked.acquire("openai", first.ticket)).braked
-    assert _wait(braked.acquire("openai", second.ticket)).ticket == 2
-    assert _wait(braked.acquire("openai", 0)).ticket == 3
+    assert _go(braked.acquire("openai", first.queue_number)).is_limited
+    assert _wait(braked.acquire("openai", second.queue_number)).queue_number == 2
+    assert _wait(braked.acquire("openai", 0)).queue_number == 3
     _moved(10.0)
-    _go(braked.acquire("openai", second.ticket))
-    assert isinstance(braked.acquire("anthropic", 0), Go)  # other providers are not limited
+    _go(braked.acquire("openai", second.queue_number))
+    assert isinstance(braked.acquire("anthropic", 0), Permit)  # other providers are not limited
 
 
 def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> None:
     began = _wait(braked.acquire("openai", 0))
     _moved(10.0)
-    go = _go(braked.acquire("openai", began.ticket))
+    go = _go(braked.acquire("openai", began.queue_number))
     for _ in range(5):
         braked.on_rejected("openai", go, 10.0)
     assert _gap() == 20.0
@@ -171,7 +171,7 @@ def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> 
     while not gaps or gaps[-1]:
         said = braked.acquire("openai", ticket)
         if isinstance(said, Wait):
-            ticket = said.ticket
+            ticket = said.queue_number
             _moved(10.0)
             continue
         braked.on_success("openai", _go(said))
@@ -179,13 +179,13 @@ def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> 
         gaps.append(_gap())
     assert gaps == sorted(gaps, reverse=True)
     assert len(gaps) > 20
-    assert not _go(braked.acquire("openai", 0)).braked
+    assert not _go(braked.acquire("openai", 0)).is_limited
 
 
 def test_a_success_of_an_older_call_keeps_the_interval(braked: RateLimits) -> None:
     said = _wait(braked.acquire("openai", 0))
     _moved(10.0)
-    early = _go(braked.acquire("openai", said.ticket))
+    early = _go(braked.acquire("openai", said.queue_number))
     braked.on_rejected("openai", early, 10.0)
     braked.on_success("openai", early)
     assert _gap() == 20.0

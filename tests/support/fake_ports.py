@@ -137,10 +137,10 @@ class FakeEffects:
 
     def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:
         """Return the change in `changes`, else one that needs no approval."""
-        facts = self.agent(name)
-        if facts.fingerprint == fingerprint:
+        info = self.agent(name)
+        if info.fingerprint == fingerprint:
             return None
-        return self.changes.get((name, fingerprint), VersionChange(agent=facts, changes=()))
+        return self.changes.get((name, fingerprint), VersionChange(agent=info, changes=()))
 
     def receive(self, agent: str, value: Any) -> Any:
         return value
@@ -150,12 +150,12 @@ class FakeEffects:
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         if tool in self.agents:
-            return self._facts(tool, FakeTool(effect=EffectClass.IDEMPOTENT), delegate=tool)
+            return self._info(tool, FakeTool(effect=EffectClass.IDEMPOTENT), delegate=tool)
         if tool not in self.tools:
             raise CallRejected(f"there is no tool {tool}")
-        return self._facts(tool, self.tools[tool], delegate=None)
+        return self._info(tool, self.tools[tool], delegate=None)
 
-    def hold(self, position: TurnBoundary) -> str:
+    def hold_reason(self, position: TurnBoundary) -> str:
         return self.holds.pop(0) if self.holds else ""
 
     def perform(self, request: ToolRequest) -> Outcome:
@@ -163,7 +163,7 @@ class FakeEffects:
             self.calls.append(request)
         return self.tools[request.tool].body(request)
 
-    def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+    def start_model_call(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
         """Run each call in a thread of its own, which is abandoned once the call is ended."""
         with self._lock:
             self.models.append(request)
@@ -182,7 +182,7 @@ class FakeEffects:
 
         return end
 
-    def _facts(self, name: str, tool: FakeTool, delegate: str | None) -> CallInfo:
+    def _info(self, name: str, tool: FakeTool, delegate: str | None) -> CallInfo:
         return CallInfo(
             tool=name,
             effect=tool.effect,
@@ -211,8 +211,8 @@ class FakeApprovals:
         self.forged = False
         self.void = False
 
-    def requires_approval(self, facts: CallInfo) -> bool:
-        return facts.gated
+    def requires_approval(self, info: CallInfo) -> bool:
+        return info.gated
 
     def open(
         self,

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from agents.registry import Survey, survey
 
-LONGEST = 30.0  # seconds that the import of a module may take
+MAX_IMPORT_SECONDS = 30.0  # for the modules of agents
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         check.add_argument("--brief", action="store_true", help="only the first mistake, in a line")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with _no_longer_than(LONGEST):
+        with _no_longer_than(MAX_IMPORT_SECONDS):
             found = survey(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
         if options["brief"]:
             _end([*map(str, found.mistakes)] or _missing(found))

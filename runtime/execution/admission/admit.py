@@ -65,14 +65,14 @@ class Admission:
         found = now.call(frame, call)
         try:
             _require_new(now, frame, found)
-            facts = self._describe(now, frame, found)
-            terms = _terms(now, frame, found, facts)
+            info = self._describe(now, frame, found)
+            terms = _terms(now, frame, found, info)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        if self.approvals.requires_approval(facts):
-            return self._gated(now, frame, found, facts, terms)
+        if self.approvals.requires_approval(info):
+            return self._gated(now, frame, found, info, terms)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
     def recheck(
@@ -106,7 +106,7 @@ class Admission:
             messages=found.messages + undelivered_to(now, frame),
         )
         try:
-            why = self.handler.hold(boundary)
+            why = self.handler.hold_reason(boundary)
         except _OURS:
             raise
         except Exception as exc:
@@ -114,8 +114,8 @@ class Admission:
             why = f"The hold rules of {found.agent} failed: {type(exc).__name__}"
         if not why:
             return None
-        facts = {"turn": found.turn, "agent": found.agent}
-        return open_frame_gate(now, frame, GateKind.HOLD, why=why, facts=facts, at=at)
+        args = {"turn": found.turn, "agent": found.agent}
+        return open_frame_gate(now, frame, GateKind.HOLD, why=why, args=args, at=at)
 
     def _hold_on_error(
         self, now: Continuation, frame: str, call: str, exc: Exception
@@ -124,8 +124,8 @@ class Admission:
         log.error("the admission of %s/%s of run %s failed", frame, call, now.run, exc_info=exc)
         tool = now.call(frame, call).tool
         why = f"Nobody can say whether {tool} needs an approval: {type(exc).__name__}"
-        facts = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
-        return open_frame_gate(now, frame, GateKind.HOLD, why=why, facts=facts, at=self.clock())
+        args = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
+        return open_frame_gate(now, frame, GateKind.HOLD, why=why, args=args, at=self.clock())
 
     def _look(
         self, now: Continuation, frame: str, call: str, decision: Decision | None
@@ -134,14 +134,14 @@ class Admission:
         if found.gate is None or found.terms is None:
             return None
         try:
-            facts = self._describe(now, frame, found)
-            terms = _terms(now, frame, found, facts)
+            info = self._describe(now, frame, found)
+            terms = _terms(now, frame, found, info)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
         if terms.digest != found.terms.digest or not self._confirmed(now, found, decision):
-            return self._gated(now, frame, found, facts, terms)
+            return self._gated(now, frame, found, info, terms)
         return None
 
     def verify_decision(self, signal: GateDecidedSignal) -> None:
@@ -159,19 +159,19 @@ class Admission:
         found = now.call(frame, call)
         assert found.terms is not None  # a call is judged before it is started
         assert found.started_at is not None
-        facts = replace(self._facts_of_started(now, frame, found), effect=found.terms.effect)
+        info = replace(self._info_of_started(now, frame, found), effect=found.terms.effect)
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.IN_DOUBT,
             frame=frame,
             call=call,
-            terms=_terms(now, frame, found, facts),
+            terms=_terms(now, frame, found, info),
         )
         wait = timedelta(seconds=found.terms.deadline + leases.lease_seconds())
-        shown = replace(snapshot(now, event, found, facts), not_before=found.started_at + wait)
+        shown = replace(snapshot(now, event, found, info), not_before=found.started_at + wait)
         return AdmissionResult(event=event, snapshot=shown)
 
-    def _facts_of_started(self, now: Continuation, frame: str, call: Call) -> CallInfo:
+    def _info_of_started(self, now: Continuation, frame: str, call: Call) -> CallInfo:
         """What the code says today of a call that was started, even if it could not be made today."""
         assert call.terms is not None
         try:
@@ -208,15 +208,15 @@ class Admission:
         if size > MAX_ARGS:
             raise CallRejected(f"arguments: {size} bytes of JSON, at most {MAX_ARGS} are taken")
         agent = now.frame(frame).agent
-        facts = self.handler.describe(agent=agent, tool=call.tool, args=call.args)
-        if facts.delegate is not None and depth_of(frame) + 1 >= MAX_DEPTH:
+        info = self.handler.describe(agent=agent, tool=call.tool, args=call.args)
+        if info.delegate is not None and depth_of(frame) + 1 >= MAX_DEPTH:
             raise CallRejected(f"agents may not be nested deeper than {MAX_DEPTH}")
-        return facts
+        return info
 
     def _gated(
-        self, now: Continuation, frame: str, call: Call, facts: CallInfo, terms: CallOptions
+        self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
     ) -> AdmissionResult:
-        seconds = facts.expires_in or float(settings.ABEYANCE_APPROVAL_SECONDS)
+        seconds = info.expires_in or float(settings.ABEYANCE_APPROVAL_SECONDS)
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.APPROVAL,
@@ -225,7 +225,7 @@ class Admission:
             terms=terms,
             expires_at=self.clock() + timedelta(seconds=seconds),
         )
-        return AdmissionResult(event=event, snapshot=snapshot(now, event, call, facts))
+        return AdmissionResult(event=event, snapshot=snapshot(now, event, call, info))
 
 
 def _require_new(now: Continuation, frame: str, call: Call) -> None:
@@ -237,19 +237,19 @@ def _require_new(now: Continuation, frame: str, call: Call) -> None:
             raise CallRejected(f"this repeats {other.id} of the same turn, which is made once")
 
 
-def _terms(now: Continuation, frame: str, call: Call, facts: CallInfo) -> CallOptions:
+def _terms(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOptions:
     digest = action_digest(
-        tool=facts.tool,
-        schema=facts.schema_digest,
+        tool=info.tool,
+        schema=info.schema_digest,
         args=call.args,
         path=now.path(frame, call.tool),
-        effect=facts.effect,
+        effect=info.effect,
     )
     return CallOptions(
-        effect=facts.effect,
+        effect=info.effect,
         digest=digest,
-        deadline=facts.deadline,
-        delegate=facts.delegate,
-        retry=facts.retry,
-        waits=facts.waits,
+        deadline=info.deadline,
+        delegate=info.delegate,
+        retry=info.retry,
+        waits=info.waits,
     )

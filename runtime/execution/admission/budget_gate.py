@@ -26,8 +26,8 @@ def open_limit_gate(
     """One gate for everything that was reached, and what was reached."""
     frame = next((one.frame for one in reached if one.frame is not None), ROOT)
     why = f"Used up: {'; '.join(_words(now, one) for one in reached)}"
-    facts = {"limits": [_fact(now, one) for one in reached]}
-    gate = open_frame_gate(now, frame, GateKind.LIMIT, why=why, facts=facts, at=at)
+    args = {"limits": [_fact(now, one) for one in reached]}
+    gate = open_frame_gate(now, frame, GateKind.LIMIT, why=why, args=args, at=at)
     assert isinstance(gate.event, GateOpened)
     exceeded = tuple(
         BudgetExceeded(

@@ -37,11 +37,11 @@ def open_frame_gate(
     kind: GateKind,
     *,
     why: str,
-    facts: dict[str, Any],
+    args: dict[str, Any],
     at: datetime,
     version: str = "",
 ) -> AdmissionResult:
-    """A gate of `kind` at `frame`. `why` is one sentence, `facts` is what people need to decide, as JSON."""
+    """A gate of `kind` at `frame`. `why` is one sentence, `args` is what people need to decide, as JSON."""
     event = GateOpened(
         gate=gate_id(at),
         kind=kind,
@@ -54,7 +54,7 @@ def open_frame_gate(
     )
     path = now.path(frame)
     digest = action_digest(
-        tool="", schema=sha256_of({}), args=facts, path=path, effect=EffectClass.READ
+        tool="", schema=sha256_of({}), args=args, path=path, effect=EffectClass.READ
     )
     shown = ReviewSnapshot(
         run=now.run,
@@ -63,7 +63,7 @@ def open_frame_gate(
         frame=frame,
         call="",
         tool="",
-        args=facts,
+        args=args,
         schema={},
         path=path,
         effect=EffectClass.READ,
@@ -80,17 +80,17 @@ def open_outage_gate(
     now: Continuation, frame: Frame, outage: Outage, at: datetime
 ) -> AdmissionResult:
     """The hold at which people hear that no model of the frame's agent has replied for too long."""
-    facts = {
+    args = {
         "agent": frame.agent,
         "since": outage.since.isoformat(timespec="seconds"),
         "rounds": outage.rounds,
         "last_answer": outage.error,
     }
     why = plain(f"No reply comes from the model of {frame.agent}: {outage.error}")
-    return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, facts=facts, at=at)
+    return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, args=args, at=at)
 
 
-def snapshot(now: Continuation, event: GateOpened, call: Call, facts: CallInfo) -> ReviewSnapshot:
+def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -> ReviewSnapshot:
     """What people are shown of a call."""
     assert event.terms is not None  # only a halt has none
     return ReviewSnapshot(
@@ -101,14 +101,14 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, facts: CallInfo) 
         call=call.id,
         tool=call.tool,
         args=call.args,
-        schema=facts.schema,
+        schema=info.schema,
         path=now.path(event.frame, call.tool),
         effect=event.terms.effect,
-        risk=facts.risk,
-        sentence=facts.sentence,
+        risk=info.risk,
+        sentence=info.sentence,
         action_digest=event.terms.digest,
         requester=now.requester,
         origin=now.origin,
         expires_at=event.expires_at,
-        result_schema=facts.result_schema,
+        result_schema=info.result_schema,
     )

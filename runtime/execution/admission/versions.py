@@ -71,7 +71,7 @@ def open_version_gate(
 ) -> AdmissionResult:
     """The gate at which people see what changed, and let the frame go on or end the run."""
     agent = now.frame(frame).agent
-    facts = {
+    args = {
         "agent": agent,
         "before": now.frame(frame).fingerprint,
         "after": change.agent.fingerprint,
@@ -84,7 +84,7 @@ def open_version_gate(
         frame,
         GateKind.VERSION,
         why=f"{agent} is another version than when it began: {named}"[:MAX_WHY],
-        facts=facts,
+        args=args,
         at=at,
         version=change.agent.fingerprint,
     )

@@ -61,7 +61,7 @@ def request_for(
             messages=messages + unheard,
             deadline=frame.terms.deadline,
             model=frame.model,
-            ticket=frame.ticket,
+            queue_number=frame.ticket,
             summary=work.summary,
             unheard=len(unheard),
             instructions=frame.instructions,
@@ -149,16 +149,16 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
     )
 
 
-def _rate_limited(frame: Frame, braked: RateLimited, at: datetime) -> RetryScheduled:
+def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetryScheduled:
     return RetryScheduled(
         frame=frame.id,
         call=None,
         attempt=frame.attempt,
         cause="brake",
-        error=f"{braked.model} was not asked: its provider wants fewer requests",
-        until=braked.until,
-        model=braked.model,
-        ticket=braked.ticket,
+        error=f"{limited.model} was not asked: its provider wants fewer requests",
+        until=limited.until,
+        model=limited.model,
+        ticket=limited.queue_number,
         since=frame.outage.since if frame.outage else at,
     )
 

@@ -60,7 +60,7 @@ def start_model_call(
 
     failpoints.hit("starting", "model", depth_of(request.frame))
     try:
-        return handler.begin(request, came)
+        return handler.start_model_call(request, came)
     except Exception as exc:
         log.exception("the effect handler raised on the model call of %s", request.run)
         deliver(ModelFailure(error=plain(f"{type(exc).__name__}: {exc}")))

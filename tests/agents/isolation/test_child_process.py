@@ -116,8 +116,8 @@ def test_an_isolated_tool_is_a_function_of_its_module() -> None:
 def test_a_worker_isolates_a_tool_and_a_kit_runs_it_itself(children: Children) -> None:
     registry = load([isolated.__name__])
     request = request_of(isolated.whoami, 60.0, name="ada")
-    there = AgentEffects(registry, tidy=_nothing, children=children).perform(request)
-    here = AgentEffects(registry, tidy=_nothing).perform(request)
+    there = AgentEffects(registry, close_connections=_nothing, children=children).perform(request)
+    here = AgentEffects(registry, close_connections=_nothing).perform(request)
     assert isinstance(there, ToolResult)
     assert isinstance(here, ToolResult)
     assert there.value["process"] != here.value["process"] == os.getpid()

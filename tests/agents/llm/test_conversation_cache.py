@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from agents.llm import conversation_cache, replies
-from agents.llm.conversation_cache import KEPT, LONG, conversation_of
+from agents.llm.conversation_cache import KEPT, MIN_CACHED_MESSAGES, conversation_of
 from agents.llm.messages import to_provider
 from agents.llm.replies import read
 from agents.sdk import agent
@@ -54,7 +54,7 @@ def parts(conversation: list[Any]) -> list[Any]:
 
 
 def test_a_conversation_that_goes_on_is_the_one_translated_anew() -> None:
-    whole = messages(LONG)
+    whole = messages(MIN_CACHED_MESSAGES)
     for end in range(1, len(whole) + 1):
         found = conversation_of(walker, RUN, "0", whole[:end])
         assert parts(found) == parts(to_provider(walker, whole[:end]))
@@ -68,7 +68,7 @@ def test_only_new_messages_are_translated(monkeypatch: pytest.MonkeyPatch) -> No
         return to_provider(agent, given, done)
 
     monkeypatch.setattr(conversation_cache, "to_provider", counted)
-    whole, run = messages(LONG), uuid4()
+    whole, run = messages(MIN_CACHED_MESSAGES), uuid4()
     conversation_of(walker, run, "0", whole[:-2])
     conversation_of(walker, run, "0", whole)
     assert begun == [0, len(whole) - 2]
@@ -76,20 +76,20 @@ def test_only_new_messages_are_translated(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_equal_messages_loaded_anew_are_not_translated_anew() -> None:
     run, calls = uuid4(), (Call(id="c1.0", tool="step", args={"n": 1}),)
-    before = conversation_of(walker, run, "0", messages(LONG)[:-2], calls=calls)
+    before = conversation_of(walker, run, "0", messages(MIN_CACHED_MESSAGES)[:-2], calls=calls)
     again = (replace(calls[0], state=CallState.RETURNED), Call(id="c2.0", tool="step", args={}))
-    after = conversation_of(walker, run, "0", messages(LONG), calls=again)
+    after = conversation_of(walker, run, "0", messages(MIN_CACHED_MESSAGES), calls=again)
     assert all(one is other for one, other in zip(before, after, strict=False))
-    assert parts(after) == parts(to_provider(walker, messages(LONG)))
+    assert parts(after) == parts(to_provider(walker, messages(MIN_CACHED_MESSAGES)))
 
 
 def test_a_conversation_is_the_same_whenever_it_is_translated() -> None:
-    told = messages(LONG)
+    told = messages(MIN_CACHED_MESSAGES)
     assert to_provider(walker, told)[1:] == to_provider(walker, told)[1:]  # an input bears its time
 
 
 def test_other_messages_loaded_anew_are_translated_anew() -> None:
-    run, before, after = uuid4(), messages(LONG), messages(LONG)
+    run, before, after = uuid4(), messages(MIN_CACHED_MESSAGES), messages(MIN_CACHED_MESSAGES)
     after[2]["results"][0]["content"] = "something else"
     conversation_of(walker, run, "0", before)
     assert parts(conversation_of(walker, run, "0", after)) == parts(to_provider(walker, after))
@@ -98,7 +98,7 @@ def test_other_messages_loaded_anew_are_translated_anew() -> None:
 def test_a_reply_whose_call_has_other_arguments_is_translated_anew() -> None:
     def told(text: str) -> Any:
         call = Call(id="c1.0", tool="step", args={"text": text})
-        given = messages(LONG)
+        given = messages(MIN_CACHED_MESSAGES)
         given[1]["reply"]["parts"] = [{"part_kind": "tool-call"}]
         return conversation_of(walker, run, "0", given, calls=(call,))[1].parts[0]
 
@@ -107,7 +107,7 @@ def test_a_reply_whose_call_has_other_arguments_is_translated_anew() -> None:
 
 
 def test_another_agent_of_the_same_frame_has_its_own_instructions() -> None:
-    run, told = uuid4(), messages(LONG)
+    run, told = uuid4(), messages(MIN_CACHED_MESSAGES)
     other = agent(
         name="other", description="Other.", instructions="Other.", input=Walk, model=silent
     )
@@ -116,7 +116,7 @@ def test_another_agent_of_the_same_frame_has_its_own_instructions() -> None:
 
 
 def test_other_instructions_are_told_from_the_beginning() -> None:
-    run, told = uuid4(), messages(LONG)
+    run, told = uuid4(), messages(MIN_CACHED_MESSAGES)
     for instructions in ("Walk.", "Run."):
         found: list[Any] = conversation_of(walker, run, "0", told, instructions)
         requests = [one for one in found if one.kind == "request"]
@@ -124,14 +124,14 @@ def test_other_instructions_are_told_from_the_beginning() -> None:
 
 
 def test_callers_may_change_the_returned_messages() -> None:
-    run, told = uuid4(), messages(LONG)
+    run, told = uuid4(), messages(MIN_CACHED_MESSAGES)
     given: list[Any] = conversation_of(walker, run, "0", told)
     given.append(given[0])
     assert len(conversation_of(walker, run, "0", told)) == len(told)
 
 
 def test_two_threads_do_not_add_to_the_same_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, run = messages(LONG), uuid4()
+    whole, run = messages(MIN_CACHED_MESSAGES), uuid4()
     conversation_of(walker, run, "0", whole[:-2])
     other: list[list[Any]] = []
 
@@ -147,7 +147,7 @@ def test_two_threads_do_not_add_to_the_same_conversation(monkeypatch: pytest.Mon
 
 
 def test_no_more_conversations_are_kept_than_said() -> None:
-    told = messages(LONG)
+    told = messages(MIN_CACHED_MESSAGES)
     for _ in range(KEPT + 3):
         conversation_of(walker, uuid4(), "0", told)
     assert len(conversation_cache._known) == KEPT

@@ -281,7 +281,7 @@ def test_a_script_has_replied_on_return_in_the_thread_that_asked() -> None:
         return say("here")
 
     frame = _frame(model)
-    frame.handler.begin(frame.request(), came.append)
+    frame.handler.start_model_call(frame.request(), came.append)
     assert isinstance(came[0], ModelAnswer)
     assert came[0].text == "here"
     assert played == [threading.get_ident()]
@@ -294,7 +294,7 @@ def test_many_threads_share_one_loop() -> None:
         ran_in.put(threading.current_thread().name)
 
     with ThreadPoolExecutor(20) as pool:
-        list(pool.map(lambda _: event_loop.begin(call), range(50)))
+        list(pool.map(lambda _: event_loop.start(call), range(50)))
     assert {ran_in.get(timeout=30) for _ in range(50)} == {"models"}
     assert [t.name for t in threading.enumerate()].count("models") == 1
 
@@ -308,10 +308,10 @@ def test_model_calls_that_wait_hold_no_thread() -> None:
         await stop
         ended.put(None)
 
-    ends = [event_loop.begin(call)]
+    ends = [event_loop.start(call)]
     until(lambda: waiting, "the first call to be made")
     before = threading.active_count()
-    ends += [event_loop.begin(call) for _ in range(300)]
+    ends += [event_loop.start(call) for _ in range(300)]
     until(lambda: len(waiting) == 301, "every call to be made")
     assert threading.active_count() <= before
     for end in ends:
@@ -329,7 +329,7 @@ def test_a_call_that_does_not_end_is_given_up() -> None:
         except TimeoutError as late:
             came.put(late)
 
-    event_loop.begin(call)
+    event_loop.start(call)
     assert isinstance(came.get(timeout=30), TimeoutError)
 
 

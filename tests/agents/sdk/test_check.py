@@ -124,7 +124,7 @@ def test_an_import_without_end_is_interrupted(
         "while True:\n    pass\n"
     )
     settings.ABEYANCE_AGENTS = ("endless_desk",)
-    monkeypatch.setattr(command, "LONGEST", 60)
+    monkeypatch.setattr(command, "MAX_IMPORT_SECONDS", 60)
     where = r"endless_desk\.py:[345]: TimeoutError: its import has not ended after 60 s"
     with pytest.raises(SystemExit, match=where):
         check("--brief")

@@ -141,5 +141,5 @@ def test_an_output_that_cannot_work_is_refused(changed: dict[str, Any]) -> None:
 
 
 def test_only_an_agent_with_a_typed_result_has_it_in_its_version() -> None:
-    assert "output" not in made(output=None).facts
+    assert "output" not in made(output=None).definition
     assert made(output=None).fingerprint != quotes.fingerprint

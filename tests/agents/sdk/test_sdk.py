@@ -303,7 +303,7 @@ def test_an_agent_sets_times_and_approval_of_a_tool_for_itself() -> None:
         name="a", description="A.", instructions="Do.", input=Input, model=silent, tools=[ours]
     )
     assert plain.tools == (ours,)
-    assert "deadline" not in str(replace(plain, tools=(greet,)).facts)
+    assert "deadline" not in str(replace(plain, tools=(greet,)).definition)
 
 
 def test_a_waived_approval_is_listed() -> None:

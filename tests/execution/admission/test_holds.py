@@ -30,10 +30,10 @@ def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
     problems: list[Exception] = [ZeroDivisionError("a rule divides by zero")]
     asked = FakeApprovals.requires_approval
 
-    def requires_approval(self: FakeApprovals, facts: CallInfo) -> bool:
+    def requires_approval(self: FakeApprovals, info: CallInfo) -> bool:
         if problems:
             raise problems[0]
-        return asked(self, facts)
+        return asked(self, info)
 
     monkeypatch.setattr(FakeApprovals, "requires_approval", requires_approval)
     return iter([problems])

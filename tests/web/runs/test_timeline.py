@@ -146,7 +146,7 @@ def test_a_model_without_a_reply_is_a_row_with_its_error(ada: Client, office: Of
 
 def test_waits_for_a_rate_limit_are_one_row(office: Office) -> None:
     now = timezone.now()
-    held = RateLimited(model="openai:a", until=now, ticket=4)
+    held = RateLimited(model="openai:a", until=now, queue_number=4)
     outcomes: list[Outcome] = [held, held, held, say("done")]
     office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
     run = office.start()
@@ -155,7 +155,7 @@ def test_waits_for_a_rate_limit_are_one_row(office: Office) -> None:
         ("wait", "hr_onboarding", 1, "waited for the rate limit"),
         ("model", "hr_onboarding", 1, "answered"),
     ]
-    assert [request.ticket for request in office.effects.models] == [0, 4, 4, 4]
+    assert [request.queue_number for request in office.effects.models] == [0, 4, 4, 4]
 
 
 def test_a_call_in_doubt_waits_for_people_like_any_other(office: Office) -> None:
