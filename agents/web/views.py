@@ -29,7 +29,7 @@ _readers = visible_to(lambda actor: wiring.access().require_agents(actor))
 @_readers
 def agents(request: HttpRequest) -> HttpResponse:
     """Show every agent that a worker published."""
-    return render(request, "agents/list.html", {"place": "agents", "agents": queries.published()})
+    return render(request, "agents/list.html", {"section": "agents", "agents": queries.published()})
 
 
 @require_safe
@@ -43,7 +43,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)
     wordings = bool(runs.items) or access.reads_continuations(actor)
     versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
-    context = {"place": "agents", "agent": shown, "runs": runs.items, "versions": versions}
+    context = {"section": "agents", "agent": shown, "runs": runs.items, "versions": versions}
     return render(request, "agents/detail.html", context)
 
 
@@ -101,7 +101,7 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     context = {
-        "place": "agents",
+        "section": "agents",
         "agent": shown,
         "form": form,
         "refusal": refusal,

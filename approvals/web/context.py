@@ -20,12 +20,12 @@ class Navigation:
     reads_agents: bool = False
 
 
-def desk(request: HttpRequest) -> dict[str, Any]:
-    """`desk` for templates, read from the database by the page that uses it."""
-    return {"desk": SimpleLazyObject(lambda: _desk(request))}
+def nav(request: HttpRequest) -> dict[str, Any]:
+    """`nav` for templates, read from the database by the page that uses it."""
+    return {"nav": SimpleLazyObject(lambda: _nav(request))}
 
 
-def _desk(request: HttpRequest) -> Navigation:
+def _nav(request: HttpRequest) -> Navigation:
     if not request.user.is_authenticated:
         return Navigation()
     principal = principals.principal_of(principals.actor_of(request.user))

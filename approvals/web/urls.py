@@ -10,7 +10,7 @@ from approvals.web.pages.account import (
     revoke_own_token,
 )
 from approvals.web.pages.approval import approval, approve, deny
-from approvals.web.pages.frame_gate import go_on, stop
+from approvals.web.pages.frame_gate import resume, stop
 from approvals.web.pages.in_doubt import give_up, happened, run_again
 from approvals.web.pages.inbox import inbox
 from approvals.web.pages.people import (
@@ -48,7 +48,7 @@ urlpatterns = [
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),
     path("a/<uuid:approval>/undo/", undo, name="undo"),
-    path("a/<uuid:approval>/continue/", go_on, name="go_on"),
+    path("a/<uuid:approval>/continue/", resume, name="continue"),
     path("a/<uuid:approval>/stop/", stop, name="stop"),
     path("a/<uuid:approval>/settle/happened/", happened, name="happened"),
     path("a/<uuid:approval>/settle/run-again/", run_again, name="run_again"),

@@ -8,7 +8,7 @@ from django.db.models import Q
 from runtime.core.documents import blobs
 from runtime.core.errors import Unreadable
 from runtime.models import Content, ContentUse, Run
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
@@ -25,7 +25,7 @@ def content(where: Q, digest: str) -> tuple[Any] | None:
     if body is None or not readable.exists():
         return None
     try:
-        return (redacted(blobs.value_of(blobs.Blob(digest=digest, text=body))),)
+        return (redact(blobs.value_of(blobs.Blob(digest=digest, text=body))),)
     except Unreadable:
         return None
 

@@ -32,7 +32,7 @@ MessageKind = Literal[
     "late",
     "retry",
     "release",
-    "halt",
+    "frame_gate",
     "summary",
     "instructions",
     "message",
@@ -50,7 +50,7 @@ MESSAGES: dict[MessageKind, str] = {
     "summary": "earlier messages summarised by",
     "instructions": "instructions made from the input of",
     "release": "another version of",
-    "halt": "stopped:",
+    "frame_gate": "stopped:",
     "message": "message from",
 }
 

@@ -12,7 +12,7 @@ from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import VERDICTS, GateKind, Verdict
 from runtime.errors import KeyMissing
 from runtime.queries.journal import JournalLine, read
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from runtime.queries.transcript.transcript import Transcript
 from runtime.store import pool
 from runtime.store.tables import late_outcomes
@@ -26,7 +26,7 @@ class LateView:
     """One late outcome. `value` is the call's result or error, with secrets masked.
 
     `by` is the person who settled that attempt, empty for none; `contradicts` says that they reported something else.
-    `words` say what followed; a person's name goes before them.
+    `label` say what followed; a person's name goes before them.
     """
 
     frame: str
@@ -36,7 +36,7 @@ class LateView:
     at: datetime
     returned: bool
     value: Any
-    words: str
+    label: str
     by: str = ""
     contradicts: bool = False
 
@@ -117,14 +117,14 @@ def _view(late: LateOutcome, state: _JournalState, transcript: Transcript) -> La
         attempt=late.attempt,
         at=late.at,
         returned=late.outcome == "returned",
-        value=redacted(late.result if late.outcome == "returned" else late.error),
-        words=_words(late, state) if decided is None else _beside(decided.verdict, same),
+        value=redact(late.result if late.outcome == "returned" else late.error),
+        label=_label(late, state) if decided is None else _beside(decided.verdict, same),
         by="" if decided is None else decided.by,
         contradicts=decided is not None and not same,
     )
 
 
-def _words(late: LateOutcome, state: _JournalState) -> str:
+def _label(late: LateOutcome, state: _JournalState) -> str:
     attempt = _attempt(late)
     if attempt in state.arrived:
         return "It settled the call in doubt, and the agent was told the outcome."

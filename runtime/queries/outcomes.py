@@ -11,7 +11,7 @@ from runtime.core.enums import Verdict
 from runtime.core.ids import child_frame
 from runtime.models import JournalEntry
 from runtime.queries.journal import decoded
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 
 MAX_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
 MAX_NOTE_CHARACTERS = 200  # characters of a result or an error
@@ -43,10 +43,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a call. `words` name it, `tone` is their colour, `note` is the shortened error or result."""
+    """The outcome of a call. `label` name it, `css_class` is their colour, `note` is the shortened error or result."""
 
-    words: str
-    tone: str
+    label: str
+    css_class: str
     note: str = ""
 
 
@@ -83,7 +83,7 @@ def _telling(runs: Collection[UUID]) -> Iterator[tuple[UUID, _Telling]]:
 def _outcome(event: _Telling) -> Outcome | None:
     match event:
         case e.ToolStarted():
-            return Outcome(words="Started", tone="info")
+            return Outcome(label="Started", css_class="info")
         case e.ToolReturned():
             return _done(event.stored or event.result)
         case e.WaitEnded(outcome="arrived" | "timed_out"):
@@ -95,13 +95,13 @@ def _outcome(event: _Telling) -> Outcome | None:
         case e.WaitEnded(outcome="refused"):
             return _failed(str(event.result))
         case e.OutcomeUnknown():
-            return Outcome(words="In doubt", tone="warn", note=_cut(event.error))
+            return Outcome(label="In doubt", css_class="warn", note=_cut(event.error))
         case e.OutcomeArrived(outcome="returned"):
-            return _done(event.stored or event.result, words="Done, late")
+            return _done(event.stored or event.result, label="Done, late")
         case e.OutcomeArrived():
             return _failed(event.error)
         case e.GateDecided(verdict=Verdict.HAPPENED):
-            return _done(event.stored or event.result, words="Done, as reported")
+            return _done(event.stored or event.result, label="Done, as reported")
         case e.GateDecided(verdict=Verdict.GIVE_UP):
             return _failed(event.reason)
         case e.FrameClosed():
@@ -110,16 +110,16 @@ def _outcome(event: _Telling) -> Outcome | None:
             return None
 
 
-def _done(result: Any, words: str = "Done") -> Outcome:
-    return Outcome(words=words, tone="ok", note=_cut(result))
+def _done(result: Any, label: str = "Done") -> Outcome:
+    return Outcome(label=label, css_class="ok", note=_cut(result))
 
 
 def _failed(error: Any) -> Outcome:
-    return Outcome(words="Failed", tone="danger", note=_cut(error))
+    return Outcome(label="Failed", css_class="danger", note=_cut(error))
 
 
 def _cut(value: Any) -> str:
-    shown = redacted(value)
+    shown = redact(value)
     text = shown.preview if isinstance(shown, e.Stored) else shown
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)

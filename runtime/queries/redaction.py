@@ -19,19 +19,19 @@ _WRITTEN = re.compile(
 )
 
 
-def redacted(value: Any) -> Any:
+def redact(value: Any) -> Any:
     """Return the JSON value, or the reference to one, with a placeholder for each secret."""
     match value:
         case str():
             return _without(value)
         case list() | tuple():
-            return [redacted(item) for item in value]
+            return [redact(item) for item in value]
         case Stored():
             return replace(value, preview=_without(value.preview))
         case dict() if was_made_here(value):
             return PLACEHOLDER
         case dict():
-            return {_without(str(key)): redacted(item) for key, item in value.items()}
+            return {_without(str(key)): redact(item) for key, item in value.items()}
         case _:
             return value
 

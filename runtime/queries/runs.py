@@ -20,7 +20,7 @@ from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.queries.journal import decoded, read, states
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from runtime.store.tables.signals import (
     CANCEL,
     MESSAGE,
@@ -88,7 +88,7 @@ class RunRow:
     @property
     def last_answer(self) -> str:
         """The last answer of the provider that the run waits for; empty if it waits for none."""
-        return redacted(self.awaits or "") if self.status == RunStatus.WAITING else ""
+        return redact(self.awaits or "") if self.status == RunStatus.WAITING else ""
 
     @property
     def next_try_at(self) -> datetime | None:
@@ -228,7 +228,7 @@ def continuation(run: UUID) -> Any | None:
     reached = [now, *states(now, later)]
     if len(reached) <= len(later):
         return None if body is None else _json(body)
-    return redacted(codec.document_of(reached[-1]))
+    return redact(codec.document_of(reached[-1]))
 
 
 def _text_of(run: UUID) -> codec.TextOf:
@@ -317,7 +317,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         gates=tuple(gates),
         position=run.position,
         awaits=run.awaits,
-        why=redacted(why or ""),
+        why=redact(why or ""),
     )
 
 
@@ -334,7 +334,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         gates=tuple(gates),
         input=_json(run.input),
         output=None if run.output is None else _json(run.output),
-        reason=None if run.reason is None else redacted(run.reason),
+        reason=None if run.reason is None else redact(run.reason),
         removed_at=run.removed_at,
         unheard=getattr(run, "messages", 0),
         waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
@@ -346,7 +346,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
 
 def _wait(found: dict[str, Any]) -> WaitView:
     until = datetime.fromisoformat(found["until"])
-    return WaitView(**{**found, "match": redacted(found["match"]), "until": until})
+    return WaitView(**{**found, "match": redact(found["match"]), "until": until})
 
 
 def _item(position: int, body: str, whole: bool) -> JournalItem:
@@ -355,7 +355,7 @@ def _item(position: int, body: str, whole: bool) -> JournalItem:
     if not isinstance(entry, dict):
         return JournalItem(position=position, at=None, events=[])
     if (read := decoded(body)) is not None:
-        entry = {**entry, "events": redacted(codec.documents_of(read.events))}
+        entry = {**entry, "events": redact(codec.documents_of(read.events))}
     events = entry.get("events")
     return JournalItem(
         position=position,
@@ -373,6 +373,6 @@ def _event(event: Any, whole: bool) -> Any:
 def _json(text: str) -> Any:
     """Decode a stored document with secrets masked; return a damaged one as text."""
     try:
-        return redacted(json.loads(text))
+        return redact(json.loads(text))
     except (ValueError, RecursionError):
-        return redacted(text)
+        return redact(text)

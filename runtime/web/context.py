@@ -5,9 +5,9 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from runtime.control import kill_switches
+from runtime.control.kill_switches import active
 
 
-def stops(request: HttpRequest) -> dict[str, Any]:
-    """Add `stops`, read from the database when a template uses it."""
-    return {"stops": SimpleLazyObject(kill_switches.active)}
+def kill_switches(request: HttpRequest) -> dict[str, Any]:
+    """Add `kill_switches`, read from the database when a template uses it."""
+    return {"kill_switches": SimpleLazyObject(active)}

@@ -85,14 +85,14 @@ _STATUS: dict[str, tuple[str, str, str]] = {
 
 
 @register.filter
-def visible(value: Any) -> SafeString:
+def escape_visible(value: Any) -> SafeString:
     """Escape a text, with the code point in place of each invisible character and each that moves others.
 
     Plain spaces and line breaks inside the text stay, for CSS to keep. Line breaks at either end are marked too.
     """
     time_limits.check()
     text = value if isinstance(value, str) else as_json(value)
-    return _marked(text, *_ends(text))
+    return _plain_visible(text, *_ends(text))
 
 
 @register.simple_tag
@@ -113,15 +113,15 @@ def parts(pieces: Sequence[Piece], element: str) -> SafeString:
     first, last = _ends("".join(piece.text for piece in pieces))
     rows, start = [], 0
     for piece in pieces:
-        shown = _marked(piece.text, first - start, last - start)
+        shown = _plain_visible(piece.text, first - start, last - start)
         rows.append((format_html("<{0}>{1}</{0}>", element, shown) if piece.changed else shown,))
         start += len(piece.text)
     return format_html_join("", "{}", rows)
 
 
 @register.filter
-def marked(value: str) -> str:
-    """Mark characters as `visible` does, for places without elements, such as page titles. Not yet escaped."""
+def plain_visible(value: str) -> str:
+    """Mark characters as `escape_visible` does, for places without elements, such as page titles. Not yet escaped."""
     marks, rest = _marks(value, *_ends(value))
     return "".join(before + _code(char) for before, char in marks) + rest
 
@@ -223,9 +223,9 @@ def state_icon(state: CallState) -> str:
 def row_icon(row: Span) -> str:
     """Render the icon of a timeline row: of its result if it has one, else of its kind."""
     if row.kind in (SpanKind.TOOL, SpanKind.PERSON):
-        if row.tone is SpanResult.DONE:
+        if row.result is SpanResult.DONE:
             return icon("check")
-        if row.tone is SpanResult.BAD:
+        if row.result is SpanResult.BAD:
             return icon("x" if row.kind is SpanKind.TOOL else "nope")
     return icon(_KINDS[row.kind][0])
 
@@ -251,7 +251,7 @@ def _ends(text: str) -> tuple[int, int]:
     return len(text) - len(text.lstrip()), len(text.rstrip())
 
 
-def _marked(text: str, first: int, last: int) -> SafeString:
+def _plain_visible(text: str, first: int, last: int) -> SafeString:
     marks, rest = _marks(text, first, last)
     rows = [(before, _name(char), _code(char), _break(char)) for before, char in marks]
     marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)

@@ -3,14 +3,14 @@
 from django.urls import path
 
 from runtime.web.health import healthz, readyz
-from runtime.web.pages.blobs import content
+from runtime.web.pages.blobs import blob
 from runtime.web.pages.cancel import cancel
 from runtime.web.pages.comparison import compare
 from runtime.web.pages.fork import fork, newest
-from runtime.web.pages.kill_switches import lift, stop, stops
+from runtime.web.pages.kill_switches import disengage, engage, list_switches
 from runtime.web.pages.message import message
 from runtime.web.pages.pause import pause, resume
-from runtime.web.pages.retry import readmit, retry
+from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
 from runtime.web.pages.runs import runs
 
@@ -23,11 +23,11 @@ urlpatterns = [
     path("runs/<uuid:run>/fork/<int:position>/", fork, name="fork"),
     path("runs/<uuid:run>/cancel/", cancel, name="cancel"),
     path("runs/<uuid:run>/message/", message, name="message"),
-    path("contents/<str:digest>/", content, name="content"),
-    path("stops/", stops, name="stops"),
-    path("stops/put/", stop, name="put_stop"),
-    path("stops/<int:stop>/lift/", lift, name="lift_stop"),
-    path("runs/<uuid:run>/readmit/", readmit, name="readmit"),
+    path("contents/<str:digest>/", blob, name="blob"),
+    path("stops/", list_switches, name="kill_switches"),
+    path("stops/put/", engage, name="engage"),
+    path("stops/<int:stop>/lift/", disengage, name="disengage"),
+    path("runs/<uuid:run>/readmit/", release, name="release"),
     path("runs/<uuid:run>/retry/", retry, name="retry"),
     path("runs/<uuid:run>/pause/", pause, name="pause"),
     path("runs/<uuid:run>/resume/", resume, name="resume"),

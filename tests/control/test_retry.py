@@ -142,7 +142,7 @@ def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> Non
     found = runs.run_detail(Q(), run.id)
     assert found is not None
     rows = run_page.history(found).timeline.rows
-    assert [row.words for row in rows if row.end is None] == ["at work", "waiting for a reply"]
+    assert [row.label for row in rows if row.end is None] == ["at work", "waiting for a reply"]
 
 
 def test_an_approval_that_was_used_allows_nothing_more(rig: MakeBench) -> None:

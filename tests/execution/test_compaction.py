@@ -120,7 +120,7 @@ def test_the_pages_tell_of_it(desk: Rig) -> None:
     detail = runs.run_detail(Q(), run.id)
     assert detail is not None
     rows = run_page.history(detail).timeline.rows
-    assert sum(row.words == "summarised earlier messages" for row in rows) == 4
+    assert sum(row.label == "summarised earlier messages" for row in rows) == 4
 
 
 def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:

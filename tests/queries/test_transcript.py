@@ -129,11 +129,11 @@ def test_a_retry_says_when_until_its_time_has_come() -> None:
     waiting = [[OPENED, _replied("0", "t")], STARTED, [_retry("c1.0", LATER)]]
     found = read_transcript(_journal(*waiting))
     (call,) = found.roots[0].calls
-    assert (call.words, call.note) == ("tries again at", "busy")
+    assert (call.label, call.note) == ("tries again at", "busy")
     assert call.until == found.next_try == datetime.fromisoformat(LATER)
     assert found.roots[0].messages[-1].until == call.until
     found = read_transcript(_journal(*waiting, [_call("WaitEnded")]))
-    assert (found.roots[0].calls[0].words, found.next_try) == ("will be tried again", None)
+    assert (found.roots[0].calls[0].label, found.next_try) == ("will be tried again", None)
 
 
 def test_a_model_that_is_asked_again_says_so_until_it_answers() -> None:
@@ -153,8 +153,8 @@ def test_a_cancelled_run_tries_nothing_again() -> None:
     journal = [[OPENED, _replied("0", "t", "u")], STARTED, [_retry("c1.0", LATER)]]
     found = read_transcript(_journal(*journal, [CANCELLING], [CANCELLED]))
     first, second = found.roots[0].calls
-    assert first.words == "not tried again: the run was ended first"
-    assert second.words == "not started: the run was ended first"
+    assert first.label == "not tried again: the run was ended first"
+    assert second.label == "not started: the run was ended first"
     assert (first.has_side_effects, second.has_side_effects) == (True, False)
     assert (found.next_try, found.roots[0].outcome) == (None, "cancelled")
     assert found.ending is not None
@@ -166,4 +166,4 @@ def test_reading_leaves_no_traces() -> None:
     returned = _call("ToolReturned", attempt=1, result=1)
     journal = _journal([OPENED, _replied("0", "t")], [read, STARTED[1]], [returned])
     (call,) = read_transcript(journal).roots[0].calls
-    assert (call.words, call.has_side_effects) == ("done", False)
+    assert (call.label, call.has_side_effects) == ("done", False)

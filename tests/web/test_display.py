@@ -3,7 +3,7 @@
 import pytest
 
 from approvals.queries.similar import compared
-from runtime.web.display import marked, parts, visible
+from runtime.web.display import escape_visible, parts, plain_visible
 
 RIGHT_TO_LEFT_OVERRIDE = "\u202e"
 HIDDEN = [
@@ -41,35 +41,37 @@ HIDDEN = [
 @pytest.mark.parametrize("char", HIDDEN, ids=lambda char: f"U+{ord(char):04X}")
 @pytest.mark.parametrize("text", ["{}end", "mid{}dle", "start{}"])
 def test_invisible_characters_are_shown_as_code_points(char: str, text: str) -> None:
-    for shown in (visible(text.format(char)), marked(text.format(char))):
+    for shown in (escape_visible(text.format(char)), plain_visible(text.format(char))):
         assert char not in shown
         assert f"⟦U+{ord(char):04X}⟧" in shown
 
 
 @pytest.mark.parametrize("text", ["New Hire", "Ñëw-Hïrë", "日本語", "שלום", "a\nb"])
 def test_ordinary_text_is_not_changed(text: str) -> None:
-    assert visible(text) == text
+    assert escape_visible(text) == text
 
 
 def test_markup_is_escaped() -> None:
-    assert visible("<img src=x onerror=alert(1)> & '\"") == (
+    assert escape_visible("<img src=x onerror=alert(1)> & '\"") == (
         "&lt;img src=x onerror=alert(1)&gt; &amp; &#x27;&quot;"
     )
 
 
 def test_a_forged_mark_does_not_look_like_a_real_one() -> None:
-    assert "<span" not in visible("⟦U+202E⟧")
-    assert '<span class="cp" title="right-to-left override">⟦U+202E⟧</span>' in visible(
+    assert "<span" not in escape_visible("⟦U+202E⟧")
+    assert '<span class="cp" title="right-to-left override">⟦U+202E⟧</span>' in escape_visible(
         RIGHT_TO_LEFT_OVERRIDE
     )
 
 
 def test_line_breaks_at_an_end_are_written_out_and_spaces_never() -> None:
-    assert visible(" x \n") == (' x <span class="cp" title="control character">⟦U+000A⟧</span>\n')
+    assert escape_visible(" x \n") == (
+        ' x <span class="cp" title="control character">⟦U+000A⟧</span>\n'
+    )
 
 
 def test_values_that_are_no_text_are_json() -> None:
-    assert visible({"level": 3, "who": ["<b>"]}) == (
+    assert escape_visible({"level": 3, "who": ["<b>"]}) == (
         "{\n  &quot;level&quot;: 3,\n  &quot;who&quot;: [\n    &quot;&lt;b&gt;&quot;\n  ]\n}"
     )
 

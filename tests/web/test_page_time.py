@@ -7,7 +7,7 @@ from django.test import Client
 
 from runtime.queries import time_limits
 from runtime.queries.transcript.transcript import read_transcript
-from runtime.web.display import visible
+from runtime.web.display import escape_visible
 from tests.support.api_client import Caller
 from tests.support.office import Office
 
@@ -53,7 +53,7 @@ def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended:
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         read_transcript(suspended)
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
-        visible("x")
+        escape_visible("x")
 
 
 def test_posts_and_the_api_have_no_time_limit(

@@ -62,7 +62,7 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
     except InvalidInput as refused:
         problem = InvalidInput("scope", f"The {refused.field} {refused.detail}")
         return _page(request, problem, refused.status)
-    context = {"place": "account", "token": token, "plain": plain}
+    context = {"section": "account", "token": token, "plain": plain}
     return render(request, "accounts/token.html", context)
 
 
@@ -88,7 +88,7 @@ def _page(
 ) -> HttpResponse:
     mine = listing.person(request.user.get_username())
     context = {
-        "place": "account",
+        "section": "account",
         "person": mine,
         "rights": [
             (name, words) for name, words in listing.GROUPS.items() if mine and name in mine.groups

@@ -16,7 +16,7 @@ from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web.display import ahead
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
-_TONES = {
+_CSS_CLASSES = {
     CallState.FAILED: "danger",
     CallState.REFUSED: "danger",
     CallState.UNKNOWN: "warn",
@@ -26,14 +26,14 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """The state of a decided call. `tone` is the colour of the box; `words`, with `moment`, name the state.
+    """The state of a decided call. `css_class` is the colour of the box; `label`, with `moment`, name the state.
 
     `may_start` says that the call is approved and has not started. `error` is its error, `result` its result if
     `has_result`; `doubt` is the open request that asks for its outcome.
     """
 
-    tone: str
-    words: str
+    css_class: str
+    label: str
     moment: datetime | None
     may_start: bool
     error: str
@@ -51,18 +51,22 @@ def aftermath(
     lost = call.state is CallState.UNKNOWN
     doubt = requests.open_doubt(shown) if lost else None
     return Aftermath(
-        tone=_TONES.get(call.state, "ok") if status in ("approved", "answered") else "danger",
-        words=_words(shown, status, call, progress, told=doubt is None),
-        moment=call.moment,
+        css_class=_CSS_CLASSES.get(call.state, "ok")
+        if status in ("approved", "answered")
+        else "danger",
+        label=_label(shown, status, call, progress, told=doubt is None),
+        moment=call.waits_until,
         may_start=status == "approved" and call.state in _NOT_STARTED,
-        error=call.note if call.state in _TONES and call.state is not CallState.CLOSED else "",
+        error=call.note
+        if call.state in _CSS_CLASSES and call.state is not CallState.CLOSED
+        else "",
         has_result=call.state is CallState.RETURNED,
         result=call.result,
         doubt=doubt,
     )
 
 
-def said(shown: requests.Approval, decided: str, then: str) -> str:
+def outcome_text(shown: requests.Approval, decided: str, then: str) -> str:
     """Word the message after a decision: when it takes effect, and any paused part that must be resumed first."""
     held = _held(shown, read_transcript(shown.run))
     if _can_be_undone(shown):
@@ -71,7 +75,7 @@ def said(shown: requests.Approval, decided: str, then: str) -> str:
     return f"{decided}. It takes effect when {held} resumed." if held else f"{decided}. {then}"
 
 
-def _words(
+def _label(
     shown: requests.Approval, status: str, call: CallRecord, progress: Transcript, *, told: bool
 ) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
@@ -79,11 +83,11 @@ def _words(
         when = _when(shown, progress, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in _NOT_STARTED:
-        return call.words
+        return call.label
     if status != "approved":
         return "not started; the decision is recorded"
     if call.state is not CallState.GATED and not _held(shown, progress):
-        return call.words
+        return call.label
     return f"approved, {_when(shown, progress, held='starts', free='a worker starts it next')}"
 
 

@@ -47,5 +47,7 @@ def handle_decision(
         return too_late(request, requests.approval(approval, actor=actor), verdict, exc)
     except (Forbidden, TamperedWith, DigestMismatch, TooEarly, InvalidInput) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
-    messages.success(request, call_status.said(requests.approval(approval, actor=actor), *said))
+    messages.success(
+        request, call_status.outcome_text(requests.approval(approval, actor=actor), *said)
+    )
     return redirect("approval", approval=approval)

@@ -27,7 +27,7 @@ _SAID = {
 
 @require_POST
 @login_required
-def go_on(request: HttpRequest, approval: UUID) -> HttpResponse:
+def resume(request: HttpRequest, approval: UUID) -> HttpResponse:
     return _decide(request, approval, Verdict.CONTINUE)
 
 

@@ -52,7 +52,7 @@ def page(
     context = {
         **seen,
         "late": late_outcomes.of_call(
-            shown.run, seen["progress"], frame=shown.frame, call=shown.call
+            shown.run, seen["transcript"], frame=shown.frame, call=shown.call
         ),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
         "returns_nothing": _returns_nothing(shown.result_schema),

@@ -42,7 +42,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     elif not live:
         is_admin = principal is not None and principal.has(Scope.ADMIN)
         context |= {
-            "place": "inbox",
+            "section": "inbox",
             "max_filter": filters.MAX_LENGTH,
             # An admin reads every run.
             "alarms": runs.quarantined(Q()) if is_admin else 0,

@@ -125,7 +125,7 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
     search = request.GET.get("q", "").replace("\x00", "")
     unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
     context: dict[str, Any] = {
-        "place": "people",
+        "section": "people",
         "roster": listing.people_page(search, shown=unfolded or None, reader=_admin(request)),
         "search": search,
         "unfolded": unfolded,

@@ -55,7 +55,7 @@ def page_context(
         "before": before,
         "next": next_,
         "why": _why(progress, shown),
-        "place": "inbox",
+        "section": "inbox",
         "approval": shown,
         "status": status,
         "agent": _agent(shown),
@@ -64,7 +64,7 @@ def page_context(
         "outlook": call_context.context_of(progress, frame=shown.frame, call=shown.call),
         "call": call,
         "after": aftermath(shown, status, call, progress),
-        "progress": progress,
+        "transcript": progress,
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
         "undo_until": _undo_until(shown, principal),
         "problem": problem,
@@ -97,7 +97,7 @@ def too_late(
     if mine and seen.status == statements.STATUS[verdict]:
         return redirect("approval", approval=seen.id)
     context = {
-        "place": "inbox",
+        "section": "inbox",
         "approval": seen,
         "status": _status(seen),
         "verb": _VERBS[verdict],

@@ -9,7 +9,7 @@ from runtime.core.events import ToolStarted
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.replay import initial
 from runtime.queries.journal import JournalLine, read, states
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import fold
 from runtime.queries.transcript.transcript import transcript_of
@@ -90,7 +90,7 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
     return tuple(
         ReopenedCall(
             agent=frame.agent,
-            tool=redacted(call.tool),
+            tool=redact(call.tool),
             in_doubt=call.state is CallState.UNKNOWN,
             waited=then.call(frame.id, call.id).state is CallState.WAITING,
         )

@@ -13,7 +13,7 @@ from runtime.core.documents import codec
 from runtime.core.machine.replay import initial
 from runtime.queries.history.state_diff import StateChange, changes_of
 from runtime.queries.journal import read, states
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def state_after(run: UUID, position: int) -> StateAt | None:
         events=tuple(event.type for event in last.events) if last else (),
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
-        document=redacted(codec.document_of(now)) if now else None,
+        document=redact(codec.document_of(now)) if now else None,
         unreadable=None if readable else lines[len(reached) - 1].position,
         moves=changes_of(before, now) if now and before else (),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 
 # Fields that every entry changes, or that have lines of their own.
 _LEFT_OUT = frozenset({"schema", "run", "position", "head", "frames", "calls", "agents"})
@@ -36,7 +36,7 @@ def changes_of(before: Continuation, after: Continuation) -> tuple[StateChange, 
 
 
 def _document(now: Continuation) -> dict[str, Any]:
-    document: dict[str, Any] = redacted(codec.document_of(now))
+    document: dict[str, Any] = redact(codec.document_of(now))
     return document
 
 

@@ -11,7 +11,7 @@ from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.ids import depth_of
 from runtime.queries import labels
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 
@@ -62,7 +62,7 @@ class CallRecord:
     spans: list[Span] = field(default_factory=list)
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         match self.state, self.verdict:
             case CallState.ADMITTED, Verdict.APPROVE | Verdict.RUN_AGAIN:
                 return "approved, about to start"
@@ -86,8 +86,8 @@ class CallRecord:
                 return labels.CALLS[self.state]
 
     @property
-    def moment(self) -> datetime | None:
-        """The time that follows `words`, for a call that waits."""
+    def waits_until(self) -> datetime | None:
+        """The time that follows `label`, for a call that waits."""
         return self.until if self.state in (CallState.RETRYING, CallState.WAITING) else None
 
     @property
@@ -114,7 +114,7 @@ class CallRecord:
         return [self._span(SpanKind.TOOL, None, _NOT_BEGUN.get(self.state, SpanState.NOT_CHECKED))]
 
     def become(self, state: CallState, note: str = "", *, until: datetime | None = None) -> None:
-        self.state, self.note, self.until = state, redacted(note), until
+        self.state, self.note, self.until = state, redact(note), until
 
     def gated(
         self, event: e.GateOpened, at: datetime, position: int, gate: GateFacts | None
@@ -128,15 +128,15 @@ class CallRecord:
         self._add(SpanKind.PERSON, at, SpanState.GATE_OPEN).gate_opened(event, position, gate)
 
     def decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
-        self.verdict, self.decided_by, self.note = event.verdict, event.by, redacted(event.reason)
+        self.verdict, self.decided_by, self.note = event.verdict, event.by, redact(event.reason)
         self.state = _AFTER[event.verdict]
         if event.verdict is Verdict.HAPPENED:
-            self.result = redacted(event.stored or event.result)
+            self.result = redact(event.stored or event.result)
         for span in self._of_gate(event.gate):
             span.gate_decided(event, at, gate)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
-        self.state, self.note = CallState.CLOSED, redacted(event.reason)
+        self.state, self.note = CallState.CLOSED, redact(event.reason)
         for span in self._of_gate(event.gate):
             span.gate_closed(event, at)
 
@@ -146,28 +146,28 @@ class CallRecord:
         self._add(SpanKind.TOOL, event.at, SpanState.STARTED).attempt = event.attempt
 
     def returned(self, event: e.ToolReturned, at: datetime) -> None:
-        self.state, self.result = CallState.RETURNED, redacted(event.stored or event.result)
+        self.state, self.result = CallState.RETURNED, redact(event.stored or event.result)
         self._end_last(SpanKind.TOOL, at, SpanState.DONE)
 
     def refused(self, event: e.CallRefused, at: datetime) -> None:
-        self.state, self.note = CallState.REFUSED, redacted(event.reason)
+        self.state, self.note = CallState.REFUSED, redact(event.reason)
         span = self._add(SpanKind.TOOL, at, SpanState.STARTED)
         span.finish(at, SpanState.REFUSED, error=event.reason)
 
     def failed(self, event: e.ToolFailed, at: datetime) -> None:
-        self.state, self.note = CallState.FAILED, redacted(event.error)
+        self.state, self.note = CallState.FAILED, redact(event.error)
         self._end_last(SpanKind.TOOL, at, SpanState.FAILED, event.error)
 
     def in_doubt(self, event: e.OutcomeUnknown, at: datetime) -> None:
-        self.state, self.note, self.lost = CallState.UNKNOWN, redacted(event.error), True
+        self.state, self.note, self.lost = CallState.UNKNOWN, redact(event.error), True
         self._end_last(SpanKind.TOOL, at, SpanState.OUTCOME_LOST, event.error)
 
     def arrived(self, event: e.OutcomeArrived, at: datetime) -> None:
         done = event.outcome == "returned"
         self.state = CallState.RETURNED if done else CallState.FAILED
-        self.note, self.late = redacted(event.error), True
+        self.note, self.late = redact(event.error), True
         if done:
-            self.note, self.result = "", redacted(event.stored or event.result)
+            self.note, self.result = "", redact(event.stored or event.result)
         asked = self._of_gate(event.gate) if event.gate else []
         for span in asked or [self._add(SpanKind.TOOL, at, SpanState.STARTED)]:
             late = SpanState.LATE_DONE if done else SpanState.LATE_FAILED
@@ -194,12 +194,12 @@ class CallRecord:
                 self._end_last(SpanKind.WAIT, at, SpanState.BACKED_OFF)
             case "arrived" | "timed_out":
                 self.state, self.note = CallState.RETURNED, ""
-                self.result = redacted(event.result)
+                self.result = redact(event.result)
                 came = event.outcome == "arrived"
                 state = SpanState.EVENT_CAME if came else SpanState.TIME_CAME
                 self._end_last(SpanKind.AWAIT, at, state)
             case "refused":
-                self.state, self.note = CallState.FAILED, redacted(str(event.result))
+                self.state, self.note = CallState.FAILED, redact(str(event.result))
                 span = self._add(SpanKind.AWAIT, at, SpanState.AWAITS_TIME)
                 span.finish(at, SpanState.NOTHING_TO_AWAIT, error=str(event.result))
             case "closed":
@@ -241,5 +241,5 @@ def _awaited(event: e.WaitStarted) -> str:
     """Describe the event that a call waits for; empty if it only waits for a time."""
     if not event.event:
         return ""
-    match = json.dumps(redacted(event.match), ensure_ascii=False)
+    match = json.dumps(redact(event.match), ensure_ascii=False)
     return event.event if match == "{}" else f"{event.event} with {match}"

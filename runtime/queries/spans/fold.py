@@ -22,7 +22,7 @@ from runtime.core.machine.forks import state_of
 from runtime.queries import time_limits
 from runtime.queries.journal import JournalLine
 from runtime.queries.labels import DECISIONS, MessageKind
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import copied
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
@@ -84,7 +84,7 @@ def fold(
     """
     found = Fold(gates=gates or {}, start=start, whole=whole)
     for line in lines:
-        found.take(line)
+        found.consume(line)
     if found.exported:
         found.close("exported")
     return found
@@ -127,7 +127,7 @@ class Fold:
             spans += frame.spans()
         return spans
 
-    def take(self, line: JournalLine) -> None:
+    def consume(self, line: JournalLine) -> None:
         time_limits.check()
         if line.entry is None:
             self.unreadable.append(line.position)
@@ -164,7 +164,7 @@ class Fold:
             case e.Retried():
                 self._retried(event)
             case e.Cancelling():
-                self.ending = Ending(by=event.by, reason=redacted(event.reason), at=self._at)
+                self.ending = Ending(by=event.by, reason=redact(event.reason), at=self._at)
                 self._decide_on_run(event.by or "the engine", f"Ended the run: {event.reason}")
             case e.Cancelled():
                 self._ended(SpanState.CANCELLED)
@@ -193,7 +193,7 @@ class Fold:
         for frame, said in frames:
             self.frames[frame.id] = frame
             for one in said:
-                self._say(
+                self._add_message(
                     frame, one.kind, one.by, one.value, turn=one.turn, reported_by=one.reported_by
                 )
         for unheard in state.unheard:
@@ -216,7 +216,7 @@ class Fold:
         self._decide_on_run(event.by, f"Tried the failed run again{_because(event.reason)}")
 
     def _paused(self, event: e.Paused) -> None:
-        self.pause = Pause(by=event.by, reason=redacted(event.reason), at=self._at)
+        self.pause = Pause(by=event.by, reason=redact(event.reason), at=self._at)
         span = _of_run(SpanKind.PAUSE, self._at, SpanState.PAUSED)
         span.by, span.reason = event.by, self.pause.reason
         self._pauses.append(span)
@@ -224,7 +224,7 @@ class Fold:
 
     def _opened(self, event: e.FrameOpened) -> None:
         if self._queue is not None:
-            self._queue.finish(self._at, SpanState.TAKEN_UP)
+            self._queue.finish(self._at, SpanState.CLAIMED)
             if self._at - self.start < MIN_WAIT_SHOWN:
                 self._queue = None
         parent = self.frames.get(event.parent or "")
@@ -239,12 +239,12 @@ class Fold:
         frame.open(self._at)
         self.frames[frame.id] = frame
         if event.instructions:
-            self._say(frame, "instructions", frame.agent, event.instructions)
-        self._say(frame, "input", parent.agent if parent else self._requester, event.input)
+            self._add_message(frame, "instructions", frame.agent, event.instructions)
+        self._add_message(frame, "input", parent.agent if parent else self._requester, event.input)
         if frame.id == ROOT:
             early, self._early = self._early, []
             for one in early:
-                self._say(frame, "message", one.by, one.text)
+                self._add_message(frame, "message", one.by, one.text)
         call = self._caller(frame)
         if call is not None:
             call.state = CallState.DELEGATED
@@ -258,25 +258,25 @@ class Fold:
                 self._replied(frame, event)
             case e.Compacted():
                 frame.compacted(self._at, event.model)
-                self._say(frame, "summary", event.model or frame.agent, event.summary)
+                self._add_message(frame, "summary", event.model or frame.agent, event.summary)
             case e.ModelFailed():
                 frame.model_failed(self._at, event, self._for_admins(event.said))
-                self._say(frame, "fault", frame.agent, event.error)
+                self._add_message(frame, "fault", frame.agent, event.error)
             case e.AgentChanged():
                 frame.fingerprint = event.fingerprint
                 frame.changed(self._at)
-                self._say(frame, "release", frame.agent, differences(event.changes))
+                self._add_message(frame, "release", frame.agent, differences(event.changes))
                 if event.instructions:
-                    self._say(frame, "instructions", frame.agent, event.instructions)
+                    self._add_message(frame, "instructions", frame.agent, event.instructions)
             case e.FrameClosed():
                 frame.close(self._at, event.outcome)
                 self._close_call(frame, event)
             case e.RetryScheduled(call=None):
                 self._model_retries(frame, event)
             case e.WaitEnded(call=None):
-                frame.model_asked_again(self._at)
+                frame.model_called_again(self._at)
             case e.GateOpened(call="") | e.GateDecided(call="") | e.GateClosed(call=""):
-                self._halt(frame, event)
+                self._frame_gate(frame, event)
             case _:
                 call = frame.by_id.get(event.call or "")
                 if call is not None:
@@ -289,40 +289,40 @@ class Fold:
         if root is None:
             self._early.append(message)
         else:
-            self._say(root, "message", message.by, message.text)
+            self._add_message(root, "message", message.by, message.text)
             if root.answered:
-                root.ask(self._at)
-        span = _of_run(SpanKind.MESSAGE, self._at, SpanState.UNHEARD)
-        span.by, span.reason = message.by, redacted(message.text)
+                root.call_model(self._at)
+        span = _of_run(SpanKind.MESSAGE, self._at, SpanState.UNDELIVERED)
+        span.by, span.reason = message.by, redact(message.text)
         self._messages.append(span)
 
     def _replied(self, frame: FrameRecord, event: e.ModelReplied) -> None:
         frame.deliver(event.heard)
-        for span in self._unheard()[: event.heard]:  # only the root's model receives messages
-            span.finish(self._at, SpanState.HEARD)
+        for span in self._undelivered()[: event.heard]:  # only the root's model receives messages
+            span.finish(self._at, SpanState.DELIVERED)
         calls = [
             CallRecord(
                 id=call_id(frame.turn + 1, index),
                 frame=frame.id,
                 agent=frame.agent,
                 tool=proposal.tool,
-                args=redacted(proposal.args),
+                args=redact(proposal.args),
             )
             for index, proposal in enumerate(event.calls)
         ]
         frame.replied(self._at, event.model, calls)
         said = event.text if event.output is None else event.output
         if said != "":
-            self._say(frame, "text", frame.agent, said)
+            self._add_message(frame, "text", frame.agent, said)
         for call in calls:
-            self._say(frame, "call", frame.agent, {"tool": call.tool, "args": call.args})
-        if frame.answered and frame.id == ROOT and self._unheard():
-            frame.ask(self._at)
+            self._add_message(frame, "call", frame.agent, {"tool": call.tool, "args": call.args})
+        if frame.answered and frame.id == ROOT and self._undelivered():
+            frame.call_model(self._at)
 
     def _model_retries(self, frame: FrameRecord, event: e.RetryScheduled) -> None:
         said = self._for_admins(event.said)
         frame.retry = Retry(
-            error=redacted(event.error),
+            error=redact(event.error),
             attempt=event.attempt,
             until=event.until,
             since=event.since,
@@ -330,7 +330,7 @@ class Fold:
         )
         frame.model_retries(self._at, event, said)
         what = f"the model of {frame.agent}"
-        self._say(frame, "retry", what, event.error, until=event.until)
+        self._add_message(frame, "retry", what, event.error, until=event.until)
 
     def _close_call(self, frame: FrameRecord, event: e.FrameClosed) -> None:
         call = self._caller(frame)
@@ -338,16 +338,16 @@ class Fold:
             return
         parent = self.frames[call.frame]
         if event.outcome == "answered":
-            call.state, call.result = CallState.RETURNED, redacted(event.content)
-            self._say(parent, "result", call.tool, event.content)
+            call.state, call.result = CallState.RETURNED, redact(event.content)
+            self._add_message(parent, "result", call.tool, event.content)
         else:
-            call.state, call.note = CallState.FAILED, redacted(event.content)
-            self._say(parent, "fault", call.tool, event.content)
+            call.state, call.note = CallState.FAILED, redact(event.content)
+            self._add_message(parent, "fault", call.tool, event.content)
         self._next_turn(parent)
 
     def _next_turn(self, frame: FrameRecord) -> None:
         if self.ending is None and frame.waits_for_model():
-            frame.ask(self._at)
+            frame.call_model(self._at)
 
     def _call_event(
         self, frame: FrameRecord, call: CallRecord, event: e.CallEvent | e.WaitEvent
@@ -359,65 +359,67 @@ class Fold:
                 call.gated(event, self._at, self._position, self._gates.get(event.gate))
             case e.GateDecided():
                 call.decided(event, self._at, self._gates.get(event.gate))
-                self._say_decision(frame, event, call.tool)
+                self._add_decision(frame, event, call.tool)
                 if event.verdict is Verdict.HAPPENED:
-                    self._say(frame, "result", call.tool, call.result, reported_by=event.by)
+                    self._add_message(frame, "result", call.tool, call.result, reported_by=event.by)
             case e.GateClosed():
                 call.gate_closed(event, self._at)
             case e.ToolStarted():
                 call.started(event)
             case e.ToolReturned():
                 call.returned(event, self._at)
-                self._say(frame, "result", call.tool, call.result)
+                self._add_message(frame, "result", call.tool, call.result)
             case e.CallRefused():
                 call.refused(event, self._at)
-                self._say(frame, "fault", call.tool, event.reason)
+                self._add_message(frame, "fault", call.tool, event.reason)
             case e.ToolFailed():
                 call.failed(event, self._at)
-                self._say(frame, "fault", call.tool, event.error)
+                self._add_message(frame, "fault", call.tool, event.error)
             case e.OutcomeUnknown():
                 call.in_doubt(event, self._at)
-                self._say(frame, "fault", call.tool, event.error)
+                self._add_message(frame, "fault", call.tool, event.error)
             case e.OutcomeArrived():
                 call.arrived(event, self._at)
                 came = call.result if event.outcome == "returned" else event.error
-                self._say(frame, "late", call.tool, came)
+                self._add_message(frame, "late", call.tool, came)
             case e.RetryScheduled():
                 call.retries(event, self._at)
-                self._say(frame, "retry", call.tool, event.error, until=event.until)
+                self._add_message(frame, "retry", call.tool, event.error, until=event.until)
             case e.WaitStarted():
                 call.waits(event, self._at)
             case e.WaitEnded():
                 call.waited(event, self._at)
                 if event.outcome in ("arrived", "timed_out"):
-                    self._say(frame, "result", call.tool, call.result)
+                    self._add_message(frame, "result", call.tool, call.result)
                 elif event.outcome == "refused":
-                    self._say(frame, "fault", call.tool, call.note)
+                    self._add_message(frame, "fault", call.tool, call.note)
             case _:
                 assert_never(event)
 
-    def _halt(self, frame: FrameRecord, event: e.GateOpened | e.GateDecided | e.GateClosed) -> None:
+    def _frame_gate(
+        self, frame: FrameRecord, event: e.GateOpened | e.GateDecided | e.GateClosed
+    ) -> None:
         gate = self._gates.get(event.gate)
         match event:
             case e.GateOpened():
                 frame.gate(event, self._at, self._position, gate)
-                self._say(frame, "halt", frame.agent, event.reason)
+                self._add_message(frame, "frame_gate", frame.agent, event.reason)
             case e.GateDecided():
                 frame.gate_decided(event, self._at, gate)
-                self._say_decision(frame, event, frame.agent)
+                self._add_decision(frame, event, frame.agent)
             case e.GateClosed():
                 frame.gate_closed(event, self._at)
 
-    def _say_decision(self, frame: FrameRecord, event: e.GateDecided, what: str) -> None:
+    def _add_decision(self, frame: FrameRecord, event: e.GateDecided, what: str) -> None:
         said = f"{DECISIONS[event.verdict]} {what}{_because(event.reason)}"
-        self._say(frame, "decision", event.by or "the deadline", said)
+        self._add_message(frame, "decision", event.by or "the deadline", said)
 
     def _decide_on_run(self, by: str, what: str) -> None:
         for frame in self.frames.values():
             if frame.parent is None:
-                self._say(frame, "decision", by, what)
+                self._add_message(frame, "decision", by, what)
 
-    def _say(
+    def _add_message(
         self,
         frame: FrameRecord,
         kind: MessageKind,
@@ -436,24 +438,24 @@ class Fold:
                 agent=frame.agent,
                 kind=kind,
                 by=by,
-                value=redacted(value),
+                value=redact(value),
                 at=self._at,
                 until=until,
                 reported_by=reported_by,
             )
         )
 
-    def _unheard(self) -> list[Span]:
+    def _undelivered(self) -> list[Span]:
         return [span for span in self._messages if span.end is None]
 
     def _ended(self, state: SpanState) -> None:
-        self.close(state.words)
+        self.close(state.label)
         self._end_spans(state)
 
     def _end_spans(self, state: SpanState) -> None:
         self._end_pauses(SpanState.WITH_RUN)
-        for span in self._unheard():
-            span.finish(self._at, SpanState.NOT_HEARD)
+        for span in self._undelivered():
+            span.finish(self._at, SpanState.NOT_DELIVERED)
         for frame in self.frames.values():
             frame.end(self._at, state if frame.parent is None else SpanState.WITH_RUN)
 
@@ -462,7 +464,7 @@ class Fold:
             span.finish(self._at, state)
 
     def _for_admins(self, said: str) -> str:
-        return redacted(said) if self._whole else ""
+        return redact(said) if self._whole else ""
 
     def _caller(self, frame: FrameRecord) -> CallRecord | None:
         """Return the call that `frame` works on; None for a root and for a frame with an impossible parent."""

@@ -8,7 +8,7 @@ from typing import Any
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
 from runtime.core.machine.messages import MESSAGE
 from runtime.queries.labels import MessageKind
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.frames import FrameRecord
 
@@ -39,15 +39,15 @@ def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, lis
             call=frame.call,
             turn=frame.turn,
             by_id={call.id: _call(frame, call) for call in frame.calls},
-            heard=sum(message["role"] == MESSAGE for message in frame.messages),
+            delivered=sum(message["role"] == MESSAGE for message in frame.messages),
         )
-        record.open(at, asks=frame.state in _ASKING)
+        record.open(at, calls_model=frame.state in _ASKING)
         record.of_turn = [record.by_id[call.id] for call in frame.of_turn()]
         record.items += record.of_turn
         parent = made.get(frame.parent or "")
         if parent is not None and frame.call in parent.by_id:
             parent.delegate(parent.by_id[frame.call], record)
-        yield record, list(_said(frame, parent.agent if parent else state.requester))
+        yield record, list(_utterances(frame, parent.agent if parent else state.requester))
 
 
 def _call(frame: Frame, call: Call) -> CallRecord:
@@ -57,18 +57,18 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         frame=frame.id,
         agent=frame.agent,
         tool=call.tool,
-        args=redacted(call.args),
+        args=redact(call.args),
         state=call.state,
-        note=redacted(str(call.result or "")) if settled_badly else "",
+        note=redact(str(call.result or "")) if settled_badly else "",
         effect=call.terms.effect if call.terms else None,
         attempt=call.attempt,
         started_at=call.started_at,
         lost=call.state is CallState.UNKNOWN,
-        result=None if settled_badly else redacted(call.stored or call.result),
+        result=None if settled_badly else redact(call.stored or call.result),
     )
 
 
-def _said(frame: Frame, giver: str) -> Iterator[Utterance]:
+def _utterances(frame: Frame, giver: str) -> Iterator[Utterance]:
     turn = frame.turn - sum(message["role"] == "model" for message in frame.messages)
     if frame.instructions:
         yield Utterance(turn=turn, kind="instructions", by=frame.agent, value=frame.instructions)

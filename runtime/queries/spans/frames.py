@@ -58,7 +58,7 @@ class Retry:
 class FrameRecord:
     """One activation of one agent. `plan` is None if the agent has not declared its steps. Only the fold changes it.
 
-    `halts` counts its own gates that wait for a person. `items` are its spans and the calls between them, in order.
+    `frame_gates` counts its own gates that wait for a person. `items` are its spans and the calls between them, in order.
     """
 
     id: str
@@ -70,11 +70,11 @@ class FrameRecord:
     turn: int = 0
     outcome: str | None = None
     retry: Retry | None = None
-    halts: int = 0
+    frame_gates: int = 0
     by_id: dict[str, CallRecord] = field(default_factory=dict)
     children: "dict[str, FrameRecord]" = field(default_factory=dict)  # by the id of their call
     messages: list[Message] = field(default_factory=list)
-    heard: int = 0  # messages of people delivered to its model
+    delivered: int = 0  # messages of people delivered to its model
     own: Span = field(init=False)
     items: list[Span | CallRecord] = field(default_factory=list)
     of_turn: list[CallRecord] = field(default_factory=list)
@@ -91,21 +91,23 @@ class FrameRecord:
         return tuple(self.by_id.values())
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """The status: the outcome, or the state of the last open call; `until` follows."""
         if self.outcome is not None:
             return self.outcome
-        if self.halts:
+        if self.frame_gates:
             return "stopped until a person continues it"
         if self.retry is not None:
             return "its model is called again"
-        return self._waits_for.words if self._waits_for else "at work"
+        return self._waits_for.label if self._waits_for else "at work"
 
     @property
     def until(self) -> datetime | None:
-        """The time that follows `words`, if any."""
-        waits = self.outcome is None and not self.halts and self.retry is None and self._waits_for
-        return waits.moment if waits else None
+        """The time that follows `label`, if any."""
+        waits = (
+            self.outcome is None and not self.frame_gates and self.retry is None and self._waits_for
+        )
+        return waits.waits_until if waits else None
 
     @property
     def _waits_for(self) -> CallRecord | None:
@@ -119,14 +121,14 @@ class FrameRecord:
     def deliver(self, count: int) -> None:
         """Mark the next `count` messages of people as delivered for the next turn."""
         places = [at for at, message in enumerate(self.messages) if message.kind == "message"]
-        for at in places[self.heard : self.heard + count]:
+        for at in places[self.delivered : self.delivered + count]:
             self.messages[at] = replace(self.messages[at], turn=self.turn)
-        self.heard += count
+        self.delivered += count
 
-    def open(self, at: datetime, *, asks: bool = True) -> None:
+    def open(self, at: datetime, *, calls_model: bool = True) -> None:
         self.own = self._span(SpanKind.AGENT, self.id, at, SpanState.AT_WORK)
-        if asks:
-            self.ask(at)
+        if calls_model:
+            self.call_model(at)
 
     def reopen(self) -> None:
         """Reopen the frame after the run was exported and imported."""
@@ -142,9 +144,9 @@ class FrameRecord:
             return
         self.reopen()
         if self._last_is(SpanKind.MODEL) and not self.answered:
-            self.ask(at)
+            self.call_model(at)
 
-    def ask(self, at: datetime) -> None:
+    def call_model(self, at: datetime) -> None:
         self.answered = False
         self.attempts += 1
         self._add(SpanKind.MODEL, at, SpanState.ASKED).attempt = self.attempts
@@ -162,7 +164,7 @@ class FrameRecord:
         self.retry = None
         self._end_last(SpanKind.MODEL, at, SpanState.COMPACTED, model=model)
         self.attempts = 0
-        self.ask(at)
+        self.call_model(at)
 
     def changed(self, at: datetime) -> None:
         span = self._span(SpanKind.AGENT, self.id, at, SpanState.NEW_VERSION)
@@ -177,7 +179,7 @@ class FrameRecord:
         self, event: e.GateOpened, at: datetime, position: int, gate: GateFacts | None
     ) -> None:
         """Open a gate of the frame itself, and remove the model call that the same entry began."""
-        self.halts += 1
+        self.frame_gates += 1
         if self._last_is(SpanKind.MODEL) and self._last.start == at:
             self.items.pop()
             self.attempts, self.is_blocked = 0, True
@@ -187,28 +189,28 @@ class FrameRecord:
 
     def gate_decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
         """Call the model if the gate prevented that and a person continues the frame."""
-        self.halts -= 1
+        self.frame_gates -= 1
         for span in self._of_gate(event.gate):
             span.gate_decided(event, at, gate)
             if self.is_blocked and event.verdict is Verdict.CONTINUE:
                 self.is_blocked = False
-                self.ask(at)
+                self.call_model(at)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
-        self.halts -= 1
+        self.frame_gates -= 1
         for span in self._of_gate(event.gate):
             span.gate_closed(event, at)
 
     def model_retries(self, at: datetime, event: e.RetryScheduled, said: str) -> None:
         if event.cause == "brake":
-            self._held_back(at, event.until or at)
+            self._rate_limited(at, event.until or at)
             return
         state = SpanState.WORKER_LOST if event.cause == "lost" else SpanState.NO_REPLY
         self._end_model(at, SpanState.NEXT_MODEL if event.instead else state, event, said)
         if event.until is not None and event.until > at:
             self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
 
-    def _held_back(self, at: datetime, until: datetime) -> None:
+    def _rate_limited(self, at: datetime, until: datetime) -> None:
         """Replace the attempt, which was not made, with a wait; consecutive waits share one span."""
         self.attempts -= 1
         if self._last_is(SpanKind.MODEL):
@@ -219,14 +221,14 @@ class FrameRecord:
             self._add(SpanKind.WAIT, at, SpanState.RATE_LIMITED)
         self._last.until = until
 
-    def model_asked_again(self, at: datetime) -> None:
+    def model_called_again(self, at: datetime) -> None:
         if self.retry is not None:
             self.retry = replace(self.retry, until=None)
         for span in self._of_kind(SpanKind.WAIT):
             braked = span.state is SpanState.RATE_LIMITED
             span.finish(at, SpanState.WAS_RATE_LIMITED if braked else SpanState.BACKED_OFF)
             break
-        self.ask(at)
+        self.call_model(at)
 
     def waits_for_model(self) -> bool:
         """Tell whether all calls of the turn are settled and the model has not been called since."""

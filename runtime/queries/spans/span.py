@@ -7,7 +7,7 @@ from uuid import UUID
 from runtime.core import events as e
 from runtime.core.enums import GateKind, Verdict
 from runtime.queries import labels
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from runtime.queries.spans.states import SpanKind, SpanResult, SpanState
 
 _AGREES = frozenset({Verdict.APPROVE, Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.CONTINUE})
@@ -34,7 +34,7 @@ class Span:
     """One span. `step` groups spans: all attempts at one call, and its gates, are one step.
 
     `start` is None for a call that never began; `end` is None while it runs. `by`, or the time `until`, follows
-    `words`. `error` is why an attempt had no result, `reason` the text of a person. `model` is the called model,
+    `label`. `error` is why an attempt had no result, `reason` the text of a person. `model` is the called model,
     `partial` its interrupted reply, `said` the error text of its provider, for admins. The timeline sets the last four.
     """
 
@@ -65,7 +65,7 @@ class Span:
     bar: Bar | None = None
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         match self.state:
             case SpanState.REPLIED:
                 return f"{self.calls} tool call{'s' if self.calls > 1 else ''}"
@@ -76,10 +76,10 @@ class Span:
             case SpanState.AGREED | SpanState.DISAGREED if self.verdict:
                 return labels.VERDICTS[self.verdict]
             case _:
-                return self.state.words
+                return self.state.label
 
     @property
-    def tone(self) -> SpanResult:
+    def result(self) -> SpanResult:
         return self.state.result
 
     @property
@@ -105,11 +105,11 @@ class Span:
         """End the span, unless it has ended before."""
         if self.end is None:
             self.end, self.state, self.until = at, state, None
-            self.error, self.model, self.partial = redacted(error), model, redacted(partial)
-            self.said, self.calls = redacted(said), calls
+            self.error, self.model, self.partial = redact(error), model, redact(partial)
+            self.said, self.calls = redact(said), calls
 
     def gate_opened(self, event: e.GateOpened, position: int, facts: GateFacts | None) -> None:
-        self.reason = redacted(event.reason)
+        self.reason = redact(event.reason)
         self.gate, self.gate_kind, self.position = event.gate, event.kind, position
         if facts is not None:
             self.approval = facts.approval
@@ -119,7 +119,7 @@ class Span:
     def gate_decided(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
         self.end = (facts.decided_at if facts else None) or at
         self.state = SpanState.AGREED if event.verdict in _AGREES else SpanState.DISAGREED
-        self.by, self.verdict, self.reason = event.by, event.verdict, redacted(event.reason)
+        self.by, self.verdict, self.reason = event.by, event.verdict, redact(event.reason)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
-        self.end, self.state, self.reason = at, SpanState.GATE_CLOSED, redacted(event.reason)
+        self.end, self.state, self.reason = at, SpanState.GATE_CLOSED, redact(event.reason)

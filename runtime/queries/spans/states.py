@@ -27,14 +27,14 @@ class SpanResult(StrEnum):
 
 
 class SpanState(Enum):
-    """The state of a span with its words and its result. Pages read the words, code compares the members."""
+    """The state of a span with its label and its result. Pages read the label, code compares the members."""
 
-    def __init__(self, words: str, result: SpanResult) -> None:
-        self.words = words
+    def __init__(self, label: str, result: SpanResult) -> None:
+        self.label = label
         self.result = result
 
     QUEUED = "waits for a worker", SpanResult.OPEN
-    TAKEN_UP = "waited for a worker", SpanResult.OVER
+    CLAIMED = "waited for a worker", SpanResult.OVER
 
     AT_WORK = "at work", SpanResult.OPEN
     ANSWERED = "answered", SpanResult.DONE
@@ -76,9 +76,9 @@ class SpanState(Enum):
 
     PAUSED = "paused by", SpanResult.OPEN
     RESUMED = "paused by", SpanResult.OVER
-    UNHEARD = "queued, from", SpanResult.OPEN
-    HEARD = "delivered, from", SpanResult.OVER
-    NOT_HEARD = "not delivered, from", SpanResult.OVER
+    UNDELIVERED = "queued, from", SpanResult.OPEN
+    DELIVERED = "delivered, from", SpanResult.OVER
+    NOT_DELIVERED = "not delivered, from", SpanResult.OVER
 
     # The words of these depend on the gate or its verdict.
     GATE_OPEN = "waits for a person", SpanResult.OPEN

@@ -40,5 +40,5 @@ class LateOut(Schema):
             error=None if late.returned else late.value,
             decided_by=late.by or None,
             contradicts=late.contradicts,
-            note=f"{late.by} {late.words}" if late.by else late.words,
+            note=f"{late.by} {late.label}" if late.by else late.label,
         )

@@ -42,7 +42,7 @@ def answer(
 def _fields(request: HttpRequest, refusal: Refusal | None) -> Context:
     """Return the context that all forms share. `unverified` names the stored data that does not verify."""
     return {
-        "place": "runs",
+        "section": "runs",
         "reason": "" if isinstance(refusal, Forbidden) else form_text(request.POST, "reason"),
         "max_reason": MAX_REASON,
         "field": refusal if isinstance(refusal, InvalidInput) else None,

@@ -13,7 +13,7 @@ from runtime.web.requests import actor_of
 
 @require_safe
 @login_required
-def content(request: HttpRequest, digest: str) -> HttpResponse:
+def blob(request: HttpRequest, digest: str) -> HttpResponse:
     """Send JSON with secrets masked, to people who may read a run that refers to it."""
     found = blobs.content(wiring.access().readable_runs(actor_of(request)), digest)
     if found is None:

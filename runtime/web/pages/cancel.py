@@ -40,7 +40,7 @@ def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
 def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     transcript = read_transcript(shown.id)
     return {
-        "progress": transcript,
+        "transcript": transcript,
         "traces": [call for call in transcript.calls() if call.has_side_effects],
         "may_cancel": wiring.access().may_cancel(actor, shown.requester),
         "cancel_asked": not shown.ended and runs.is_cancel_requested(shown.id),

@@ -19,7 +19,7 @@ def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
     """Compare two runs. A person who may not read both gets 404."""
     actor = actor_of(request)
     context = {
-        "place": "runs",
+        "section": "runs",
         "shown": comparison.compare(readable(run, actor), readable(other, actor)),
         "is_admin": wiring.access().reads_continuations(actor),
     }

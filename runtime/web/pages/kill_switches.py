@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from runtime.control.kill_switches import disengage, engage, list_switches
+from runtime.control import kill_switches
 from runtime.core.limits import MAX_REASON
 from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
@@ -16,46 +16,46 @@ EVERY = "*"  # the choice of all agents; an empty choice is refused
 
 @require_safe
 @admins_only
-def stops(request: HttpRequest) -> HttpResponse:
+def list_switches(request: HttpRequest) -> HttpResponse:
     """Show the engaged kill switches, the form, and the history."""
     return _page(request)
 
 
 @require_POST
 @admins_only
-def stop(request: HttpRequest) -> HttpResponse:
+def engage(request: HttpRequest) -> HttpResponse:
     chosen = request.POST.get("agent", "")
     agent = "" if chosen == EVERY else chosen
     reason = form_text(request.POST, "reason")
     if not chosen:
         return _page(request, "Choose an agent, or every agent. Nothing was stopped.", status=422)
     try:
-        done = engage(agent=agent, reason=reason, actor=actor_of(request))
+        done = kill_switches.engage(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
         return _page(request, f"The {problem.field} {problem.detail}.", status=422)
     except (UnknownAgent, SwitchAlreadyEngaged) as problem:
         return _page(request, problem.detail, status=problem.status)
     messages.success(request, f"{done.agent or 'Every agent'} is stopped.")
-    return redirect("stops")
+    return redirect("kill_switches")
 
 
 @require_POST
 @admins_only
-def lift(request: HttpRequest, stop: int) -> HttpResponse:
+def disengage(request: HttpRequest, stop: int) -> HttpResponse:
     try:
-        done = disengage(stop=stop, actor=actor_of(request))
+        done = kill_switches.disengage(stop=stop, actor=actor_of(request))
     except SwitchNotEngaged as problem:
         return _page(request, str(problem), status=409)
     messages.success(request, f"{done.agent or 'Every agent'} resumed.")
-    return redirect("stops")
+    return redirect("kill_switches")
 
 
 def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
     actor = actor_of(request)
     context = {
-        "place": "stops",
-        "on": list_switches(lifted=False, actor=actor),
-        "over": list_switches(lifted=True, actor=actor),
+        "section": "kill_switches",
+        "active": kill_switches.list_switches(lifted=False, actor=actor),
+        "past": kill_switches.list_switches(lifted=True, actor=actor),
         "agents": wiring.catalogue().names(),
         "every": EVERY,
         "problem": problem,

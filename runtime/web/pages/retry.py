@@ -10,7 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from runtime.control.release import release
+from runtime.control.release import release as release_run
 from runtime.control.retry import retry as retry_run
 from runtime.core.continuation import RunStatus
 from runtime.ports import wiring
@@ -23,7 +23,7 @@ from runtime.web.requests import admins_only, form_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
+class _Form:
     """The differences between the two forms: the status, the action, the extra context and the texts."""
 
     url: str
@@ -39,10 +39,10 @@ class _Way:
     forbidden: str
     why: str
     button: str
-    leave: str
+    keep: str
 
 
-_RETRY = _Way(
+_RETRY = _Form(
     url="retry",
     status=RunStatus.FAILED,
     act=retry_run,
@@ -58,14 +58,14 @@ _RETRY = _Way(
     forbidden="Only the person who started a run, and admins, may try it again.",
     why="Why it failed",
     button="Try this run again",
-    leave="Keep it failed",
+    keep="Keep it failed",
 )
-_READMIT = _Way(
-    url="readmit",
+_RELEASE = _Form(
+    url="release",
     status=RunStatus.QUARANTINED,
-    act=release,
+    act=release_run,
     may=lambda actor, run: True,  # the page is for admins
-    shows=lambda run: {"losses": crash_evidence.crashes(run)},
+    shows=lambda run: {"crashes": crash_evidence.crashes(run)},
     verb="Release",
     ending="from quarantine",
     refused="Not released",
@@ -74,7 +74,7 @@ _READMIT = _Way(
     forbidden="Only admins may release a run from quarantine.",
     why="Why it is in quarantine",
     button="Release this run",
-    leave="Keep it in quarantine",
+    keep="Keep it in quarantine",
 )
 
 
@@ -87,26 +87,26 @@ def retry(request: HttpRequest, run: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @admins_only
-def readmit(request: HttpRequest, run: UUID) -> HttpResponse:
+def release(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the reason of the quarantine and the form; release the run on POST."""
-    return _answer(request, run, _READMIT)
+    return _answer(request, run, _RELEASE)
 
 
-def _answer(request: HttpRequest, run: UUID, way: _Way) -> HttpResponse:
+def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:
     reason = form_text(request.POST, "reason")
     return answer(
         request,
         run,
         "runs/retry.html",
-        act=lambda actor: way.act(run=run, reason=reason, actor=actor).id,
-        context=partial(_context, way),
+        act=lambda actor: form.act(run=run, reason=reason, actor=actor).id,
+        context=partial(_context, form),
     )
 
 
-def _context(way: _Way, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+def _context(form: _Form, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     return {
-        "way": way,
-        "fits": shown.status == way.status and shown.removed_at is None,
-        "may": way.may(actor, shown),
-        **way.shows(shown.id),
+        "form": form,
+        "fits": shown.status == form.status and shown.removed_at is None,
+        "may": form.may(actor, shown),
+        **form.shows(shown.id),
     }

@@ -46,17 +46,17 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     history = run_page.history(found, whole=is_admin)
     told = runs.pending_requests(run)
     context = {
-        "place": "runs",
+        "section": "runs",
         "run": found,
         "tab": tab,
         "tabs": tabs,
         "history": history,
         "timeline": history.timeline,
-        "progress": history.transcript,
+        "transcript": history.transcript,
         "without_worker": workers.agents_without_worker(found, history.transcript),
-        "losses": crash_evidence.crashes(run),
+        "crashes": crash_evidence.crashes(run),
         "late": late_outcomes.of_run(run, history.transcript),
-        "spending": history.usage,
+        "budget_usage": history.usage,
         "is_admin": is_admin,
         "source": request.get_full_path(),
         "cancel_asked": told.cancel and not found.ended,
@@ -87,7 +87,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     if past is None:
         raise Http404
     context = {
-        "place": "runs",
+        "section": "runs",
         "run": found,
         "past": past,
         "may_fork": wiring.access().may_fork(actor, found.requester),

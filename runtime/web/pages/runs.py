@@ -45,7 +45,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     chosen = {name: text for name, text in (("tab", tab), ("status", status)) if text}
     kept = {**chosen, "q": search} if search and not problem else chosen
     context = {
-        "place": "runs",
+        "section": "runs",
         "page": run_queries.runs_page(where, cursor=query_params.cursor(request)),
         "first_page": "cursor" not in request.GET,
         "tabs": [_tab(name, words, tab, status, search) for name, words in TABS],

@@ -14,7 +14,7 @@ from django.test import Client
 from runtime.keyring import sealing
 from runtime.keyring.sealing import PLACEHOLDER
 from runtime.ports.effects import ToolFailure, ToolResult
-from runtime.queries.redaction import redacted
+from runtime.queries.redaction import redact
 from tests.support.api_client import Caller
 from tests.support.fake_ports import (
     FakeTool,
@@ -69,7 +69,7 @@ def _forged() -> dict[str, str]:
 def test_a_secret_is_a_placeholder_wherever_it_stands(
     around: Callable[[Any], Any], shown: Any
 ) -> None:
-    assert redacted(around(_sealed())) == shown
+    assert redact(around(_sealed())) == shown
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_secret_is_a_placeholder_wherever_it_stands(
 )
 def test_text_that_only_resembles_a_token_is_shown(value: Any) -> None:
     given = json.loads(json.dumps(value).replace("KEY", _key_id()))
-    assert redacted(given) == given
+    assert redact(given) == given
 
 
 def test_a_token_with_any_character_changed_is_shown() -> None:
@@ -103,13 +103,13 @@ def test_a_token_with_any_character_changed_is_shown() -> None:
     for place in range(len(token)):
         replaced = token[:place] + ("B" if token[place] == "A" else "A") + token[place + 1 :]
         for changed in (replaced, f"{token[:place]}!{token[place:]}"):
-            assert redacted({"$secret": changed}) == {"$secret": changed}
-    assert redacted({"$secret": f"{token}pay mallory"}) != PLACEHOLDER
+            assert redact({"$secret": changed}) == {"$secret": changed}
+    assert redact({"$secret": f"{token}pay mallory"}) != PLACEHOLDER
 
 
 def test_an_untagged_token_outside_its_place_is_shown() -> None:
     before = {"note": _of_before(), "text": f"refused {_of_before()!r}"}
-    assert redacted(before) == before
+    assert redact(before) == before
     assert sealing.masked_args("set_privileges", before) == {**before, "note": PLACEHOLDER}
 
 

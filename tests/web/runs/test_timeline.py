@@ -92,7 +92,7 @@ def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Stretch]) -> N
 
 
 def _rows(run: UUID) -> list[tuple[str, str, int, str]]:
-    return [(row.kind, row.name, row.depth, row.words) for row in _timeline(run).rows]
+    return [(row.kind, row.name, row.depth, row.label) for row in _timeline(run).rows]
 
 
 def _timeline(run: UUID) -> Timeline:
@@ -175,7 +175,7 @@ def test_a_cancelled_run_leaves_nothing_open(office: Office, suspended: UUID) ->
     timeline = _timeline(suspended)
     assert all(row.end is not None for row in timeline.rows)
     (gate,) = timeline.gates
-    assert (gate.words, gate.reason) == ("not started: the run was ended first", "enough")
+    assert (gate.label, gate.reason) == ("not started: the run was ended first", "enough")
 
 
 def test_a_persons_time_ends_at_their_decision(office: Office, suspended: UUID) -> None:
