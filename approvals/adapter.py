@@ -55,7 +55,7 @@ class Approvals:
         origin: Collection[str],
     ) -> tuple[Part, ...]:
         """Build a pending request for each snapshot, as parts of the step that opens their gates."""
-        return open_requests.ask(connection, snapshots, origin)
+        return open_requests.build(connection, snapshots, origin)
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing."""

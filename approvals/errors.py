@@ -126,7 +126,7 @@ class UnknownToken(ApprovalError):
         super().__init__(f"There is no token {public_id}.")
 
 
-class Guarded(ApprovalError):
+class LastAdmin(ApprovalError):
     """The change would leave the installation without an admin."""
 
     status, code = 409, "guarded"

@@ -34,7 +34,9 @@ app.conf.update(
     result_backend=None,
     # The sweeper sends the hint of a lost worker again, so the broker does not track hints.
     task_acks_late=False,
-    task_annotations={"runtime.advance": {"Request": "config.broker.request:Hint"}},
+    task_annotations={
+        "runtime.advance": {"Request": "config.broker.request:UnacknowledgedRequest"}
+    },
     task_default_queue="runs",
     task_create_missing_queues=False,
     # Resumed runs come before new ones. Runs that may crash their worker have a worker of their own.

@@ -25,7 +25,7 @@ OFFLINE_ROUND_SECONDS = 1.0  # while the broker is out of reach
 
 _UNMET = re.compile(rb"unmet; (\d+)s")
 
-Ask: TypeAlias = "Callable[[Send], Awaitable[None]]"
+WaitRequest: TypeAlias = "Callable[[Send], Awaitable[None]]"
 
 
 def run_of(scope: Message) -> UUID | None:
@@ -40,13 +40,13 @@ def run_of(scope: Message) -> UUID | None:
 
 
 async def answer(
-    run: UUID, ask: Ask, gone: Awaitable[None], live_server: LiveServer, send: Send
+    run: UUID, ask: WaitRequest, gone: Awaitable[None], live_server: LiveServer, send: Send
 ) -> None:
     """Send the first final answer, or the last answer within the time."""
     leaving = asyncio.ensure_future(gone)
     try:
         with live_server.waiting(run) as changed:
-            said = await _said(ask)
+            said = await _wait_request(ask)
             ends = asyncio.get_running_loop().time() + _seconds(said)
             may_wait = live_server.count_waiting() <= MAX_WAITING
             while may_wait and _seconds(said) and not live_server.is_closing and not leaving.done():
@@ -56,7 +56,7 @@ async def answer(
                 pause = ROUND_SECONDS if live_server.connected.is_set() else OFFLINE_ROUND_SECONDS
                 await _first(changed, leaving, min(left, pause))
                 changed.clear()
-                said = await _said(ask)
+                said = await _wait_request(ask)
         if not leaving.done():
             for message in said:
                 await send(message)
@@ -73,7 +73,7 @@ async def _first(changed: asyncio.Event, leaving: asyncio.Future[None], seconds:
         ring.cancel()
 
 
-async def _said(ask: Ask) -> list[Message]:
+async def _wait_request(ask: WaitRequest) -> list[Message]:
     said: list[Message] = []
 
     async def keep(message: Message) -> None:

@@ -27,12 +27,12 @@ class Process:
 
 
 def table(
-    *, bind: str = "127.0.0.1:8000", places: int = 256, drain: float = DRAIN_SECONDS
+    *, bind: str = "127.0.0.1:8000", concurrency: int = 256, drain: float = DRAIN_SECONDS
 ) -> tuple[Process, ...]:
     """List every kind of process, in stop order.
 
     `bind` is the address of the web server: `host:port`, or `fd://N` for an inherited socket.
-    `places` is how many runs one worker process holds at once, most of which wait; to use more cores, start more
+    `concurrency` is how many runs one worker process holds at once, most of which wait; to use more cores, start more
     workers.
     `drain` is how many seconds a stopping worker waits for its running effects.
     """
@@ -53,7 +53,7 @@ def table(
         Process(
             name="worker",
             does="advances runs",
-            command=_worker(places, "resumed,runs"),
+            command=_worker(concurrency, "resumed,runs"),
             stop_timeout=drain + WORKER_MARGIN,
         ),
         Process(
@@ -74,8 +74,8 @@ def _web(bind: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "config.web", "--bind", bind)
 
 
-def _worker(places: int, queues: str) -> tuple[str, ...]:
+def _worker(concurrency: int, queues: str) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", "config.worker"),
-        *("--queues", queues, "--concurrency", str(places)),
+        *("--queues", queues, "--concurrency", str(concurrency)),
     )

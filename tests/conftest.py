@@ -62,7 +62,7 @@ def server_folder(sandbox: Path) -> Path:
     """A folder of the account under which the servers run; sockets and data go here."""
     folder = sandbox / "servers"
     folder.mkdir(mode=0o700)
-    users.give(users.unprivileged(), [folder])
+    users.chown(users.unprivileged(), [folder])
     return folder
 
 

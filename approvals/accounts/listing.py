@@ -108,7 +108,7 @@ def people_page(
     return PeoplePage(people=tuple(rows), more=more)
 
 
-def everybody() -> list[Person]:
+def all_people() -> list[Person]:
     """List all people by name."""
     return _read(User.objects.all())
 

@@ -7,7 +7,7 @@ from django.db import transaction
 _log = logging.getLogger(__name__)
 
 
-def note(actor: str | None, act: str) -> None:
+def record(actor: str | None, act: str) -> None:
     """Log an act of `actor` after the commit. None is the command line of the installation."""
     who = actor or "the command line"
     transaction.on_commit(lambda: _log.info("%s %s", who, act))

@@ -21,8 +21,8 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from approvals.accounts import tokens
-from approvals.accounts.log import note
-from approvals.errors import Guarded, UnknownPerson
+from approvals.accounts.log import record
+from approvals.errors import LastAdmin, UnknownPerson
 from approvals.models import Assignment
 from approvals.permissions import assignments, principals
 from approvals.policy import Group
@@ -51,7 +51,7 @@ def create_person(
         person = User.objects.create_user(username=username, password=password)
         assignments.give(person, assignments.CREDENTIAL, actor=actor)
         _join(person, groups, actor)
-        note(actor, f"added {username} to {_listed(groups)}")
+        record(actor, f"added {username} to {_listed(groups)}")
     return person
 
 
@@ -60,9 +60,9 @@ def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -
     with changing():
         person = _person(username)
         if Group.ADMINS not in groups:
-            _keep_an_admin(person, "leave admins")
+            _require_other_admin(person, "leave admins")
         _join(person, groups, actor)
-        note(actor, f"put {username} into {_listed(groups)}")
+        record(actor, f"put {username} into {_listed(groups)}")
 
 
 def disable(username: str, *, actor: str | None) -> None:
@@ -75,14 +75,14 @@ def disable(username: str, *, actor: str | None) -> None:
         if not person.is_active:
             return
         if actor == username:
-            raise Guarded(f"{username} cannot disable their own account: another admin can.")
-        _keep_an_admin(person, "be disabled")
+            raise LastAdmin(f"{username} cannot disable their own account: another admin can.")
+        _require_other_admin(person, "be disabled")
         User.objects.filter(pk=person.pk).update(is_active=False)
         for group in Group:
             assignments.end(person, group, actor=actor)
         end_sessions(person)
         tokens.revoke_all(person)
-        note(actor, f"disabled {username}")
+        record(actor, f"disabled {username}")
 
 
 def enable(username: str, *, actor: str | None) -> None:
@@ -98,7 +98,7 @@ def enable(username: str, *, actor: str | None) -> None:
         tokens.revoke_all(person)
         User.objects.filter(pk=person.pk).update(is_active=True)
         _join(person, _groups_of(person), actor)
-        note(actor, f"enabled {username}")
+        record(actor, f"enabled {username}")
 
 
 def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
@@ -111,9 +111,11 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
         person = _person(username)
         row = assignments.latest([person]).get((person.pk, what))
         if row is None or row.seq != seq or not assignments.waits(row):
-            raise Guarded("This has changed since you saw it: read it again before you confirm it.")
+            raise LastAdmin(
+                "This has changed since you saw it: read it again before you confirm it."
+            )
         if actor is not None and not assignments.is_second(actor, assignments.debts(actor), row):
-            raise Guarded(
+            raise LastAdmin(
                 f"A second admin must confirm this: one who did not get their own right from"
                 f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
             )
@@ -122,7 +124,7 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
             end_sessions(person)
             tokens.revoke_all(person, since=row.given_at)
         assignments.confirm(row, actor=actor)
-        note(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
+        record(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
 
 
 def set_password(
@@ -145,7 +147,7 @@ def set_password(
         elif before is not None:
             assignments.change_password(before, person)
         end_sessions(person, keep=keep)
-        note(actor, f"set a new password for {username}")
+        record(actor, f"set a new password for {username}")
     return person
 
 
@@ -157,7 +159,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
         person.save(update_fields=["password"])
         assignments.give(person, assignments.CREDENTIAL, actor=actor)
         end_sessions(person)
-        note(actor, f"took the password of {username} away")
+        record(actor, f"took the password of {username} away")
 
 
 def end_sessions(person: User, *, keep: str | None = None) -> int:
@@ -189,7 +191,7 @@ def _person(username: str) -> User:
 
 def _check_chosen(row: Assignment) -> None:
     if row.act != Assignment.Act.CHANGED:
-        raise Guarded(
+        raise LastAdmin(
             f"{row.givers[0]} knows this password: {row.username} must change it on the page Your account first."
         )
 
@@ -224,9 +226,9 @@ def _admins() -> set[str]:
     }
 
 
-def _keep_an_admin(person: User, act: str) -> None:
+def _require_other_admin(person: User, act: str) -> None:
     if _admins() == {person.username}:
-        raise Guarded(f"{person.username} is the last active admin and cannot {act}.")
+        raise LastAdmin(f"{person.username} is the last active admin and cannot {act}.")
 
 
 def _check_username(username: str) -> None:

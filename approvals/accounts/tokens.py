@@ -17,7 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals import clock
-from approvals.accounts.log import note
+from approvals.accounts.log import record
 from approvals.errors import UnknownToken
 from approvals.models import Token
 from approvals.permissions import signatures
@@ -54,7 +54,7 @@ def create(owner: User, scopes: Collection[str], *, actor: str | None = None) ->
     )
     signatures.sign(token)
     token.save(force_insert=True)
-    note(actor, f"made the token {token.public_id} of {owner.username}")
+    record(actor, f"made the token {token.public_id} of {owner.username}")
     return token, f"aby_{token.public_id}_{secret}"
 
 
@@ -69,7 +69,7 @@ def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> To
         if token.revoked_at is None:
             token.revoked_at = timezone.now()
             token.save(update_fields=["revoked_at"])
-            note(actor, f"revoked the token {public_id} of {token.owner.username}")
+            record(actor, f"revoked the token {public_id} of {token.owner.username}")
     return token
 
 

@@ -33,7 +33,7 @@ def cancel(request: Request, *, actor: Actor | None, at: datetime, reason: str) 
     _close(request, Request.Status.CANCELLED, actor=actor, at=at, reason=reason)
 
 
-def forget_decision(request: Request) -> None:
+def clear_decision(request: Request) -> None:
     """Remove the signed statement from the row. The caller saves it."""
     request.statement = request.signature = request.key_id = request.effective_at = None
 
@@ -43,7 +43,7 @@ def _close(
 ) -> None:
     request.status, request.decided_by = status, None if actor is None else actor.person
     request.decided_at, request.reason = at, reason
-    forget_decision(request)
+    clear_decision(request)
     request.save()
     audit.append(
         run=request.run_id,

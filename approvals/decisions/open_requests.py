@@ -30,7 +30,7 @@ _REQUESTED = f"""
 """
 
 
-def ask(
+def build(
     connection: Connection, snapshots: Sequence[ReviewSnapshot], origin: Collection[str]
 ) -> tuple[Part, ...]:
     """Build a pending request for each snapshot, all of one run, and their audit rows.

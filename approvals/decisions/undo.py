@@ -53,7 +53,7 @@ def _reopen(row: Request, actor: Actor) -> None:
     verdict = row.status
     row.status = Request.Status.PENDING
     row.decided_by = row.decided_at = row.reason = None
-    closing.forget_decision(row)
+    closing.clear_decision(row)
     row.save()
     audit.append(
         run=row.run_id,

@@ -25,7 +25,7 @@ from runtime.queries.runs import Page
 
 LIMIT = 50
 MAX_COUNT = 999
-EXPIRES_SOON = timedelta(minutes=10)
+EXPIRES_SOON_PERIOD = timedelta(minutes=10)
 
 _TITLES = ("Expires within 10 minutes", "Later today", "Later", "No deadline")
 
@@ -46,7 +46,7 @@ class Counts:
     """
 
     mine: int
-    doubts: int
+    in_doubt: int
     others: int
 
     @property
@@ -58,8 +58,8 @@ class Counts:
         return _said(self.others)
 
     @property
-    def only_doubts(self) -> bool:
-        return self.mine == self.doubts <= MAX_COUNT
+    def only_in_doubt(self) -> bool:
+        return self.mine == self.in_doubt <= MAX_COUNT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +76,12 @@ def counts(principal: Principal | None) -> Counts:
         request_rules.readable_requests(principal), status=Request.Status.PENDING
     )
     decidable = pending.filter(request_rules.decidable_requests(principal))
-    mine, doubts, others = _counted(
+    mine, unknown, others = _counted(
         decidable,
         decidable.filter(kind=GateKind.IN_DOUBT),
         pending.filter(request_rules.undecidable_requests(principal)),
     )
-    return Counts(mine=mine, doubts=doubts, others=others)
+    return Counts(mine=mine, in_doubt=unknown, others=others)
 
 
 def _counted(*lists: QuerySet[Request]) -> list[int]:
@@ -103,7 +103,7 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
 def page(
     principal: Principal | None, *, view: View, q: str = "", cursor: str | None = None
 ) -> Page[Approval]:
-    """Read one page of a list. `mine` excludes calls in doubt, see `doubts`. Raise InvalidInput naming either."""
+    """Read one page of a list. `mine` excludes calls in doubt, see `in_doubt`. Raise InvalidInput naming either."""
     readable = request_rules.readable_requests(principal)
     rows = Request.objects.filter(readable, filters.condition(q))
     if view == View.DECIDED:
@@ -118,7 +118,7 @@ def page(
     return _page(ordered, _after, cursor, principal)
 
 
-def doubts(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
+def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
@@ -180,7 +180,7 @@ def _title(item: Approval, now: datetime) -> str:
     soon, today, later, never = _TITLES
     if item.expires_at is None:
         return never
-    if item.expires_at <= now + EXPIRES_SOON:
+    if item.expires_at <= now + EXPIRES_SOON_PERIOD:
         return soon
     return today if item.expires_at.date() == now.date() else later
 

@@ -121,7 +121,7 @@ def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple
     return tuple(to_view(row, principal) for row in rows.order_by("created_at", "id"))
 
 
-def open_doubt(approval: Approval) -> UUID | None:
+def open_in_doubt(approval: Approval) -> UUID | None:
     """Return the pending request that asks for the outcome of the same call."""
     rows = Request.objects.filter(
         run=approval.run,

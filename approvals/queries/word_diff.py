@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-MOST_EDITS = 100  # words that may go or come before two texts count as altogether different
+MAX_EDITS = 100  # words that may go or come before two texts count as altogether different
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 Block = tuple[int, int, int]
@@ -34,7 +34,7 @@ def _shared(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
     """Myers' shortest edit script, up to MOST_EDITS edits."""
     reach = {1: 0}
     trail: list[dict[int, int]] = []
-    for edits in range(min(MOST_EDITS, len(old) + len(new)) + 1):
+    for edits in range(min(MAX_EDITS, len(old) + len(new)) + 1):
         trail.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
             x = _entered(reach, diagonal, edits)

@@ -14,27 +14,27 @@ from celery import signals
 NEW = "runs"  # the queue of new runs
 RESERVED = 8  # one thread of so many is kept for resumed runs
 
-_for_new = 1
+_max_new = 1
 # The tasks at work, by id. A task that Celery drops disappears with its request.
-_taken: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
+_active: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 
 
 def set_concurrency(runs: int) -> None:
     """Set how many runs this worker works on at once."""
-    global _for_new
-    _for_new = max(1, runs - runs // RESERVED)
+    global _max_new
+    _max_new = max(1, runs - runs // RESERVED)
 
 
 @signals.task_received.connect
-def take(request: Any, **_: Any) -> None:
+def count_received(request: Any, **_: Any) -> None:
     """Count a received task."""
-    _taken[request.id] = request
+    _active[request.id] = request
 
 
 @signals.task_postrun.connect
-def leave(task_id: str, **_: Any) -> None:
+def count_finished(task_id: str, **_: Any) -> None:
     """Stop counting a finished task."""
-    _taken.pop(task_id, None)
+    _active.pop(task_id, None)
 
 
 class QueueOrder:
@@ -51,7 +51,7 @@ class QueueOrder:
 
     def consume(self, number: int) -> list[str]:
         """Return the queues whose messages this worker can take now."""
-        full = len(_taken) >= _for_new
+        full = len(_active) >= _max_new
         return [queue for queue in self._all[:number] if queue != NEW or not full]
 
     def rotate(self, last: str) -> str:

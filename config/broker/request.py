@@ -3,7 +3,7 @@
 from celery.worker.request import Request
 
 
-class Hint(Request):  # type: ignore[misc]  # Celery has no types
+class UnacknowledgedRequest(Request):  # type: ignore[misc]  # Celery has no types
     """A request that is not acknowledged: the broker does not track hints.
 
     Celery would wake its main thread for each acknowledgement.

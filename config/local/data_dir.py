@@ -21,7 +21,7 @@ from config.local.errors import Refused
 from config.local.processes.users import (
     Account,
     can_access,
-    give,
+    chown,
     owner_of,
 )
 from runtime.keyring import files, purposes
@@ -234,7 +234,7 @@ def _servers_folder(
             if not path.exists():
                 path.mkdir()
                 path.chmod(0o711)
-        give(account, [servers])
+        chown(account, [servers])
     if not can_access(account, servers, os.R_OK | os.W_OK | os.X_OK):
         raise Refused(f"{account.name}, who runs Postgres, cannot reach {servers}")
     return servers

@@ -10,7 +10,7 @@ class Unreachable(Exception):
     """The application did not answer in time."""
 
 
-def ask(
+def request(
     url: str, method: str, path: str, *, token: str = "", body: dict[str, Any] | None = None
 ) -> tuple[int, Any]:
     """Send a request. Return the status and the JSON of the answer (None for other content). Raise Unreachable."""

@@ -24,7 +24,7 @@ _SAME_BIRTH = 0.05  # seconds; the kernel stores hundredths
 _SOCKETS = "abeyance-"  # folders in the temporary folder that hold our sockets
 
 
-def note(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
+def record(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
     """Record the running processes, for the next start if we are killed."""
     noted = [{"pid": pid, "born": born} for pid in pids if (born := _born(pid)) is not None]
     data_dir.write(home.processes, {"sockets": str(sockets), "processes": noted})
@@ -54,7 +54,7 @@ def end_orphans(data: Path) -> None:
         raise DidNotStart(f"process {left[0]} of the Postgres that died in {data} does not end")
 
 
-def forget(home: DataDir, sockets: Path) -> None:
+def remove(home: DataDir, sockets: Path) -> None:
     """Delete the record and the sockets after all processes have stopped."""
     _remove_sockets(str(sockets))
     home.processes.unlink(missing_ok=True)

@@ -125,7 +125,7 @@ class Stack:
 
         return Service(name="broker", start=start, stop_order=SERVERS, stop_timeout=1.5)
 
-    def others(self) -> list[Service]:
+    def side_services(self) -> list[Service]:
         """Return the services of the directory and the mailbox, unless real ones are given."""
         services = []
         if not self.given.get("SCIM_URL"):
@@ -319,7 +319,7 @@ def _sockets(account: Account) -> Path:
     place = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
     folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=place))  # 0700 from the start
     _require_short(folder)
-    users.give(account, [folder])
+    users.chown(account, [folder])
     return folder
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from config.env import environment
 from config.env.errors import InvalidSetting
-from config.local import data_dir, demo, http_client, orphans
-from config.local import services as machines
+from config.local import data_dir, demo, http_client, orphans, services
 from config.local.errors import DidNotStart, Refused
 from config.local.processes import logs, sockets, users
-from config.local.processes.reload import SECONDS, WITHOUT_AGENTS, Reload
+from config.local.processes.reload import RELOAD_SECONDS, WITHOUT_AGENTS, Reload
 from config.local.processes.supervisor import (
-    LOOK,
+    CHECK_SECONDS,
     Service,
     SignalPipe,
     Stop,
@@ -66,19 +65,19 @@ def up(
     if ended := orphans.clear(home):
         say(f"Ended {ended} processes that an earlier start of this folder left behind")
     logs.rotate(home.logs)
-    stack = machines.build(home, pipe, servers, sockets.web(host, port), given)
-    supervisor = Supervisor(pipe, say, lambda pids: orphans.note(home, stack.sockets, pids))
+    stack = services.build(home, pipe, servers, sockets.web(host, port), given)
+    supervisor = Supervisor(pipe, say, lambda pids: orphans.record(home, stack.sockets, pids))
     try:
         require_agents(given.get("AGENTS_DIR", ""), stack.application)
         look = _reloading(stack, supervisor, say) if reload else _nothing
         _explain(stack, say)
         _bring_up(stack, supervisor, host, with_demo, say)
-        supervisor.watch(look, every=SECONDS if reload else LOOK)
+        supervisor.watch(look, every=RELOAD_SECONDS if reload else CHECK_SECONDS)
     except Stop:
         say("Stopping")
     finally:
         supervisor.stop()
-        orphans.forget(home, stack.sockets)
+        orphans.remove(home, stack.sockets)
     say("Stopped")
 
 
@@ -125,7 +124,7 @@ def _bring_up(
         if service is not None:
             say(f"Starting {what}")
             supervisor.start(service)
-    for service in stack.others():
+    for service in stack.side_services():
         supervisor.start(service)
     say("Preparing the database")
     stack.prepare()
@@ -168,7 +167,7 @@ def _reloading(stack: Stack, supervisor: Supervisor, say: Say) -> Callable[[], N
 
 
 def _loads_agents(service: Service) -> bool:
-    return service.stop_order == machines.APPLICATION and service.name not in WITHOUT_AGENTS
+    return service.stop_order == services.APPLICATION and service.name not in WITHOUT_AGENTS
 
 
 def _nothing() -> None:
@@ -194,7 +193,7 @@ def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[S
 def _lacking(stack: Stack) -> str:
     """Return the missing parts as /readyz names them; empty when it is ready."""
     try:
-        status, said = http_client.ask(stack.url, "GET", "/readyz")
+        status, said = http_client.request(stack.url, "GET", "/readyz")
     except http_client.Unreachable as problem:
         return f"web does not answer: {problem}"
     if status == 200:
@@ -230,14 +229,14 @@ def _start_run(url: str, token: str, agent: str, full_name: str, username: str, 
         },
         "business_key": f"first-{username}",
     }
-    status, said = http_client.ask(url, "POST", "/api/v1/runs", token=token, body=body)
+    status, said = http_client.request(url, "POST", "/api/v1/runs", token=token, body=body)
     if status not in (200, 201):
         raise DidNotStart(f"the first runs were not started: {status} {said}")
     return str(said["id"])
 
 
 def _status(url: str, token: str, run: str) -> str:
-    _, said = http_client.ask(url, "GET", f"/api/v1/runs/{run}", token=token)
+    _, said = http_client.request(url, "GET", f"/api/v1/runs/{run}", token=token)
     return str(said["status"]) if said else ""
 
 

@@ -255,7 +255,7 @@ class StepBuilder:
             case StartWait():
                 self._wait(command)
             case OpenInDoubt():
-                self._record(self._admission.doubt(self.now, command.frame, command.call))
+                self._record(self._admission.open_in_doubt(self.now, command.frame, command.call))
             case CancelRun():
                 self.cancel(by="", reason=command.reason)
             case CloseFrame():

@@ -31,7 +31,7 @@ from runtime.upkeep.takeover_delay import TakeoverDelay
 SWEEP_SECONDS = 1.0  # between the end of the due runs and the next look, and after a failure
 BATCH = 200  # hints of one look
 WINDOW = 2_000  # due runs that one look considers
-BREATH_SECONDS = 0.01  # between two looks if the first one sent less than a full batch
+PAUSE_SECONDS = 0.01  # between two looks if the first one sent less than a full batch
 FULL_SECONDS = 0.1  # the same while a queue is full
 PASS_SECONDS = 10.0  # of full batches, after which the next look starts with the oldest run again
 
@@ -55,7 +55,7 @@ def run(stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             with pool.own(sweeper_name()) as connection:
-                for pause in _looks(connection, alarm, delay, alive):
+                for pause in _windows(connection, alarm, delay, alive):
                     if stop.wait(pause):
                         return
         except psycopg.Error as exc:
@@ -64,7 +64,7 @@ def run(stop: threading.Event) -> None:
             delay.begin()
 
 
-def _looks(
+def _windows(
     connection: Connection, alarm: Alarm, delay: TakeoverDelay, alive: Note
 ) -> Iterator[float]:
     """Look for due runs, batch by batch. Yields the pause after each look.
@@ -89,7 +89,7 @@ def _looks(
             again_at = min(again_at, time.monotonic() + PASS_SECONDS)
             after = after if time.monotonic() < again_at else END
         elif after != END:
-            pause = BREATH_SECONDS if len(queues) == len(dispatch.QUEUES) else FULL_SECONDS
+            pause = PAUSE_SECONDS if len(queues) == len(dispatch.QUEUES) else FULL_SECONDS
         else:
             pause = SWEEP_SECONDS
         if after == END:
@@ -110,7 +110,7 @@ def dispatch_window(
     are due again in five seconds.
     """
     until = _window(connection, after)
-    taken = _take(connection, queues, may_take_over=may_take_over, after=after, until=until)
+    taken = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
     dispatch.send_all([hint for hint, _ in taken])
     full = len(taken) == BATCH
     return Window(hints=len(taken), end=max(place for _, place in taken) if full else until)
@@ -131,7 +131,7 @@ def _window(connection: Connection, after: Place) -> Place:
     return END if row is None else (row[0], row[1])
 
 
-def _take(
+def _select(
     connection: Connection,
     queues: Collection[str],
     *,

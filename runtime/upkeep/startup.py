@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STARTUP_TIMEOUT = 10.0  # seconds for a server that does not answer
-LOOK = (
+CHECK_SECONDS = (
     "2s"  # limits the query for the keys of live runs: a worker must start even if there are many
 )
-PAUSE = 0.2  # seconds between two attempts
+PAUSE_SECONDS = 0.2  # seconds between two attempts
 
 # The keys of the stored documents that live runs need, and the run of each.
 _LIVE = {
@@ -104,7 +104,7 @@ def require_keys_of_live_runs() -> None:
     The check stops after two seconds. A worker that claims such a run later leaves it unchanged and logs it.
     """
     for purpose in _LIVE:
-        found = with_database(partial(_lacking_soon, purpose))
+        found = with_database(partial(_lacking_within_limit, purpose))
         if found:
             key, run = found
             raise _end(
@@ -156,14 +156,14 @@ def _retry_until(what: str, look: Callable[[], T], may_come: Callable[[Exception
             if not said:
                 log.warning("Waiting for %s: %s", what, _one_line(problem))
                 said = True
-        time.sleep(PAUSE)
+        time.sleep(PAUSE_SECONDS)
 
 
-def _lacking_soon(purpose: str) -> tuple[str, str] | None:
+def _lacking_within_limit(purpose: str) -> tuple[str, str] | None:
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [LOOK])
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [CHECK_SECONDS])
             return _lacking(purpose)
     except OperationalError as problem:
         if not isinstance(problem.__cause__, psycopg.errors.QueryCanceled):

@@ -19,7 +19,7 @@ from runtime.upkeep.alarm import Alarm
 log = logging.getLogger(__name__)
 
 HOUR = 3600.0
-AGAIN_SECONDS = 60.0  # between a failure and the next attempt
+RETRY_SECONDS = 60.0  # between a failure and the next attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class Loop:
                     alarm.done(connection)
                 pause = HOUR
             except Exception as exc:  # of any kind: the next attempt may succeed
-                alarm.failed(exc, again=AGAIN_SECONDS)
-                pause = AGAIN_SECONDS
+                alarm.failed(exc, again=RETRY_SECONDS)
+                pause = RETRY_SECONDS
             close_old_connections()
 
 

@@ -35,8 +35,11 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
     mine = inbox.page(principal, view=View.MINE)
     assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
     assert mine.items[0].sentence == soon.sentence
-    assert [item.id for item in inbox.doubts(principal)] == [doubt.id]
-    assert (inbox.counts(principal), mine.next) == (inbox.Counts(mine=4, doubts=1, others=0), None)
+    assert [item.id for item in inbox.in_doubt(principal)] == [doubt.id]
+    assert (inbox.counts(principal), mine.next) == (
+        inbox.Counts(mine=4, in_doubt=1, others=0),
+        None,
+    )
 
     own = inbox.page(principals.principal_of(ada), view=View.MINE)
     assert [item.id for item in own.items] == [soon.id, never.id]
@@ -60,7 +63,7 @@ def test_an_inbox_without_rights_is_empty_but_counts(cyril: Actor, admin: Actor)
     for actor, others in ((cyril, 0), (admin, 1), (nobody, 0)):
         principal = principals.principal_of(actor)
         assert inbox.page(principal, view=View.MINE).items == ()
-        assert inbox.counts(principal) == inbox.Counts(mine=0, doubts=0, others=others)
+        assert inbox.counts(principal) == inbox.Counts(mine=0, in_doubt=0, others=others)
 
 
 def test_an_approval_is_complete_and_names_the_readers_rights(ada: Actor, bea: Actor) -> None:

@@ -91,7 +91,12 @@ def pages(office: Office, cast: Cast) -> dict[str, list[str]]:
         "failed": office.failed(),
         "content": ContentUse.objects.filter(run=done).values_list("content_id", flat=True)[0],
     }
-    requests = [halt, short, office.doubt(doubt), *map(office.request, (done, undoable, denied))]
+    requests = [
+        halt,
+        short,
+        office.in_doubt_request(doubt),
+        *map(office.request, (done, undoable, denied)),
+    ]
     ours = [
         *(f"/a/{request.id}/" for request in requests),
         *(f"/runs/{run}/" for run in (waiting, doubt, parked, halt.run_id, short.run_id)),

@@ -37,7 +37,7 @@ def test_bea_reports_the_outcome_of_a_lost_call(desk: Desk, office: Office) -> N
 def test_bea_gives_a_lost_call_up_with_the_keyboard_alone(desk: Desk, office: Office) -> None:
     run = office.in_doubt()
     desk.log_in("bea")
-    desk.open(f"/a/{office.doubt(run).id}/")
+    desk.open(f"/a/{office.in_doubt_request(run).id}/")
     give_up = desk.page.get_by_role("button", name="Give up")
     give_up.focus()
     desk.page.keyboard.press("Enter")

@@ -42,7 +42,7 @@ def paths(office: Office) -> list[str]:
         f"/runs/{doubt}/",
         f"/a/{office.request(hostile).id}/",
         f"/a/{office.request(doubt).id}/",
-        f"/a/{office.doubt(doubt).id}/",
+        f"/a/{office.in_doubt_request(doubt).id}/",
         f"/a/{twice.id}/",
         f"/a/{office.request(cancelled).id}/",
         f"/runs/{cancelled}/",

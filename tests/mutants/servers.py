@@ -22,7 +22,7 @@ def postgres() -> Iterator[None]:
     account = users.unprivileged()
     folder.chmod(0o755)
     (folder / "servers").mkdir(mode=0o700)
-    users.give(account, [folder / "servers"])
+    users.chown(account, [folder / "servers"])
     cluster = local.Cluster(
         programs=binaries.postgres(account, folder / "programs"),
         data=folder / "servers" / "postgres",

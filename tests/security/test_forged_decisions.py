@@ -225,7 +225,7 @@ def test_an_approval_is_looked_at_again_just_before_the_effect(target: Target, f
 )
 def test_a_changed_settlement_is_not_taken_up(target: Target, field: str, value: Any) -> None:
     run = target.in_doubt()
-    request = target.doubt(run)
+    request = target.in_doubt_request(run)
     resolve(
         run=run,
         gate=request.gate,

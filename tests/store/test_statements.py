@@ -335,7 +335,7 @@ def test_a_stopped_run_is_not_claimed(own: Connection, desk: Rig) -> None:
 
 def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
     """The runs that a sweeper would send a hint for, the oldest first."""
-    found = due_runs._take(
+    found = due_runs._select(
         own,
         dispatch.QUEUES,
         may_take_over=may_take_over,

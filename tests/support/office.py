@@ -207,7 +207,7 @@ class Office(HandDriven):
         """The one approval request of a run."""
         return Request.objects.get(run=run, kind=GateKind.APPROVAL)
 
-    def doubt(self, run: UUID) -> Request:
+    def in_doubt_request(self, run: UUID) -> Request:
         """The one request of a run about a call in doubt."""
         return Request.objects.get(run=run, kind=GateKind.IN_DOUBT)
 

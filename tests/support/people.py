@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from config.env.environment import ROOT
-from config.local.http_client import Unreachable, ask
+from config.local.http_client import Unreachable, request
 from tests.support.stack import Stack
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Office:
         scim = self.stack.credentials["scim"]
         where = quote(f'userName eq "{name}"')
         path = f"/v2/Users?filter={where}"
-        _, found = ask(scim["url"].removesuffix("/v2"), "GET", path, token=scim["token"])
+        _, found = request(scim["url"].removesuffix("/v2"), "GET", path, token=scim["token"])
         return list(found.get("Resources", []))
 
     def roles(self, name: str) -> list[str]:

@@ -63,7 +63,7 @@ class Records:
         )
         return {str(gate): at for gate, at in self._ask(query)}
 
-    def doubts(self) -> int:
+    def in_doubt_gates(self) -> int:
         """Count the in-doubt gates of all runs."""
         ((number,),) = self._ask("SELECT count(*) FROM runtime_gate WHERE kind = 'in_doubt'")
         return int(number)

@@ -133,7 +133,7 @@ class Services:
         account = users.unprivileged()
         place = self.folder / "servers"
         place.mkdir(mode=0o700)
-        users.give(account, [place])
+        users.chown(account, [place])
         cluster = postgres.Cluster(
             programs=binaries.postgres(account, self.folder / "programs"),
             data=place / "postgres",

@@ -88,7 +88,7 @@ class Site:
         account = users.unprivileged()
         servers = folder / "servers"
         servers.mkdir(mode=0o700)
-        users.give(account, [servers])
+        users.chown(account, [servers])
         self.cluster = postgres.Cluster(
             programs=binaries.postgres(account, folder / "programs"),
             data=servers / "postgres",

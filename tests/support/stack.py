@@ -14,7 +14,7 @@ from typing import Any, Self
 import psutil
 
 from config.env.environment import ROOT
-from config.local.http_client import ask
+from config.local.http_client import request
 from config.local.processes.spawn import MARK
 from config.local.servers import postgres
 
@@ -153,7 +153,7 @@ class Stack:
     ) -> tuple[int, Any]:
         """Send a request to the API with a person's token; `path` starts with /api/v1 or is another address."""
         known = self.credentials
-        return ask(known["url"], method, path, token=known["users"][person]["token"], body=body)
+        return request(known["url"], method, path, token=known["users"][person]["token"], body=body)
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs on this folder, except the launcher."""

@@ -8,7 +8,7 @@ import psutil
 import pytest
 import redis
 
-from config.local.http_client import ask
+from config.local.http_client import request
 from tests.support import processes
 from tests.support.people import Office, until
 from tests.support.stack import Stack
@@ -94,7 +94,7 @@ def test_another_web_process_decides_and_another_worker_resumes(office: Office) 
             body = {"verdict": "approve", "digest": shown["digest"], "reason": ""}
             token = stack.credentials["users"]["bea"]["token"]
             other = f"http://127.0.0.1:{port}"
-            assert ask(other, "POST", path, token=token, body=body)[0] == 200
+            assert request(other, "POST", path, token=token, body=body)[0] == 200
             _finished_once(office, run, "handed")
             assert second.process.is_running()
             assert first.status() == psutil.STATUS_STOPPED

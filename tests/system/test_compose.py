@@ -12,7 +12,7 @@ import redis
 
 from config.env import environment
 from config.env.environment import ROOT
-from config.local.http_client import ask
+from config.local.http_client import request
 from tests.support.people import newcomer, until
 from tests.support.services import Services
 
@@ -66,7 +66,7 @@ def test_a_run_is_started_approved_by_bea_and_completed(
     services: Services, tokens: dict[str, str]
 ) -> None:
     def api(person: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        return ask(services.url, method, f"/api/v1{path}", token=tokens[person], body=body)
+        return request(services.url, method, f"/api/v1{path}", token=tokens[person], body=body)
 
     def reached(status: str) -> dict[str, Any] | None:
         found = dict(api("ada", "GET", f"/runs/{run}")[1])

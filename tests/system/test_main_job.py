@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from config.local.http_client import ask
+from config.local.http_client import request
 from tests.support.people import Office, newcomer, until
 from tests.support.stack import Stack
 
@@ -167,7 +167,7 @@ def _race(office: Office, approval: dict[str, Any], tokens: dict[str, str]) -> N
         body = {"verdict": verdict, "digest": approval["digest"], "reason": "a race"}
         barrier.wait()
         path = f"/api/v1/approvals/{approval['id']}/decision"
-        answers[name] = ask(office.stack.url, "POST", path, token=token, body=body)
+        answers[name] = request(office.stack.url, "POST", path, token=token, body=body)
 
     threads = [
         threading.Thread(target=decide, args=[name, token, ("approve", "deny")[n % 2]])

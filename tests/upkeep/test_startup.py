@@ -52,7 +52,7 @@ def test_a_worker_starts_despite_too_many_live_runs(
 ) -> None:
     desk = rig({"a": turns(say("done"))})
     desk.start("a")
-    monkeypatch.setattr(startup, "LOOK", "1ms")
+    monkeypatch.setattr(startup, "CHECK_SECONDS", "1ms")
     slow = "SELECT key_id, run_id AS run FROM runtime_journalentry, pg_sleep(60)"
     monkeypatch.setattr(startup, "_LIVE", {purposes.JOURNAL: slow})
     startup.require_keys_of_live_runs()

@@ -117,7 +117,7 @@ def test_a_loop_that_fails_stops_no_other_and_raises_its_own_alarm(
 
 
 def test_a_loop_that_failed_is_begun_again(room: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeper, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(sweeper, "RETRY_SECONDS", 0.01)
     again = threading.Event()
     times: list[int] = []
 
@@ -140,7 +140,7 @@ def test_a_sweeper_that_sends_no_hints_ends_its_other_loops_too(
     def take(connection: Connection, *_: Any, **__: Any) -> list[Any]:
         raise ValueError("no such thing")
 
-    monkeypatch.setattr(due_runs, "_take", take)
+    monkeypatch.setattr(due_runs, "_select", take)
     with pytest.raises(ValueError, match="no such thing"):
         sweeper.run(threading.Event())
     assert set(LATE_SECONDS) & {thread.name for thread in threading.enumerate()} == set()
@@ -215,7 +215,7 @@ def test_a_sweeper_does_not_pause_while_more_runs_are_due(
     rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due_runs, "BATCH", 2)
-    monkeypatch.setattr(due_runs, "BREATH_SECONDS", 600.0)
+    monkeypatch.setattr(due_runs, "PAUSE_SECONDS", 600.0)
     desk = rig({"a": turns(say("done"))})
     runs = {desk.start("a") for _ in range(5)}
     Run.objects.update(due_at="2020-01-01T00:00Z")

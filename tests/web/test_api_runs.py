@@ -112,7 +112,7 @@ def test_a_gate_in_doubt_names_its_request(ada_api: Caller, office: Office) -> N
     run = office.in_doubt()
     (gate,) = ada_api.get(f"/runs/{run}").json()["gates"]
     assert (gate["kind"], gate["tool"]) == ("in_doubt", "send_welcome_mail")
-    assert gate["approval"] == str(office.doubt(run).id)
+    assert gate["approval"] == str(office.in_doubt_request(run).id)
 
 
 def test_a_finished_run_has_its_output(ada_api: Caller, office: Office, suspended: UUID) -> None:

@@ -77,7 +77,7 @@ def places(
     parcel = export_run(run=left, actor=Actor(person="admin"))
     office.effects.tools["create_account"] = BIG
     run, doubtful = office.start(), office.in_doubt()
-    doubt = office.doubt(doubtful)
+    doubt = office.in_doubt_request(doubtful)
     reseal([doubt], not_before=None)  # long past
     halt = office.held()
     token, _ = tokens.create(cast.ada, ALL_SCOPES)

@@ -65,7 +65,7 @@ STREAMS = {"/stream/"}
 def asked(office: Office, cast: Cast, published: None) -> dict[str, Any]:
     """A run that waits for a decision and one whose call is in doubt."""
     run, doubtful = office.start(), office.in_doubt()
-    doubt, approval = office.doubt(doubtful), office.request(run)
+    doubt, approval = office.in_doubt_request(doubtful), office.request(run)
     reseal([doubt], not_before=None)
     return {
         "run": run,

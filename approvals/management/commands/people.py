@@ -71,7 +71,7 @@ class Command(command.Command):
         password = command.password(options)
         people.create_person(username=options["name"], password=password, groups=groups)
         self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
-        self._tell(options, password)
+        self._report(options, password)
 
     def _group(self, options: dict[str, Any]) -> None:
         unknown = sorted(set(options["groups"]) - set(Group))
@@ -87,7 +87,7 @@ class Command(command.Command):
         password = command.password(options)
         people.set_password(options["name"], password, actor=None)
         self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
-        self._tell(options, password)
+        self._report(options, password)
 
     def _confirm(self, name: str, wanted: list[str]) -> None:
         person = listing.person(name)
@@ -100,12 +100,12 @@ class Command(command.Command):
             people.confirm(name, what, seq=waiting[what], actor=None)
             self.stdout.write(f"{what} of {name} is confirmed.")
 
-    def _tell(self, options: dict[str, Any], password: str) -> None:
+    def _report(self, options: dict[str, Any], password: str) -> None:
         if options["generate"]:
             self.stdout.write(f"Password: {password}")
 
     def _list(self) -> None:
-        for person in listing.everybody():
+        for person in listing.all_people():
             seen = f"{person.last_login:%Y-%m-%d %H:%M} UTC" if person.last_login else "never"
             self.stdout.write(
                 f"{person.username}\t{'active' if person.active else 'disabled'}"

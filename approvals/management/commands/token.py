@@ -55,7 +55,7 @@ class Command(command.Command):
         self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
 
     def _list(self, name: str | None) -> None:
-        found = listing.everybody() if name is None else [listing.person(name)]
+        found = listing.all_people() if name is None else [listing.person(name)]
         for person in found:
             if person is None:
                 raise UnknownPerson(name or "")

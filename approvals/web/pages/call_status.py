@@ -29,7 +29,7 @@ class Aftermath:
     """The state of a decided call. `css_class` is the colour of the box; `label`, with `moment`, name the state.
 
     `may_start` says that the call is approved and has not started. `error` is its error, `result` its result if
-    `has_result`; `doubt` is the open request that asks for its outcome.
+    `has_result`; `in_doubt` is the open request that asks for its outcome.
     """
 
     css_class: str
@@ -39,7 +39,7 @@ class Aftermath:
     error: str
     has_result: bool
     result: Any
-    doubt: UUID | None
+    in_doubt: UUID | None
 
 
 def aftermath(
@@ -49,12 +49,12 @@ def aftermath(
     if status == "pending" or call is None:
         return None
     lost = call.state is CallState.UNKNOWN
-    doubt = requests.open_doubt(shown) if lost else None
+    open_request = requests.open_in_doubt(shown) if lost else None
     return Aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
         else "danger",
-        label=_label(shown, status, call, progress, told=doubt is None),
+        label=_label(shown, status, call, progress, told=open_request is None),
         moment=call.waits_until,
         may_start=status == "approved" and call.state in _NOT_STARTED,
         error=call.note
@@ -62,7 +62,7 @@ def aftermath(
         else "",
         has_result=call.state is CallState.RETURNED,
         result=call.result,
-        doubt=doubt,
+        in_doubt=open_request,
     )
 
 

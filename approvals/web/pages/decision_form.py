@@ -18,7 +18,7 @@ from approvals.errors import (
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.pages import call_status
-from approvals.web.pages.request_page import too_late
+from approvals.web.pages.request_page import already_closed
 from runtime.core.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -44,7 +44,7 @@ def handle_decision(
     try:
         act(actor)
     except (AlreadyDecided, Cancelled, Expired) as exc:
-        return too_late(request, requests.approval(approval, actor=actor), verdict, exc)
+        return already_closed(request, requests.approval(approval, actor=actor), verdict, exc)
     except (Forbidden, TamperedWith, DigestMismatch, TooEarly, InvalidInput) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
     messages.success(

@@ -64,24 +64,24 @@ def _list(
     """Return the requested rows, or the error of the search."""
     cursor, problem = request.GET.get("cursor"), None
     page: Page[Approval] = Page(items=(), next=None)
-    doubts = tuple[Approval, ...]()
+    unknown = tuple[Approval, ...]()
     try:
-        if view != View.MINE or not counts.only_doubts or q or cursor:
+        if view != View.MINE or not counts.only_in_doubt or q or cursor:
             page = lists.page(principal, view=view, q=q, cursor=cursor)
-        if view == View.MINE and counts.doubts and cursor is None:
-            doubts = lists.doubts(principal, q=q)
+        if view == View.MINE and counts.in_doubt and cursor is None:
+            unknown = lists.in_doubt(principal, q=q)
     except InvalidInput as exc:
         if exc.field != "q":
             raise Http404(exc.detail) from exc
         problem = exc
-    nothing = not (page.items or doubts or q or cursor or problem)
+    nothing = not (page.items or unknown or q or cursor or problem)
     return {
         "groups": [] if view == View.DECIDED else lists.groups(page.items),
         "items": page.items,
         "no_outcomes": view == View.DECIDED and time_limits.is_used_up(),
         "decided": _with_outcomes(page.items) if view == View.DECIDED else [],
         "next": page.next,
-        "doubts": doubts,
+        "in_doubt": unknown,
         "problem": problem,
         "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals.accounts import listing, tokens
 from approvals.accounts import people as actions
-from approvals.errors import ApprovalError, Guarded
+from approvals.errors import ApprovalError, LastAdmin
 from approvals.policy import Group
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import admins_only
@@ -65,7 +65,7 @@ def add_person(request: HttpRequest) -> HttpResponse:
 def set_groups(request: HttpRequest, person: str) -> HttpResponse:
     try:
         actions.set_groups(person, _groups(request), actor=_admin(request))
-    except (InvalidInput, Guarded) as refused:
+    except (InvalidInput, LastAdmin) as refused:
         return _refuse(request, refused, person=person, act="groups")
     return _done(request, person, f"The groups of {person} are saved.")
 
@@ -75,7 +75,7 @@ def set_groups(request: HttpRequest, person: str) -> HttpResponse:
 def disable(request: HttpRequest, person: str) -> HttpResponse:
     try:
         actions.disable(person, actor=_admin(request))
-    except Guarded as refused:
+    except LastAdmin as refused:
         return _refuse(request, refused, person=person, act="disable")
     return _done(request, person, f"{person} is disabled: no session, no token, no login.")
 
@@ -109,7 +109,7 @@ def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
     try:
         seq = int(seen) if SEQ.fullmatch(seen) else 0
         actions.confirm(person, what, seq=seq, actor=_admin(request))
-    except Guarded as refused:
+    except LastAdmin as refused:
         return _refuse(request, refused, person=person, act="confirm")
     return _done(request, person, f"{what} of {person} is confirmed.")
 

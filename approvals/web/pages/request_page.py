@@ -27,7 +27,7 @@ from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web.requests import form_text
 
 # Another decision, a cancellation or the deadline was first.
-TooLate = AlreadyDecided | Cancelled | Expired
+AlreadyClosed = AlreadyDecided | Cancelled | Expired
 
 _VERBS: dict[Verdict, str] = {
     Verdict.APPROVE: "approve it",
@@ -89,8 +89,8 @@ def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> Http
     return page
 
 
-def too_late(
-    request: HttpRequest, seen: requests.Approval, verdict: Verdict, exc: TooLate
+def already_closed(
+    request: HttpRequest, seen: requests.Approval, verdict: Verdict, exc: AlreadyClosed
 ) -> HttpResponse:
     """Redirect a double click to the result of the first. Tell any other person who decided first."""
     mine = seen.decided_by == request.user.get_username()

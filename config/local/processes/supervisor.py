@@ -13,10 +13,10 @@ from types import FrameType
 from config.local.errors import LocalError
 from config.local.processes import spawn
 
-FIRST_PAUSE_SECONDS = 0.1
+MIN_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 2.0
-LOOK = 5.0  # seconds between two checks of all processes
-SETTLED = 10.0  # seconds after which a process counts as running well
+CHECK_SECONDS = 5.0  # seconds between two checks of all processes
+STABLE_SECONDS = 10.0  # seconds after which a process counts as running well
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -86,7 +86,7 @@ class Supervisor:
         self._services.append(running)
         self._begin(running)
 
-    def watch(self, look: Callable[[], None] = lambda: None, every: float = LOOK) -> None:
+    def watch(self, look: Callable[[], None] = lambda: None, every: float = CHECK_SECONDS) -> None:
         """Restart processes that die, until Stop, and call `look` at least once in `every` seconds."""
         while True:
             self.check()
@@ -137,7 +137,7 @@ class Supervisor:
     def _on_exit(self, running: "_Running") -> None:
         assert running.process is not None
         spawn.signal_group(running.process, signal.SIGKILL)  # and its children
-        if time.monotonic() - running.began_at > SETTLED:
+        if time.monotonic() - running.began_at > STABLE_SECONDS:
             running.deaths = 0
         how = spawn.how_it_ended(running.process)
         running.process = None
@@ -160,7 +160,7 @@ class Supervisor:
     def _until_next(self) -> float:
         waiting = [one.again_at for one in self._services if one.process is None]
         waiting += [one.kill_at for one in self._services if one.kill_at is not None]
-        return max(0.0, min(waiting, default=time.monotonic() + LOOK) - time.monotonic())
+        return max(0.0, min(waiting, default=time.monotonic() + CHECK_SECONDS) - time.monotonic())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class _Running:
 
     def schedule_restart(self) -> float:
         """Schedule a restart after a pause that doubles each time. Return its seconds."""
-        pause = min(FIRST_PAUSE_SECONDS * float(2**self.deaths), MAX_PAUSE_SECONDS)
+        pause = min(MIN_PAUSE_SECONDS * float(2**self.deaths), MAX_PAUSE_SECONDS)
         self.deaths += 1
         self.again_at = time.monotonic() + pause
         return pause

@@ -73,7 +73,7 @@ def run_as(account: Account, question: Callable[[], bool]) -> bool:
     return os.waitstatus_to_exitcode(status) == 0
 
 
-def give(account: Account, paths: Sequence[Path]) -> None:
+def chown(account: Account, paths: Sequence[Path]) -> None:
     """Make the account the owner of newly made files."""
     if account.switch:
         for path in paths:

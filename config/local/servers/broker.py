@@ -12,9 +12,9 @@ import redis
 
 from config.local.errors import DidNotStart, Ended
 from config.local.processes import spawn
-from config.local.processes.users import Account, give
+from config.local.processes.users import Account, chown
 
-PATIENCE = 20.0
+START_SECONDS = 20.0
 _SOCKET = "broker.sock"
 
 
@@ -43,7 +43,7 @@ def start(
     """Start the server and wait until it answers. `pause` waits between two attempts."""
     if not broker.data.exists():
         broker.data.mkdir(mode=0o700)
-        give(broker.account, [broker.data])
+        chown(broker.account, [broker.data])
     (broker.socket / _SOCKET).unlink(missing_ok=True)
     process = spawn.start(
         [broker.program, *_options(broker)],
@@ -63,7 +63,7 @@ def start(
 
 def _wait(broker: Broker, process: subprocess.Popen[bytes], pause: Callable[[float], None]) -> None:
     """Wait until the broker answers, which it does after reading its file."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_SECONDS
     with redis.Redis.from_url(broker.url(), socket_timeout=2) as client:
         while True:
             try:

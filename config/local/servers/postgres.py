@@ -19,7 +19,7 @@ from psycopg import sql
 
 from config.local.errors import DidNotStart, Ended, Refused
 from config.local.processes import spawn
-from config.local.processes.users import Account, give, owner_of
+from config.local.processes.users import Account, chown, owner_of
 
 SUPERUSER = "postgres"
 DATABASE = "abeyance"
@@ -27,7 +27,7 @@ DATABASE = "abeyance"
 # Postgres' durable defaults, set explicitly because the journal's guarantees depend on them
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}  # tests only
-PATIENCE = 60.0
+START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def initialise(cluster: Cluster) -> bool:
     if fresh.exists():  # left by a first start that was killed
         shutil.rmtree(fresh)
     fresh.mkdir(mode=0o700)
-    give(cluster.account, [fresh])
+    chown(cluster.account, [fresh])
     _initdb(cluster, fresh, major)
     fresh.rename(cluster.data)
     return True
@@ -159,7 +159,7 @@ def _wait(
     arrange: Callable[[Cluster], None],
 ) -> None:
     """Wait until the database answers, also after crash recovery, and is arranged."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_SECONDS
     while True:
         try:
             arrange(cluster)
@@ -234,7 +234,7 @@ def _password_file(cluster: Cluster) -> Iterator[Path]:
     try:
         with os.fdopen(handle, "w") as file:
             file.write(cluster.password + "\n")
-        give(cluster.account, [path])
+        chown(cluster.account, [path])
         yield path
     finally:
         path.unlink()

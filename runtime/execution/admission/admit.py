@@ -151,7 +151,7 @@ class Admission:
         except NotConfirmed as exc:
             raise Tampered(f"the decision of gate {signal.gate}: {exc}") from exc
 
-    def doubt(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
+    def open_in_doubt(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
         """The gate at which people say what became of a call whose outcome is unknown.
 
         It is described as the code has it today, but its effect class stays what it was at its start.

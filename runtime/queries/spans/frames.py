@@ -58,7 +58,8 @@ class Retry:
 class FrameRecord:
     """One activation of one agent. `plan` is None if the agent has not declared its steps. Only the fold changes it.
 
-    `frame_gates` counts its own gates that wait for a person. `items` are its spans and the calls between them, in order.
+    `frame_gates` counts its own gates that wait for a person. `items` are its spans and the calls between them, in
+    order.
     """
 
     id: str

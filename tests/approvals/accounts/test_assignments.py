@@ -13,7 +13,7 @@ from pytest_django import Settings
 from approvals.accounts import adoption, people, tokens
 from approvals.accounts.password_hasher import Hasher
 from approvals.adapter import Approvals
-from approvals.errors import Guarded
+from approvals.errors import LastAdmin
 from approvals.models import Adoption, Assignment, Request, Token
 from approvals.permissions import assignments, principals, request_rules
 from approvals.permissions.scopes import ALL_SCOPES
@@ -179,7 +179,7 @@ def test_the_command_line_confirms_for_good(admin: Actor) -> None:
 def test_neither_giver_nor_person_confirms(admin: Actor) -> None:
     given("dora", Group.REVIEWERS, Group.ADMINS, by="admin")
     for name in ("admin", "dora"):
-        with pytest.raises(Guarded):
+        with pytest.raises(LastAdmin):
             confirm("dora", "reviewers", by=name)
 
 
@@ -188,7 +188,7 @@ def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
     given("dora", Group.REVIEWERS, by="admin")
     given("eva", Group.REVIEWERS, by="puppet")
     for name, by in (("dora", "puppet"), ("eva", "admin")):
-        with pytest.raises(Guarded, match="second admin"):
+        with pytest.raises(LastAdmin, match="second admin"):
             confirm(name, "reviewers", by=by)
 
 
@@ -196,7 +196,7 @@ def test_a_changed_assignment_cannot_be_confirmed(admin: Actor, second: Actor) -
     given("dora", Group.REVIEWERS, by="admin")
     people.set_groups("dora", [], actor="admin")
     people.set_groups("dora", [Group.REVIEWERS], actor="admin")
-    with pytest.raises(Guarded, match="changed"):
+    with pytest.raises(LastAdmin, match="changed"):
         people.confirm("dora", "reviewers", seq=1, actor="second")
 
 
@@ -214,7 +214,7 @@ def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second:
 def test_an_admin_who_waits_is_not_the_one_who_is_left(admin: Actor, second: Actor) -> None:
     given("dora", Group.ADMINS, by="admin")
     people.disable("second", actor="admin")
-    with pytest.raises(Guarded, match="last active admin"):
+    with pytest.raises(LastAdmin, match="last active admin"):
         people.set_groups("admin", [], actor="admin")
 
 
@@ -253,7 +253,7 @@ def test_a_second_admin_confirms_a_password_that_was_changed(
     _, before = tokens.create(owner, ALL_SCOPES)
     people.set_password("bea", "another horse battery", actor="admin")
     _, since = tokens.create(owner, ALL_SCOPES)
-    with pytest.raises(Guarded, match="admin knows this password"):
+    with pytest.raises(LastAdmin, match="admin knows this password"):
         confirm("bea", "password", by="second")
     people.set_password("bea", "a third horse battery", actor="bea")
     confirm("bea", "password", by="second")
@@ -281,7 +281,7 @@ def test_an_admin_whose_password_another_sets_waits_for_a_third(
     people.set_password("second", "a third horse battery", actor="second")
     assert not _is_admin(second)
     for by in ("admin", "second"):
-        with pytest.raises(Guarded, match="second admin"):
+        with pytest.raises(LastAdmin, match="second admin"):
             confirm("second", "password", by=by)
     confirm("second", "password", by="third")
     assert _is_admin(second)
@@ -293,7 +293,7 @@ def test_an_admin_confirms_nothing_of_who_set_their_password(admin: Actor, secon
     people.set_password("second", "another horse battery", actor="admin")
     people.enable("second", actor="admin")
     given("dora", Group.REVIEWERS, by="admin")
-    with pytest.raises(Guarded, match="second admin"):
+    with pytest.raises(LastAdmin, match="second admin"):
         confirm("dora", "reviewers", by="second")
 
 

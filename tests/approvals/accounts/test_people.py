@@ -18,7 +18,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals.accounts import people, tokens
 from approvals.accounts.people import create_person
-from approvals.errors import ApprovalError, Guarded, UnknownPerson
+from approvals.errors import ApprovalError, LastAdmin, UnknownPerson
 from approvals.models import Token
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
@@ -146,9 +146,9 @@ def test_disabling_is_told_once_after_it_is_committed(
 def test_the_last_active_admin_stays_one(cast: Cast) -> None:
     create_person(username="dormant", password=PASSWORD, groups=[Group.ADMINS])
     people.disable("dormant", actor="admin")
-    with pytest.raises(Guarded, match="admin is the last active admin and cannot be disabled"):
+    with pytest.raises(LastAdmin, match="admin is the last active admin and cannot be disabled"):
         people.disable("admin", actor=None)
-    with pytest.raises(Guarded, match="admin is the last active admin and cannot leave admins"):
+    with pytest.raises(LastAdmin, match="admin is the last active admin and cannot leave admins"):
         people.set_groups("admin", [Group.REVIEWERS], actor="admin")
     people.enable("dormant", actor="admin")
     people.set_groups("admin", [], actor="admin")
@@ -157,7 +157,7 @@ def test_the_last_active_admin_stays_one(cast: Cast) -> None:
 
 def test_admins_do_not_disable_themselves(cast: Cast) -> None:
     create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
-    with pytest.raises(Guarded, match="cannot disable their own account"):
+    with pytest.raises(LastAdmin, match="cannot disable their own account"):
         people.disable("admin", actor="admin")
 
 
@@ -171,7 +171,7 @@ def test_two_admins_who_disable_each_other_at_once_leave_one(
         partial(people.disable, "admin", actor="second"),
         partial(people.disable, "second", actor="admin"),
     )
-    assert [type(one) for one in done if one is not None] == [Guarded]
+    assert [type(one) for one in done if one is not None] == [LastAdmin]
     assert User.objects.filter(is_active=True, groups__name=Group.ADMINS).count() == 1
 
 

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 import pytest
 
 from approvals.queries.similar import Difference, compared
-from approvals.queries.word_diff import MOST_EDITS, blocks, words
+from approvals.queries.word_diff import MAX_EDITS, blocks, words
 
 
 class Word(str):
@@ -69,7 +69,7 @@ def test_hostile_texts_cost_a_bounded_number_of_comparisons(kind: str) -> None:
     old, new = ([Word(one) for one in HOSTILE[kind](seed)] for seed in (1, 2))
     Word.asked = 0
     blocks(old, new)
-    assert Word.asked <= 2 * (MOST_EDITS + 1) * (len(old) + len(new))
+    assert Word.asked <= 2 * (MAX_EDITS + 1) * (len(old) + len(new))
 
 
 def test_texts_that_are_too_different_are_shown_whole() -> None:

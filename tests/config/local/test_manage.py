@@ -11,7 +11,7 @@ import pytest
 
 from config.env.environment import ROOT
 from config.local.__main__ import main
-from config.local.http_client import ask
+from config.local.http_client import request
 from config.local.servers.roles import OWNER
 from tests.support.stack import Stack
 
@@ -64,7 +64,7 @@ def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) ->
         assert said.returncode == 0
         assert re.search("^Password: .{20}$", said.stdout, re.MULTILINE)
         token = _manage(stack.home, "token", "create", "root", "--all").stdout.strip()
-        assert ask(_url(stack), "GET", "/api/v1/runs", token=token) == (
+        assert request(_url(stack), "GET", "/api/v1/runs", token=token) == (
             200,
             {"items": [], "next": None},
         )
@@ -85,7 +85,7 @@ def test_a_deleted_credentials_file_revokes_its_secrets(sandbox: Path) -> None:
     with stack:
         assert any(line.startswith("credentials.json was deleted") for line in stack.said)
         for person in known.values():
-            assert ask(_url(stack), "GET", "/api/v1/runs", token=person["token"])[0] == 401
+            assert request(_url(stack), "GET", "/api/v1/runs", token=person["token"])[0] == 401
         listed = _manage(stack.home, "people", "list").stdout
         assert [line.split("\t")[:2] for line in listed.splitlines()] == [
             [name, "active"] for name in ("ada", "admin", "bea", "cyril")

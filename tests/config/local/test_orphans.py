@@ -59,7 +59,7 @@ def test_a_process_of_another_folder_is_left_alone(
 
 
 def test_a_noted_process_is_ended(home: DataDir, bystander: subprocess.Popen[str]) -> None:
-    orphans.note(home, home.folder, [bystander.pid])
+    orphans.record(home, home.folder, [bystander.pid])
     alive = psutil.Process(bystander.pid)
     assert orphans.clear(home) == 1
     assert not alive.is_running()
@@ -78,6 +78,6 @@ def test_only_a_folder_of_sockets_is_removed(home: DataDir, tmp_path: Path) -> N
     for name, stays in (("abeyance-x", False), ("precious", True)):
         folder = tmp_path / name
         folder.mkdir()
-        orphans.note(home, folder, [])
+        orphans.record(home, folder, [])
         orphans.clear(home)
         assert folder.exists() == stays

@@ -30,7 +30,7 @@ def cluster(sandbox: Path) -> Cluster:
     """Yield a cluster of an earlier version: `abeyance` is the superuser and owns all tables."""
     account = users.unprivileged()
     place = Path(tempfile.mkdtemp(dir=sandbox))
-    users.give(account, [place])
+    users.chown(account, [place])
     cluster = Cluster(
         programs=binaries.postgres(account, sandbox / "programs"),
         data=place / "postgres",

@@ -20,7 +20,7 @@ from tests.system.fault_injection.conftest import Switchboard
 from tests.system.fault_injection.office import (
     ENDS,
     Office,
-    doubts,
+    in_doubt_gates,
     problems,
     stuck,
     verified,
@@ -57,7 +57,7 @@ class Death:
     def wrong(self, lines: Mapping[str, Sequence[Effect]]) -> list[str]:
         """Everything that is not as promised; `lines` are those of the ledger by run."""
         found = problems(lines.get(str(self.run), ()), self.run, self.score)
-        if (count := doubts(self.run)) != self.under_way:
+        if (count := in_doubt_gates(self.run)) != self.under_way:
             found.append(f"{count} calls in doubt, but {self.under_way} writes were under way")
         return found
 

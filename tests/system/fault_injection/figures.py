@@ -23,7 +23,7 @@ def of_points(
         runs=len(deaths),
         kills=len(deaths),
         wrong=[problem for found in wrong.values() for problem in found],
-        doubts=sum(death.under_way for death in deaths),
+        in_doubt_gates=sum(death.under_way for death in deaths),
         seconds=seconds,
         points=len({death.case.point for death in deaths}),
     )
@@ -35,7 +35,7 @@ def summary(
     runs: int,
     kills: int,
     wrong: Sequence[str],
-    doubts: int,
+    in_doubt_gates: int,
     seconds: float,
     points: int = 0,
 ) -> None:
@@ -45,7 +45,7 @@ def summary(
     of = f"{points} points, " if points else ""
     say(
         f"FIGURES {what}: {of}{runs} runs, {kills} kills, {lost} lost, {repeated} repeated,"
-        f" {doubts} calls in doubt, {len(wrong) - lost - repeated} other problems, {seconds:.0f} s"
+        f" {in_doubt_gates} calls in doubt, {len(wrong) - lost - repeated} other problems, {seconds:.0f} s"
     )
 
 

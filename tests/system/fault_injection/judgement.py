@@ -43,7 +43,7 @@ class Judgement:
     ) -> None:
         self.wrong: list[str] = unsound(stack)
         self.resumed: list[Resumed] = []
-        self.doubts = records.doubts()
+        self.in_doubt_gates = records.in_doubt_gates()
         statuses, decided = records.statuses(), records.decided()
         happened = ledger.by_run(book)
         self.wrong += [f"lost: {run} is not there" for run in runs.keys() - statuses.keys()]

@@ -78,7 +78,7 @@ def test_random_crashes_lose_and_repeat_nothing(sandbox: Path) -> None:
         runs=len(crew.runs),
         kills=KILLS,
         wrong=judgement.wrong,
-        doubts=judgement.doubts,
+        in_doubt_gates=judgement.in_doubt_gates,
         seconds=time.monotonic() - began_at,
     )
     assert judgement.wrong == []

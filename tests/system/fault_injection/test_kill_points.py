@@ -17,7 +17,7 @@ from tests.support.scripted_agents.scores import SCORES
 from tests.system.fault_injection import figures, points
 from tests.system.fault_injection.conftest import Switchboard
 from tests.system.fault_injection.experiment import Case, Experiment
-from tests.system.fault_injection.office import ENDS, Office, doubts
+from tests.system.fault_injection.office import ENDS, Office, in_doubt_gates
 from tests.system.fault_injection.processes import Zygote
 
 pytestmark = pytest.mark.faults
@@ -66,7 +66,7 @@ def _uninterrupted(zygote: Zygote, office: Office, folder: Path) -> dict[str, se
             assert time.monotonic() < deadline, worker.log.read_text()[-3000:]
             time.sleep(0.02)
         assert office.problems(run, score) == []
-        assert doubts(run) == 0
+        assert in_doubt_gates(run) == 0
         passed[name] = set(log.read_text().split())
         log.unlink()
     zygote.stop_children()

@@ -73,7 +73,7 @@ def test_no_acknowledged_decision_is_lost_by_restarts_of_postgres(sandbox: Path)
         runs=len(crew.runs),
         kills=RESTARTS,
         wrong=wrong,
-        doubts=judgement.doubts,
+        in_doubt_gates=judgement.in_doubt_gates,
         seconds=time.monotonic() - began_at,
     )
     assert wrong == []
@@ -104,11 +104,11 @@ def test_an_outage_of_postgres_leaves_no_write_in_doubt_that_is_not(sandbox: Pat
         runs=len(crew.runs),
         kills=1,
         wrong=judgement.wrong,
-        doubts=judgement.doubts,
+        in_doubt_gates=judgement.in_doubt_gates,
         seconds=time.monotonic() - began_at,
     )
     assert judgement.wrong == []
-    assert judgement.doubts == 0
+    assert judgement.in_doubt_gates == 0
 
 
 def _review(crew: Crew, over: Event) -> None:

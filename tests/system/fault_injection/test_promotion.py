@@ -33,7 +33,7 @@ __all__ = ["rig", "room", "short_lease", "sweeps"]
 @contextmanager
 def standby_of(cluster: Cluster, place: Path) -> Iterator[Cluster]:
     """A server that streams from that one for as long as the block lasts."""
-    users.give(cluster.account, [place])
+    users.chown(cluster.account, [place])
     copy = Cluster(
         programs=cluster.programs,
         data=place / "data",

@@ -17,7 +17,7 @@ from tests.support.scripted_agents.scores import Score, crowd, effects, tower, t
 from tests.system.fault_injection import figures
 from tests.system.fault_injection.conftest import Switchboard
 from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.office import ENDS, Office, doubts, problems, stuck
+from tests.system.fault_injection.office import ENDS, Office, in_doubt_gates, problems, stuck
 from tests.system.fault_injection.processes import Worker, Zygote
 
 pytestmark = pytest.mark.faults
@@ -69,7 +69,7 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
         runs=len(runs),
         kills=KILLS,
         wrong=wrong,
-        doubts=sum(doubts(run) for run in runs),
+        in_doubt_gates=sum(in_doubt_gates(run) for run in runs),
         seconds=time.monotonic() - began_at,
     )
     assert wrong == []

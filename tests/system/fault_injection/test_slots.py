@@ -8,7 +8,7 @@ from runtime.models import Run
 from tests.support import ledger
 from tests.support.scripted_agents.scores import writes
 from tests.system.fault_injection.conftest import Switchboard
-from tests.system.fault_injection.office import ENDS, Office, doubts
+from tests.system.fault_injection.office import ENDS, Office, in_doubt_gates
 from tests.system.fault_injection.processes import Zygote
 
 pytestmark = pytest.mark.faults
@@ -37,5 +37,5 @@ def test_killing_four_slots_leaves_at_most_four_doubts(
         time.sleep(0.02)
     assert Run.objects.get(id=run).status == "completed"
     assert len(begun) == SLOTS
-    assert doubts(run) == SLOTS  # each of them is asked about, and none of the other six
+    assert in_doubt_gates(run) == SLOTS  # each of them is asked about, and none of the other six
     assert office.problems(run, score) == []

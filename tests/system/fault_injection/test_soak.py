@@ -68,7 +68,7 @@ def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: 
         runs=len(crew.runs),
         kills=faults.done.total(),
         wrong=judgement.wrong,
-        doubts=judgement.doubts,
+        in_doubt_gates=judgement.in_doubt_gates,
         seconds=time.monotonic() - began_at,
     )
     assert judgement.wrong == []

@@ -141,7 +141,7 @@ def test_decided_today_shows_the_outcome_of_each_call(bea: Client, office: Offic
 
 
 def test_a_report_is_recorded_until_a_worker_applies_it(bea: Client, office: Office) -> None:
-    request = office.doubt(office.in_doubt())
+    request = office.in_doubt_request(office.in_doubt())
     _send(bea, request, "settle/happened", result='{"message_id": "m-1"}')
     box = _box(_text(bea, request))
     assert "Status: recorded, a worker applies it next" in box
@@ -157,7 +157,7 @@ def test_a_call_in_doubt_leads_to_where_it_is_settled(bea: Client, office: Offic
     office.advance(request.run_id)
     box = _box(_text(bea, request))
     assert 'class="note warn"' in box
-    assert f'href="/a/{office.doubt(request.run_id).id}/"' in box
+    assert f'href="/a/{office.in_doubt_request(request.run_id).id}/"' in box
 
 
 def test_a_reason_typed_before_approving_is_kept(
@@ -186,7 +186,7 @@ def test_a_run_waits_since_its_gate_opened(bea: Client, suspended: UUID) -> None
 @pytest.mark.parametrize("typed", ["3 rows", '"3 rows"'])
 def test_text_is_reported_as_it_is_typed(bea: Client, office: Office, typed: str) -> None:
     office.effects.result_schema = {"type": "string"}
-    request = office.doubt(office.in_doubt())
+    request = office.in_doubt_request(office.in_doubt())
     assert "Result (text)" in _text(bea, request)
     assert _send(bea, request, "settle/happened", result=typed).status_code == 302
     office.advance(request.run_id)
@@ -195,7 +195,7 @@ def test_text_is_reported_as_it_is_typed(bea: Client, office: Office, typed: str
 
 def test_text_will_do_where_the_tool_does_not_say(bea: Client, office: Office) -> None:
     office.effects.result_schema = None
-    request = office.doubt(office.in_doubt())
+    request = office.in_doubt_request(office.in_doubt())
     broken = _send(bea, request, "settle/happened", result='{"id": 1')
     assert "result is not JSON (line 1)" in broken.content.decode()
     assert _send(bea, request, "settle/happened", result="3 rows").status_code == 302

@@ -51,7 +51,7 @@ def _heard(office: Office) -> Any:
 def test_the_page_shows_the_lost_call_and_its_error(
     bea: Client, office: Office, doubt: UUID
 ) -> None:
-    page = _page(bea, office.doubt(doubt))
+    page = _page(bea, office.in_doubt_request(doubt))
     assert "What was started" in page
     assert "<bdi>send_welcome_mail</bdi></b> was started <time" in page
     assert "the connection was cut" in page
@@ -63,7 +63,7 @@ def test_the_page_shows_the_lost_call_and_its_error(
 def test_the_page_offers_three_ways_and_the_result_schema(
     bea: Client, office: Office, doubt: UUID
 ) -> None:
-    page = _page(bea, office.doubt(doubt))
+    page = _page(bea, office.in_doubt_request(doubt))
     for way in ("happened", "run-again", "give-up"):
         assert f"/settle/{way}/" in page
     assert "The tool returns JSON of this schema" in page
@@ -72,35 +72,35 @@ def test_the_page_offers_three_ways_and_the_result_schema(
 
 def test_a_tool_without_a_declared_result_type(bea: Client, office: Office) -> None:
     office.effects.result_schema = None
-    page = _page(bea, office.doubt(office.in_doubt()))
+    page = _page(bea, office.in_doubt_request(office.in_doubt()))
     assert "so any text or JSON value is accepted" in page
 
 
 def test_a_tool_that_returns_nothing_needs_no_json(bea: Client, office: Office) -> None:
     office.effects.result_schema = {"type": "null"}
     run = office.in_doubt()
-    page = _page(bea, office.doubt(run))
+    page = _page(bea, office.in_doubt_request(run))
     assert "All that can be reported of this tool is that it happened" in page
     assert "null</textarea>" in page
-    assert _send(bea, office.doubt(run), "happened", result="null").status_code == 302
+    assert _send(bea, office.in_doubt_request(run), "happened", result="null").status_code == 302
     assert office.advance(run).status == RunStatus.COMPLETED
 
 
 def test_running_again_has_to_wait(bea: Client, office: Office, doubt: UUID) -> None:
-    request = office.doubt(doubt)
+    request = office.in_doubt_request(doubt)
     page = _page(bea, request)
     assert "disabled" in page
     assert "Possible from <time" in page
     answer = _send(bea, request, "run-again")
     assert answer.status_code == 409
     assert "The first start may still be running" in answer.content.decode()
-    assert office.doubt(doubt).status == "pending"
+    assert office.in_doubt_request(doubt).status == "pending"
 
 
 def test_running_again_starts_it_once_more(
     bea: Client, office: Office, doubt: UUID, later: None
 ) -> None:
-    request = office.doubt(doubt)
+    request = office.in_doubt_request(doubt)
     assert "disabled" not in _page(bea, request)
     office.effects.tools["send_welcome_mail"] = FakeTool(
         body=lambda request: ToolResult(value=MAIL_RESULT)
@@ -118,7 +118,7 @@ def test_running_again_starts_it_once_more(
 def test_a_reported_result_is_marked_as_a_persons_report(
     bea: Client, ada: Client, office: Office, doubt: UUID
 ) -> None:
-    request = office.doubt(doubt)
+    request = office.in_doubt_request(doubt)
     answer = _send(bea, request, "happened", result='{"message_id": "m-17"}', reason="In the log.")
     assert (answer.status_code, answer["Location"]) == (302, f"/a/{request.id}/")
     assert "It happened, as reported by <bdi>bea</bdi>" in _page(bea, request)
@@ -146,17 +146,19 @@ def test_a_reported_result_is_marked_as_a_persons_report(
 def test_an_invalid_result_is_refused_and_kept_in_the_form(
     bea: Client, office: Office, doubt: UUID, result: str, said: str
 ) -> None:
-    answer = _send(bea, office.doubt(doubt), "happened", result=result, reason="I looked.")
+    answer = _send(
+        bea, office.in_doubt_request(doubt), "happened", result=result, reason="I looked."
+    )
     assert answer.status_code == 422
     page = answer.content.decode()
     assert said in page
     assert "I looked." in page
     assert (result or "result") in page.replace("&quot;", '"')
-    assert office.doubt(doubt).status == "pending"
+    assert office.in_doubt_request(doubt).status == "pending"
 
 
 def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt: UUID) -> None:
-    request = office.doubt(doubt)
+    request = office.in_doubt_request(doubt)
     assert _send(bea, request, "give-up", reason=" ").status_code == 422
     assert _send(bea, request, "give-up", reason="Nobody\r\nknows.").status_code == 302
     assert "Given up by <bdi>bea</bdi>" in _page(bea, request)
@@ -167,7 +169,7 @@ def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt
 
 
 def test_hostile_words_are_text(bea: Client, office: Office, doubt: UUID) -> None:
-    request = office.doubt(doubt)
+    request = office.in_doubt_request(doubt)
     answer = _send(bea, request, "happened", result=HOSTILE, reason=HOSTILE)
     assert "<script>" not in answer.content.decode()
     _send(bea, request, "give-up", reason=HOSTILE)
@@ -180,7 +182,7 @@ def test_a_doubt_of_a_cancelled_run_stays_one(
     ada: Client, bea: Client, office: Office, doubt: UUID
 ) -> None:
     ada.post(f"/runs/{doubt}/cancel/", {"reason": "Enough."})
-    page = _page(bea, office.doubt(doubt))
+    page = _page(bea, office.in_doubt_request(doubt))
     assert "The run was cancelled by <bdi>ada</bdi>" in page
     assert "it may have happened" in page
     assert "/settle/" not in page
@@ -191,11 +193,11 @@ def test_a_doubt_of_a_cancelled_run_stays_one(
 
 def test_the_run_leads_to_the_page(ada: Client, office: Office, doubt: UUID) -> None:
     page = ada.get(f"/runs/{doubt}/").content.decode()
-    assert f"/a/{office.doubt(doubt).id}/" in page
+    assert f"/a/{office.in_doubt_request(doubt).id}/" in page
     assert "Resolve it" in page
 
 
 def test_a_settled_doubt_is_taken_up_in_a_moment(bea: Client, office: Office, doubt: UUID) -> None:
-    _send(bea, office.doubt(doubt), "give-up", reason="Nobody knows.")
+    _send(bea, office.in_doubt_request(doubt), "give-up", reason="Nobody knows.")
     page = bea.get(f"/runs/{doubt}/").content.decode()
     assert "The outcome is reported. The worker applies it shortly" in page

@@ -67,7 +67,7 @@ def test_gates_in_doubt_are_listed_for_those_who_may_see_them(
 ) -> None:
     run = office.in_doubt()
     assert "In doubt" in (page := bea.get("/inbox/").content.decode())
-    assert f"/a/{office.doubt(run).id}/" in page
+    assert f"/a/{office.in_doubt_request(run).id}/" in page
     assert "You're all caught up" not in page
     assert "<title>Inbox (1)" in page
     assert "In doubt" not in cyril.get("/inbox/").content.decode()

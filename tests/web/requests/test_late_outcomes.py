@@ -50,7 +50,7 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
 
 def pages(client: Client, office: Office, run: UUID) -> list[str]:
     """Return the page of the call in doubt and the page of the run."""
-    paths = (f"/a/{office.doubt(run).id}/", f"/runs/{run}/")
+    paths = (f"/a/{office.in_doubt_request(run).id}/", f"/runs/{run}/")
     return [client.get(path).content.decode() for path in paths]
 
 
@@ -59,7 +59,7 @@ def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt:
     for page in pages(bea, office, doubt):
         assert "A worker applies it next, unless a person settles the call first." in page
     assert office.advance(doubt).status == RunStatus.COMPLETED
-    request = office.doubt(doubt)
+    request = office.in_doubt_request(doubt)
     assert (request.status, request.decided_by) == ("cancelled", None)
     assert request.reason == (
         "The call itself returned its result late, so no person needs to settle it."
@@ -104,7 +104,7 @@ def test_a_late_outcome_is_compared_with_a_persons_report(
 ) -> None:
     way = "give-up" if said is None else "happened"
     form = {"reason": "No."} if said is None else {"result": str(said).replace("'", '"')}
-    bea.post(f"/a/{office.doubt(doubt).id}/settle/{way}/", form)
+    bea.post(f"/a/{office.in_doubt_request(doubt).id}/settle/{way}/", form)
     office.advance(doubt)
     arrives(doubt, error=error)
     office.advance(doubt)
@@ -118,7 +118,7 @@ def test_a_late_outcome_is_compared_with_a_persons_report(
 
 def test_the_order_of_keys_is_no_contradiction(bea: Client, office: Office, doubt: UUID) -> None:
     form = {"result": '{"message_id": "m-1", "at": 2}'}
-    bea.post(f"/a/{office.doubt(doubt).id}/settle/happened/", form)
+    bea.post(f"/a/{office.in_doubt_request(doubt).id}/settle/happened/", form)
     office.advance(doubt)
     arrives(doubt, result={"at": 2, "message_id": "m-1"})
     for page in pages(bea, office, doubt):
@@ -139,13 +139,13 @@ def test_the_api_reports_late_outcomes_like_the_pages(
 
     def read() -> list[dict[str, object]]:
         found: list[dict[str, object]] = bea_api.get(f"/runs/{doubt}/late-outcomes").json()
-        shown = bea_api.get(f"/approvals/{office.doubt(doubt).id}").json()
+        shown = bea_api.get(f"/approvals/{office.in_doubt_request(doubt).id}").json()
         assert shown["late_outcomes"] == found
         return found
 
     assert read() == []
     form = {"result": '{"message_id": "m-2"}'}
-    bea.post(f"/a/{office.doubt(doubt).id}/settle/happened/", form)
+    bea.post(f"/a/{office.in_doubt_request(doubt).id}/settle/happened/", form)
     office.advance(doubt)
     gate = Gate.objects.get(run=doubt, kind="in_doubt")
     arrives(doubt)

@@ -32,7 +32,11 @@ def asked(kind: str, office: Office) -> Request:
     """A pending request of that kind, in a run of Ada's."""
     if kind == "hold":
         return office.held()
-    return office.doubt(office.in_doubt()) if kind == "in_doubt" else office.request(office.start())
+    return (
+        office.in_doubt_request(office.in_doubt())
+        if kind == "in_doubt"
+        else office.request(office.start())
+    )
 
 
 def _send(client: Client, request: Request, way: str, form: dict[str, str]) -> HttpResponse:

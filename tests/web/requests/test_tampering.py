@@ -149,7 +149,7 @@ def test_nothing_is_compared_with_a_forged_approval(bea: Client, office: Office)
 
 
 def test_doubts_and_halts_are_verified_alike(bea: Client, office: Office) -> None:
-    for request in (office.doubt(office.in_doubt()), office.held()):
+    for request in (office.in_doubt_request(office.in_doubt()), office.held()):
         Request.objects.filter(pk=request.pk).update(sentence="All is well")
         page = bea.get(f"/a/{request.id}/").content.decode()
         assert WORDS in page

@@ -243,7 +243,7 @@ def test_a_call_in_doubt_has_a_window_too(bea: Client, office: Office, settings:
     settings.ABEYANCE_UNDO_SECONDS = 0
     run = office.in_doubt()
     settings.ABEYANCE_UNDO_SECONDS = WINDOW
-    doubt = office.doubt(run)
+    doubt = office.in_doubt_request(run)
     path = f"/a/{doubt.id}/"
     bea.post(f"{path}settle/give-up/", {"reason": "Nobody knows."})
     assert f"{path}undo/" in bea.get(path).content.decode()

@@ -172,7 +172,7 @@ def test_no_page_and_no_answer_holds_the_token(
 
 def test_a_call_in_doubt_keeps_its_secrets(bea: Client, admin_api: Caller, office: Office) -> None:
     run = _secretive(office, lost=True)
-    page = bea.get(f"/a/{office.doubt(run).id}/").content.decode()
+    page = bea.get(f"/a/{office.in_doubt_request(run).id}/").content.decode()
     _is_clean(page)
     assert PLACEHOLDER in page
     for path in _doors(run):
