@@ -102,19 +102,19 @@ def _import(reading: Reading) -> ModuleType | None:
     try:
         if find_spec(reading.module.partition(".")[0]) is None:
             folder = reading.folder or "AGENTS_DIR, which is not set,"
-            reading.note(f"there is no such module in {folder} or among the installed packages")
+            reading.add(f"there is no such module in {folder} or among the installed packages")
             return None
         with collecting(reading):
             return importlib.import_module(reading.module)
     except (Exception, SystemExit) as exc:
-        reading.note_end(exc)
+        reading.add_exit(exc)
         return None
 
 
 def _agents_of(module: ModuleType, reading: Reading) -> tuple[AgentSpec, ...]:
     found = tuple(value for value in vars(module).values() if isinstance(value, AgentSpec))
     if not any(isinstance(value, AgentSpec | Unusable) for value in vars(module).values()):
-        reading.note(f"it defines no agent{_hidden(module, reading)}", module.__file__ or "")
+        reading.add(f"it defines no agent{_hidden(module, reading)}", module.__file__ or "")
     return found
 
 

@@ -170,7 +170,7 @@ _QUERY = f"""
     FROM approvals_request r WHERE r.gate = %(gate)s
 """
 _REQUEST = _QUERY.format(held="NULL")
-_REQUEST_WITH_RIGHTS = _QUERY.format(held=principals.held("r.decided_by"))
+_REQUEST_WITH_RIGHTS = _QUERY.format(held=principals.credentials_sql("r.decided_by"))
 
 
 # Verifying a decision
@@ -191,12 +191,12 @@ class _Stored:
 
 def _read(statement: str, gate: UUID) -> _Stored:
     """Read every value that may have changed, in one query. Raises NotConfirmed if there is no such request."""
-    with pool.asking() as connection:
+    with pool.in_transaction() as connection:
         row = pool.row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
     if row is None:
         raise NotConfirmed("the gate has no request")
     undone, at, held = row[:3]
-    return _Stored(request=stored_rows.read(row[3:]), undone=undone, at=clock.told(at), held=held)
+    return _Stored(request=stored_rows.read(row[3:]), undone=undone, at=clock.to_utc(at), held=held)
 
 
 def _verified(stored: _Stored, decision: Decision) -> Statement | None:
@@ -229,7 +229,7 @@ def _statement(stored: _Stored) -> Statement:
         raise NotConfirmed("the first start may still have been running")
     if said.effective_at is not None and said.effective_at > stored.at:
         raise NotConfirmed("the decision can still be undone")
-    if said.undone != stored.undone or ledger.holds(ledger.undone(request.id, said.undone + 1)):
+    if said.undone != stored.undone or ledger.contains(ledger.undone(request.id, said.undone + 1)):
         raise NotConfirmed("the decision was undone")
     snapshot.check_seal(request)
     return said

@@ -164,7 +164,7 @@ def verify(run: UUID) -> int:
             raise BrokenChain(run, count, "does not follow the row before")
         if entry.key_id is None and (keyed or (count == 1 and _is_keyed_before(run))):
             raise BrokenChain(run, count, "has no key, though rows before it have one")
-        if not _holds(entry):
+        if not _is_valid(entry):
             raise BrokenChain(run, count, "was changed")
         previous, keyed = entry.hash, entry.key_id is not None
         acts.add((entry.subject, entry.act))
@@ -186,7 +186,7 @@ def _is_keyed_before(run: UUID) -> bool:
     return bool(found)
 
 
-def _holds(entry: AuditEntry) -> bool:
+def _is_valid(entry: AuditEntry) -> bool:
     if entry.key_id is None:
         return entry.hash == _hash(entry)
     seal = macs.Seal(mac=entry.hash, key_id=entry.key_id)

@@ -9,9 +9,9 @@ def now() -> datetime:
     """Return the present time, not the start of the transaction, which may have waited for a lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
-        return told(cursor.fetchone()[0])
+        return to_utc(cursor.fetchone()[0])
 
 
-def told(moment: datetime) -> datetime:
+def to_utc(moment: datetime) -> datetime:
     """Convert a `clock_timestamp()` that another query returned to UTC."""
     return moment.astimezone(UTC)

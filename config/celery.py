@@ -128,7 +128,7 @@ def _drain(**_: Any) -> None:
 
 
 @signals.worker_shutdown.connect
-def _leave(**_: Any) -> None:
+def _exit(**_: Any) -> None:
     from runtime import tasks
 
     hung = tasks.is_hung()

@@ -35,7 +35,7 @@ class Catalogue:
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`."""
         wanted = self.schema(agent)
-        with pool.asking() as connection:
+        with pool.in_transaction() as connection:
             row = connection.execute(f"SELECT {wanted.sql}", wanted.parameters).fetchone()
         assert row is not None  # a SELECT without FROM has one row
         self.check_read(agent, row[0], value)

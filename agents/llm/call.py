@@ -21,7 +21,7 @@ from agents.llm.failures import (
     cut_off,
     ended,
     failure_of,
-    said_of,
+    provider_text,
     too_slow,
 )
 from agents.llm.messages import from_provider, sum_up, tools_of
@@ -120,7 +120,7 @@ def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
     if wanted not in models:
         wanted = outages.choose(models)
     elif wanted != models[0]:
-        outages.note(models[models.index(wanted) - 1])
+        outages.begin(models[models.index(wanted) - 1])
     place = models.index(wanted)
     return models[place], next(iter(models[place + 1 :]), "")
 
@@ -242,7 +242,7 @@ class _Call:
         if not scripted:
             failure = failure_of(exc, model=self.model)
             if not self._agent.keeps_secrets:  # a provider may quote the request
-                failure = replace(failure, said=providers.without_keys(said_of(exc)))
+                failure = replace(failure, said=providers.without_keys(provider_text(exc)))
         else:
             said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
             failure = ModelFailure(error=said, cause=FailureCause.REQUEST)

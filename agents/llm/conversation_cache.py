@@ -38,15 +38,17 @@ class _Begun:
         if begins(self.messages, messages):
             return True
         told, made = len(self.messages), len(self.calls)
-        return self.messages == messages[:told] and _said(self.calls) == _said(calls[:made])
+        return self.messages == messages[:told] and _call_fields(self.calls) == _call_fields(
+            calls[:made]
+        )
 
 
-def _said(calls: tuple[Call, ...]) -> list[Any]:
+def _call_fields(calls: tuple[Call, ...]) -> list[Any]:
     """Return the fields of calls that a stored reply leaves out."""
-    return [_SAID(call) for call in calls]
+    return [_CALL_FIELDS(call) for call in calls]
 
 
-_SAID = attrgetter("id", "tool", "args")
+_CALL_FIELDS = attrgetter("id", "tool", "args")
 _lock = threading.Lock()
 _known: "OrderedDict[tuple[UUID, str], _Begun]" = OrderedDict()
 

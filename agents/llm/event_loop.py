@@ -75,10 +75,10 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         return _loop
 
 
-def _forget() -> None:
+def _reset() -> None:
     """Forget the loop after a fork: its thread was not copied, and its lock may be held."""
     global _loop, _lock
     _loop, _lock = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset)

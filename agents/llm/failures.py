@@ -46,13 +46,15 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
         case ModelAPIError():
             return _answered(exc, model)
         case NotTheApi():
-            return _set_up(f"a page answered instead of {model}: look at the provider's address")
+            return _setup_failure(
+                f"a page answered instead of {model}: look at the provider's address"
+            )
         case ContentFilterError():
-            return _asked(f"{model} filtered its answer: the request is at fault")
+            return _request_failure(f"{model} filtered its answer: the request is at fault")
         case IncompleteToolCall() | OutputTokenLimitExceeded():
-            return _asked(f"{model} ran into its limit of tokens before it was done")
+            return _request_failure(f"{model} ran into its limit of tokens before it was done")
         case UserError():
-            return _asked(plain(f"the request does not fit {model}: {exc}"))
+            return _request_failure(plain(f"the request does not fit {model}: {exc}"))
         case _:
             # An unknown error comes from the provider's answer, and the next answer may be better.
             kind = type(exc).__name__
@@ -60,7 +62,7 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
             return ModelFailure(error=error, retryable=True)
 
 
-def said_of(exc: Exception) -> str:
+def provider_text(exc: Exception) -> str:
     """Return the provider's error text, which may quote the request; nothing if it may quote the key."""
     if not isinstance(exc, ModelAPIError) or exc.body is None or _refuses_key(exc):
         return ""
@@ -70,7 +72,7 @@ def said_of(exc: Exception) -> str:
 
 
 def too_slow(model: str, deadline: float) -> ModelFailure:
-    return _late(f"{model} did not answer within {deadline:g} s")
+    return _late_failure(f"{model} did not answer within {deadline:g} s")
 
 
 def cut_off(model: str) -> ModelFailure:
@@ -92,7 +94,7 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
         return _wrong_key(model, said)
     match exc:
         case ModelTimeoutError():
-            return _late(f"{model} did not answer in time")
+            return _late_failure(f"{model} did not answer in time")
         case ModelConnectionError():
             return ModelFailure(
                 error=f"the connection to {model} failed: the provider or the network is at fault",
@@ -100,11 +102,11 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
                 cause=FailureCause.NETWORK,
             )
         case ModelContextWindowExceededError():
-            return _asked(f"the conversation is too long for {model}{said}")
+            return _request_failure(f"the conversation is too long for {model}{said}")
         case ModelQuotaExceededError():
-            return _set_up(f"the quota of the key for {model} is used up{said}")
+            return _setup_failure(f"the quota of the key for {model} is used up{said}")
         case ModelNotFoundError():
-            return _set_up(
+            return _setup_failure(
                 f"there is no {model} there{said}: look at the name of the model and the provider's address"
             )
     if status in LIMITS:
@@ -130,25 +132,27 @@ def _refuses_key(exc: ModelAPIError) -> bool:
 
 
 def _wrong_key(model: str, said: str) -> ModelFailure:
-    return _set_up(f"the key for {model} was refused{said}: it is wrong, or may not do this")
+    return _setup_failure(f"the key for {model} was refused{said}: it is wrong, or may not do this")
 
 
 def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFailure:
     """The provider's code says more than its text, which may quote the request."""
     code = exc.provider_error_code or exc.provider_error_type
     why = f", code {code}" if code and code.replace("_", "").isalnum() else ""
-    return _asked(plain(f"{model} rejected the request{said}{why}: the request is at fault"))
+    return _request_failure(
+        plain(f"{model} rejected the request{said}{why}: the request is at fault")
+    )
 
 
-def _asked(error: str) -> ModelFailure:
+def _request_failure(error: str) -> ModelFailure:
     """Return a failure that another attempt cannot correct."""
     return ModelFailure(error=error, cause=FailureCause.REQUEST)
 
 
-def _set_up(error: str) -> ModelFailure:
+def _setup_failure(error: str) -> ModelFailure:
     """Return a failure that an administrator can correct."""
     return ModelFailure(error=error, retryable=True, cause=FailureCause.SETUP)
 
 
-def _late(error: str) -> ModelFailure:
+def _late_failure(error: str) -> ModelFailure:
     return ModelFailure(error=error, retryable=True, cause=FailureCause.TIME)

@@ -227,7 +227,7 @@ def _reply(
     message = replies.read(kept, made)
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
-    parts = [_given_back(secret, part, taken) for part in given]
+    parts = [_restored(secret, part, taken) for part in given]
     if all(map(is_, parts, message.parts)):
         return message
     return replace(message, parts=parts)
@@ -240,7 +240,7 @@ def _as_text(part: Any) -> Any:
     return TextPart(content=part.args if isinstance(part.args, str) else json.dumps(part.args))
 
 
-def _given_back(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any:
+def _restored(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any:
     if not isinstance(part, ToolCallPart):
         return part
     if (tool := secret.get(part.tool_name)) is not None:
@@ -267,7 +267,7 @@ def _result(
     tool = secret.get(result["tool"])
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)
-    outcome, told = _told(result["outcome"], content, result.get("verdict"))
+    outcome, told = _wording(result["outcome"], content, result.get("verdict"))
     if "reported_by" in result:
         told = f"{REPORTED}{json.dumps(content, ensure_ascii=False)}"
     return ToolReturnPart(
@@ -279,7 +279,7 @@ def _result(
     )
 
 
-def _told(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:
+def _wording(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:
     """Word the outcome of a call for the model, by what ended it."""
     match outcome, verdict:
         case "returned", _:

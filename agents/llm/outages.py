@@ -20,7 +20,7 @@ class Outages:
         self._until: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def note(self, model: str) -> None:
+    def begin(self, model: str) -> None:
         """Record that the attempts at this model are used up. A known outage is not extended."""
         with self._lock:
             self._until.setdefault(model, self._clock() + REMEMBERED)

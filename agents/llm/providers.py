@@ -105,11 +105,11 @@ def _client(endpoint: Endpoint, model: str, _turn: int) -> Model:
     return client_of(endpoint, model)
 
 
-def _forget() -> None:
+def _reset() -> None:
     """Forget clients after a fork: it must not share the parent's sockets, and the lock may be held."""
     global _making
     _making = threading.Lock()
     _client.cache_clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset)

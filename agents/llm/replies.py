@@ -53,9 +53,9 @@ def stored(
         if part.tool_call_id.startswith(_MADE_UP):
             kept.pop("tool_call_id", None)
         if output is not None:
-            kept_output = _leave_out(kept, part, output)
+            kept_output = _omit(kept, part, output)
         elif number < len(calls):
-            _leave_out(kept, part, calls[number].args)
+            _omit(kept, part, calls[number].args)
         number += 1
     return reply, kept_output
 
@@ -117,7 +117,7 @@ def calls_of(messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]) -> dic
     return found
 
 
-def _leave_out(kept: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
+def _omit(kept: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
     """Drop tool and arguments of a call whose arguments are `args`, if they can be made of these again."""
     form = _form(part.args, args)
     if form is None:

@@ -21,7 +21,7 @@ def run_script(
     """Return the script's reply and its tokens: those it states, or an estimate."""
     if agent.model is None:
         raise TypeError(f"{agent.name} has no script")
-    info = _told(agent)
+    info = _script_arguments(agent)
     reply = agent.model(
         conversation, replace(info, instructions=instructions) if instructions else info
     )
@@ -35,7 +35,7 @@ def run_script(
 
 
 @lru_cache(256)
-def _told(agent: AgentSpec) -> AgentInfo:
+def _script_arguments(agent: AgentSpec) -> AgentInfo:
     """Return the arguments of a script beside the conversation."""
     tools = tools_of(agent)
     return AgentInfo(

@@ -122,10 +122,10 @@ def tool(
             isolate=fields.isolate(function, effect_class, where) if isolate else False,
         )
 
-    return mistakes.noting(made)
+    return mistakes.recording(made)
 
 
-@mistakes.noting
+@mistakes.recording
 def agent(
     *,
     name: str,

@@ -48,21 +48,21 @@ class Reading:
     folder: str
     found: list[Mistake] = field(default_factory=list)
 
-    def note(self, what: str, place: str = "") -> None:
+    def add(self, what: str, place: str = "") -> None:
         self.found.append(Mistake(module=self.module, place=place, what=what))
 
-    def note_end(self, exc: BaseException) -> None:
+    def add_exit(self, exc: BaseException) -> None:
         """Note the exception that ended the import."""
         if isinstance(exc, SyntaxError) and exc.filename:
-            self.note(f"{type(exc).__name__}: {exc.msg}", f"{exc.filename}:{exc.lineno}")
+            self.add(f"{type(exc).__name__}: {exc.msg}", f"{exc.filename}:{exc.lineno}")
             return
         frames = [*traceback.walk_tb(exc.__traceback__)]
         said = " ".join(str(exc).split())
-        self.note(f"{type(exc).__name__}: {said}", self._place(reversed(frames)))
+        self.add(f"{type(exc).__name__}: {said}", self._place(reversed(frames)))
 
-    def note_definition(self, exc: DefinitionError) -> None:
+    def add_definition_error(self, exc: DefinitionError) -> None:
         """Note the mistake in the current definition of a tool or agent."""
-        self.note(str(exc), self._place(traceback.walk_stack(None)))
+        self.add(str(exc), self._place(traceback.walk_stack(None)))
 
     def _place(self, frames: Iterable[tuple[FrameType, int]]) -> str:
         """Return the first line of a traceback that is in the author's module."""
@@ -100,7 +100,7 @@ def collecting(reading: Reading) -> Iterator[None]:
         _reading.reset(token)
 
 
-def noting(define: Callable[P, T]) -> Callable[P, T]:
+def recording(define: Callable[P, T]) -> Callable[P, T]:
     """Wrap a defining function so that it notes its mistake while a module is read, instead of raising it."""
 
     @wraps(define)
@@ -111,7 +111,7 @@ def noting(define: Callable[P, T]) -> Callable[P, T]:
             reading = _reading.get()
             if reading is None:
                 raise
-            reading.note_definition(exc)
+            reading.add_definition_error(exc)
             return cast("T", Unusable())
 
     return defined

@@ -119,7 +119,7 @@ class ToolSpec:
         """Call the function as its author wrote it."""
         return self.function(*args, **kwargs)
 
-    @mistakes.noting
+    @mistakes.recording
     def with_settings(
         self,
         *,

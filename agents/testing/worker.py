@@ -193,7 +193,7 @@ class Worker:
         draft = StepBuilder(
             self.now, self._handler, self._admission, lambda work: True, lambda: self.clock
         )
-        draft.apply_version_changes(self._skews())
+        draft.apply_version_changes(self._version_changes())
         for item in news:
             if isinstance(item, Signal):
                 draft.consume(item)
@@ -210,7 +210,7 @@ class Worker:
         self._approvals.show(draft.records.snapshots)
         self._ready.extend(draft.records.work)
 
-    def _skews(self) -> versions.VersionChanges:
+    def _version_changes(self) -> versions.VersionChanges:
         return versions.compare(self.now, self._handler) if self.now.frames else {}
 
     def _published(self, fingerprints: Iterable[str]) -> dict[str, Version]:
@@ -223,7 +223,7 @@ class Worker:
         dies = self._dies("after", request)
         outcome = self._outcome(request, kept=not dies)
         if isinstance(request, ToolRequest):
-            self._note(request, None if dies else outcome)
+            self._record(request, None if dies else outcome)
         if dies:
             return self._take_over()
         return self.advance(event_of(self.now, request, outcome, at=self.clock, jitter=JITTER))
@@ -242,7 +242,7 @@ class Worker:
         for text in self.journal:
             entry = decode_entry(text)
             self.now = step(self.now, entry.events, head="", at=entry.at)
-        self.advance(*recover(self.now, versions.now_writes(self._skews())))
+        self.advance(*recover(self.now, versions.now_writes(self._version_changes())))
 
     def _outcome(self, request: ModelRequest | ToolRequest, *, kept: bool) -> Outcome:
         with override_settings(ABEYANCE_MODEL=SCRIPTED):
@@ -259,7 +259,7 @@ class Worker:
                 transaction.set_rollback(True)
         return outcome
 
-    def _note(self, request: ToolRequest, outcome: Outcome | None) -> None:
+    def _record(self, request: ToolRequest, outcome: Outcome | None) -> None:
         self.calls.append(
             ToolCall(
                 agent=request.agent,

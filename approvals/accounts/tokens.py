@@ -92,9 +92,9 @@ def authenticate(plain: str) -> Actor | None:
     known = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
     if token is None or not known or token.revoked_at is not None or not token.owner.is_active:
         return None
-    if not signatures.holds(token):
+    if not signatures.is_valid(token):
         return None
-    _note_use(token)
+    _record_use(token)
     return Actor(person=token.owner.get_username(), token=token.public_id)
 
 
@@ -102,7 +102,7 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _note_use(token: Token) -> None:
+def _record_use(token: Token) -> None:
     now = timezone.now()
     if token.last_used_at is None or token.last_used_at < now - _USE_GRAIN:
         Token.objects.filter(

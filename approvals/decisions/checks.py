@@ -38,7 +38,7 @@ _NEEDS_REASON = {
 }
 
 
-def open_request(looked: commit.Looked | None) -> commit.Looked:
+def open_request(looked: commit.Loaded | None) -> commit.Loaded:
     """Return the request if it can be decided.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith.
@@ -54,7 +54,7 @@ def open_request(looked: commit.Looked | None) -> commit.Looked:
 
 
 def close(
-    looked: commit.Looked, decision: Decision | None, actor: Actor
+    looked: commit.Loaded, decision: Decision | None, actor: Actor
 ) -> requests.Approval | Expired:
     """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen."""
     row = looked.request

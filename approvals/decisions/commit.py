@@ -25,19 +25,19 @@ from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
 from runtime.store import pool
 
-_LOOK: Final = f"""
+_LOAD: Final = f"""
     SELECT clock_timestamp(),
         EXISTS (SELECT FROM runtime_gate g JOIN runtime_run ON runtime_run.id = g.run_id
             WHERE g.id = r.gate AND g.state = 'open' AND runtime_run.ended_at IS NULL),
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
-        coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.HELD}, {stored_rows.COLUMNS}
+        coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS}, {stored_rows.COLUMNS}
     FROM approvals_request r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
 """
-_BY_ID: Final = f"{_LOOK} WHERE r.id = %(request)s"
-_BY_GATE: Final = f"{_LOOK} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
+_BY_ID: Final = f"{_LOAD} WHERE r.id = %(request)s"
+_BY_GATE: Final = f"{_LOAD} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 
 # `status || ''` keeps Postgres from using the index of pending requests, which it would have to read completely.
 _CLOSE: Final = """
@@ -50,7 +50,7 @@ _CLOSE: Final = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Loaded:
     """A request as read at `at`, with the state of its gate and the number of undone decisions on it.
 
     `principal` holds the rights of the actor, `last` is the end of the run's audit chain.
@@ -64,17 +64,17 @@ class Looked:
     last: audit.Last
 
 
-def look(request: UUID, actor: Actor) -> Looked | None:
+def load(request: UUID, actor: Actor) -> Loaded | None:
     """Read the request with this id, None if there is none."""
-    return _look(_BY_ID, {"request": request}, actor)
+    return _load(_BY_ID, {"request": request}, actor)
 
 
-def look_at_gate(run: UUID, gate: UUID, actor: Actor) -> Looked | None:
+def load_at_gate(run: UUID, gate: UUID, actor: Actor) -> Loaded | None:
     """Read the request of this gate of this run, None if there is none."""
-    return _look(_BY_GATE, {"run": run, "gate": gate}, actor)
+    return _load(_BY_GATE, {"run": run, "gate": gate}, actor)
 
 
-def close(looked: Looked, decision: Decision, actor: Actor) -> None:
+def close(looked: Loaded, decision: Decision, actor: Actor) -> None:
     """Sign the decision and write it. Raises GateNotOpen, with nothing written, if a value has changed since."""
     row = looked.request
     row.status = statements.STATUS[decision.verdict]
@@ -98,17 +98,17 @@ def last_attempt() -> Iterator[None]:
         raise AlreadyDecided(None) from exc
 
 
-def _look(statement: str, of: dict[str, object], actor: Actor) -> Looked | None:
+def _load(statement: str, of: dict[str, object], actor: Actor) -> Loaded | None:
     parameters = {**of, "undone": audit.UNDONE, **principals.parameters_of(actor)}
-    with pool.asking() as connection:
+    with pool.in_transaction() as connection:
         found = pool.row(connection, statement, parameters)
     if found is None:
         return None
     at, is_open, undone, seq, mac, held = found[:6]
-    return Looked(
+    return Loaded(
         request=stored_rows.read(found[6:]),
         principal=principals.from_rights(actor, held, at),
-        at=clock.told(at),
+        at=clock.to_utc(at),
         is_open=is_open,
         undone=undone,
         last=audit.Last(seq=seq, hash=mac),
@@ -134,7 +134,7 @@ def _closed(row: Request) -> Part:
     )
 
 
-def _audited(looked: Looked, decision: Decision, actor: Actor) -> Part:
+def _audited(looked: Loaded, decision: Decision, actor: Actor) -> Part:
     row = looked.request
     granted = {"granted": decision.result} if decision.verdict is Verdict.CONTINUE else {}
     entry = audit.following(

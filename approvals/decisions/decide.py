@@ -57,7 +57,7 @@ def decide(
 
 def _attempt(request: UUID, answer: _Answer, actor: Actor) -> Approval | Expired:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
-    looked = checks.open_request(commit.look(request, actor))
+    looked = checks.open_request(commit.load(request, actor))
     row = looked.request
     decision = None if closing.is_expired(row, looked.at) else _decision(row, answer, actor)
     return checks.close(looked, decision, actor)

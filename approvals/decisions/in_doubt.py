@@ -55,7 +55,7 @@ def resolve(
 
 def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> Approval | Expired:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
-    looked = checks.open_request(commit.look_at_gate(run, gate, actor))
+    looked = checks.open_request(commit.load_at_gate(run, gate, actor))
     row = looked.request
     decision = None
     if not closing.is_expired(row, looked.at):

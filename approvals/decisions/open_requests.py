@@ -38,7 +38,7 @@ def build(
     `origin` lists the people in the run's origin by its row; the snapshots may name more.
     """
     run = snapshots[0].run
-    at, last = _look(connection, run)
+    at, last = _last_audit_row(connection, run)
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
     requests = [
         snapshot.row(shown, at + n * timedelta.resolution, merged(shown.origin, origin))
@@ -68,10 +68,10 @@ def build(
     )
 
 
-def _look(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
+def _last_audit_row(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
     row = pool.row(connection, _LAST, {"run": run}, prepare=True)
     assert row is not None  # an aggregate has one row
-    return clock.told(row[0]), audit.Last(seq=row[1], hash=row[2])
+    return clock.to_utc(row[0]), audit.Last(seq=row[1], hash=row[2])
 
 
 def _written(request: Request) -> dict[str, object]:

@@ -34,7 +34,7 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
             raise TooLate from exc
         _reopen(row, actor)
         undone = ledger.undone(row.id, audit.undone(row))
-    ledger.note(undone)  # after the commit, and before the caller answers
+    ledger.record(undone)  # after the commit, and before the caller answers
     return requests.to_view(row, principal)
 
 

@@ -47,7 +47,7 @@ class Bond:
 
 def in_force(row: Assignment | None) -> bool:
     """Tell whether this latest row still gives its right, which may still need a second admin before it counts."""
-    return row is not None and row.act != Act.ENDED and signatures.holds(row)
+    return row is not None and row.act != Act.ENDED and signatures.is_valid(row)
 
 
 def in_force_by(row: Assignment, text: str) -> bool:

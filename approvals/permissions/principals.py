@@ -46,7 +46,7 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
     return Actor(person=user.get_username())
 
 
-def held(person: str, key: str = "") -> str:
+def credentials_sql(person: str, key: str = "") -> str:
     """Return the SQL expression of a person's assignments and token as JSON text, for `from_rights` to verify.
 
     `person` and `key`, the id of a token, are expressions too. Without `key` no token is read: workers may not read
@@ -79,8 +79,8 @@ _ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
 _TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
 _TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at"})
 # The expression for an actor, of whom `parameters_of` gives the parameters.
-HELD = held("%(person)s", "%(token)s")
-_LOOK = f"SELECT clock_timestamp(), {HELD}"
+CREDENTIALS = credentials_sql("%(person)s", "%(token)s")
+_LOOK = f"SELECT clock_timestamp(), {CREDENTIALS}"
 
 
 def parameters_of(actor: Actor) -> dict[str, object]:
@@ -93,7 +93,7 @@ def principal_of(actor: Actor) -> Principal | None:
 
     With an unsigned password a person has no rights.
     """
-    with pool.asking() as connection:
+    with pool.in_transaction() as connection:
         row = connection.execute(_LOOK, parameters_of(actor)).fetchone()
     assert row is not None  # a SELECT without FROM has one row
     return from_rights(actor, row[1], row[0])

@@ -19,7 +19,7 @@ def sign(row: Token | Assignment) -> None:
     row.signature, row.key_id = signature.hex, signature.key_id
 
 
-def holds(row: Token | Assignment) -> bool:
+def is_valid(row: Token | Assignment) -> bool:
     """Tell whether a key of the ring signed exactly this row."""
     try:
         return is_signed(row, text_of(row))

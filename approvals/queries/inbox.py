@@ -50,12 +50,12 @@ class Counts:
     others: int
 
     @property
-    def mine_said(self) -> str:
-        return _said(self.mine)
+    def mine_text(self) -> str:
+        return _count_text(self.mine)
 
     @property
-    def others_said(self) -> str:
-        return _said(self.others)
+    def others_text(self) -> str:
+        return _count_text(self.others)
 
     @property
     def only_in_doubt(self) -> bool:
@@ -160,7 +160,7 @@ def last_closed(principal: Principal | None) -> Approval | None:
     return None if row is None else to_view(row, principal)
 
 
-def _said(count: int) -> str:
+def _count_text(count: int) -> str:
     return str(count) if count <= MAX_COUNT else f"{MAX_COUNT}+"
 
 

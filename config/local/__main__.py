@@ -55,7 +55,7 @@ def _up(chosen: argparse.Namespace, folder: Path) -> int:
         host=chosen.host,
         port=int(chosen.port) if chosen.port else None,
         given=dict(os.environ),
-        say=_say,
+        say=_print,
         with_demo=DEMO[chosen.demo],
         reload=RELOAD[chosen.reload],
     )
@@ -73,7 +73,7 @@ def _explained(problem: Exception, folder: Path) -> str:
     return " ".join(str(problem).split())
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 

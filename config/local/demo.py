@@ -49,7 +49,7 @@ def ensure_demo(stack: Stack, host: str, wanted: bool | None, say: Say) -> dict[
         say("Making the demo people")
         _run(stack, [str(home.credentials)], _about(stack, host))
         home.set(demo=True)
-    known = demo_people.keep_current(home.credentials, url=stack.url, scim_url=stack.scim_url)
+    known = demo_people.update_addresses(home.credentials, url=stack.url, scim_url=stack.scim_url)
     if known is not None:
         home.set(demo_people=_addresses(known))
     return known

@@ -57,7 +57,7 @@ def revoke_demo(addresses: dict[str, str]) -> None:
                 people.remove_password(name, actor=None)
 
 
-def keep_current(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
+def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
     """Update the addresses in the file. Return its content, None without a file."""
     if not path.exists():
         return None

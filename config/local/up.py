@@ -71,7 +71,7 @@ def up(
         require_agents(given.get("AGENTS_DIR", ""), stack.application)
         look = _reloading(stack, supervisor, say) if reload else _nothing
         _explain(stack, say)
-        _bring_up(stack, supervisor, host, with_demo, say)
+        _start_all(stack, supervisor, host, with_demo, say)
         supervisor.watch(look, every=RELOAD_SECONDS if reload else CHECK_SECONDS)
     except Stop:
         say("Stopping")
@@ -114,7 +114,7 @@ def _explain(stack: Stack, say: Say) -> None:
         )
 
 
-def _bring_up(
+def _start_all(
     stack: Stack, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
 ) -> None:
     data_dir.make_folders(stack.home, stack.application)
@@ -163,7 +163,7 @@ def _reloading(stack: Stack, supervisor: Supervisor, say: Say) -> Callable[[], N
         replace=lambda: supervisor.replace(_loads_agents),
         say=say,
     )
-    return watching.look
+    return watching.check
 
 
 def _loads_agents(service: Service) -> bool:

@@ -50,7 +50,7 @@ def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
 def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUID:
     """Write the new run, due at once and without a business key."""
     born, _ = starts.peek(connection)
-    runs.keep(connection, run)
+    runs.lock_against_retention(connection, run)
     now = journal.state_at(connection, run, position)
     now = joined(now, *runs.origin(connection, run))
     if not quiescent(now):

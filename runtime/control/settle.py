@@ -27,7 +27,7 @@ def settle(
     caller's transaction, if there is one. Raise GateNotOpen, with nothing written, if another decision was first, the
     run has ended or a required part writes no row.
     """
-    with pool.asking() as connection:
+    with pool.in_transaction() as connection:
         run = decisions.settle(
             connection, gate=gate, decision=decision, effective_at=effective_at, lent=lent
         )

@@ -42,7 +42,7 @@ def start(
     `business_key` or the limit of `budget`; BusinessKeyConflict.
     """
     access, catalogue = wiring.access(), wiring.catalogue()
-    with pool.asking() as connection:
+    with pool.in_transaction() as connection:
         born, (rights, schema) = starts.peek(
             connection, access.rights(actor), catalogue.schema(agent)
         )
@@ -75,7 +75,7 @@ def create(
     BusinessKeyConflict if the run has another input.
     """
     require_json(input, "input")
-    with pool.asking() as connection:
+    with pool.in_transaction() as connection:
         if born is None:
             born, _ = starts.peek(connection)
         event = RunStarted(

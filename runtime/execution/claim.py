@@ -64,7 +64,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
             context.heartbeat.check_signals(run)
             return False
         claim, stored = found
-        with _holding(claim, context) as (held, messages):
+        with _watched(claim, context) as (held, messages):
             try:
                 _work(context, held, messages, stored)
             except Exception as exc:
@@ -76,9 +76,9 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
 
 
 @contextmanager
-def _holding(claim: Claim, context: WorkerContext) -> Iterator[tuple[ClaimedRun, RunnerQueue]]:
+def _watched(claim: Claim, context: WorkerContext) -> Iterator[tuple[ClaimedRun, RunnerQueue]]:
     messages: RunnerQueue = queue.SimpleQueue()
-    with context.heartbeat.holding(claim, lambda: messages.put(None)) as held:
+    with context.heartbeat.watched(claim, lambda: messages.put(None)) as held:
         yield held, messages
 
 
@@ -92,7 +92,7 @@ def _work(context: WorkerContext, held: ClaimedRun, messages: RunnerQueue, store
     version_changes = _version_changes(loaded, context.handler)
     now = Runner(context, held, messages, loaded, version_changes).work()
     if not now.ended:
-        context.recent.keep(held.claim.run, loaded.texts, loaded.conversations)
+        context.recent.put(held.claim.run, loaded.texts, loaded.conversations)
     context.backoff.drop(held.claim.run)
 
 
@@ -104,7 +104,7 @@ def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
             log.warning("run %s: the lease was lost, nothing more is written", run)
         case NewerSchema() | UnknownAgent() | WorkerOutdated():
             log.warning("run %s left untouched, for another worker: %s", run, exc)
-            _leave_to_others(claim, context.backoff)
+            _skip(claim, context.backoff)
         case KeyMissing():
             log.critical("key missing, run %s left untouched for now: %s", run, exc)
             _back_off(claim)
@@ -154,7 +154,7 @@ def _back_off(claim: Claim) -> None:
         leases.back_off(connection, claim)
 
 
-def _leave_to_others(claim: Claim, backoff: versions.RunBackoff) -> None:
+def _skip(claim: Claim, backoff: versions.RunBackoff) -> None:
     """Due again soon, with a hint at once: who gets it may be able to act on the run."""
     with pool.pooled() as connection:
         backoff.add(claim.run, leases.read(connection, claim.run).signal_version)
@@ -170,7 +170,7 @@ def _signal_version(run: UUID) -> int:
 def _load(claim: Claim, stored: Stored, recent: RecentRuns) -> Loaded:
     """The verified state of the run at the claim's position."""
     texts = stored.texts()
-    conversations = recent.take(claim.run, texts)
+    conversations = recent.pop(claim.run, texts)
     now, entries = stored.state(claim, conversations)
     if digests := blob_refs(now):
         with pool.pooled() as connection:

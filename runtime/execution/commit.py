@@ -242,7 +242,7 @@ class StepWriter:
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
         if self._conversations.position > len(self._texts):
-            self._conversations.forget()  # they read the entry of a step that was not written
+            self._conversations.reset()  # they read the entry of a step that was not written
         position, events = self.now.position + 1, records.events
         written = Entry(at=self.clock(), events=events)
         entry = journal.sign(self.now.run, position, self.now.head, written)
@@ -301,7 +301,7 @@ class StepWriter:
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not step.closed:
             with pool.pooled() as connection:
-                lent = self._asked(connection, records)
+                lent = self._open_requests(connection, records)
                 return steps.commit(connection, step, lent, prepare=True)
         with transaction.atomic():
             connection = pool.djangos()
@@ -309,11 +309,13 @@ class StepWriter:
                 return steps.Result.WRITTEN  # by the try before, whose COMMIT was cut off
             for reason, gates in records.closed.items():
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
-            result = steps.commit(connection, step, self._asked(connection, records), prepare=False)
+            result = steps.commit(
+                connection, step, self._open_requests(connection, records), prepare=False
+            )
             transaction.set_rollback(result is not steps.Result.WRITTEN)
             return result
 
-    def _asked(self, connection: Connection, records: Records) -> tuple[Part, ...]:
+    def _open_requests(self, connection: Connection, records: Records) -> tuple[Part, ...]:
         """What asks people, if gates open."""
         snapshots = records.snapshots
         return self._approvals.open(connection, snapshots, origin=self._origin) if snapshots else ()

@@ -132,7 +132,7 @@ class Heartbeat:
             self._thread.join()
 
     @contextmanager
-    def holding(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
+    def watched(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
         """Watch the run for as long as the block lasts."""
         held = ClaimedRun(
             claim=claim, lease=self.lease, wake=wake, kill_switches=claim.kill_switches

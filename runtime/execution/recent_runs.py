@@ -29,7 +29,7 @@ class RecentRuns:
     _runs: OrderedDict[UUID, _Read] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def keep(self, run: UUID, texts: list[str], conversations: Conversations) -> None:
+    def put(self, run: UUID, texts: list[str], conversations: Conversations) -> None:
         """Keep what was read of these entries, if it was, and drop the oldest runs until there is room."""
         if not 0 < conversations.position <= len(texts):
             return
@@ -41,7 +41,7 @@ class RecentRuns:
             while sum(one.size for one in self._runs.values()) > MAX_CHARACTERS:
                 self._runs.popitem(last=False)
 
-    def take(self, run: UUID, texts: list[str]) -> Conversations:
+    def pop(self, run: UUID, texts: list[str]) -> Conversations:
         """What was read of the run, if its entries begin as they did then; else conversations that have read none."""
         with self._lock:
             found = self._runs.pop(run, None)

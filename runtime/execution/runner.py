@@ -141,7 +141,7 @@ class Runner:
                 self._step.receive_late(late, writer.settling)
             require_agents(self._step.now, self._version_changes)
             self._step.end_waits()
-            writer.retry_while_unreachable(lambda: self._step.plan_next(self._asking()))
+            writer.retry_while_unreachable(lambda: self._step.plan_next(self._calling_models()))
             release = self._at_rest()
             try:
                 result = self._commit(release)
@@ -208,7 +208,7 @@ class Runner:
             work, self._held.wake
         )
 
-    def _asking(self) -> set[str]:
+    def _calling_models(self) -> set[str]:
         """The frames whose model call is recorded or running."""
         waiting = {work.frame for work in self._ready if isinstance(work, CallModel)}
         running = (effect.request for effect in self._running)
@@ -372,7 +372,7 @@ class Runner:
             call = self._writer.now.call(request.frame, request.call)
             effect.started_at = call.started_at
             if call.gate is not None:  # after the intent is committed, before the call starts
-                ledger.note(ledger.spent(request.run, (call.gate, request.attempt)))
+                ledger.record(ledger.spent(request.run, (call.gate, request.attempt)))
         self._running.add(effect)
         return effect
 

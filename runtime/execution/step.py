@@ -58,8 +58,8 @@ from runtime.execution.admission.versions import (
     VersionChanges,
     agent_changed,
     approve_change,
-    asked,
     open_version_gate,
+    version_gates,
 )
 from runtime.execution.admission.waits import begin, timed_out
 from runtime.execution.effects.outcomes import arrival
@@ -111,11 +111,11 @@ class StepBuilder:
         """Let every frame whose agent has changed go on under this process's version, or ask people first."""
         if self.now.phase is not Phase.STARTED:
             return
-        for gate in asked(self.now):
+        for gate in version_gates(self.now):
             change = version_changes.get(gate.frame)
             if change is None or not change.asks or change.agent.fingerprint != gate.version:
                 self._close_gate(gate, "the agent has changed once more")
-        blocked = {gate.frame for gate in asked(self.now)}
+        blocked = {gate.frame for gate in version_gates(self.now)}
         for frame, change in version_changes.items():
             if not change.asks:
                 if not self._change_agent(frame, change):
@@ -211,11 +211,11 @@ class StepBuilder:
                 if is_limited and not fits(self.now, command, asked):
                     continue  # until running calls are settled
                 if isinstance(command, CallModel):
-                    if not self._held(command.frame) and self._reserve(command):
+                    if not self._opens_hold(command.frame) and self._reserve(command):
                         asked.add(command.frame)
                         self.records.work.append(command)
                 elif not (isinstance(command, EndRun) and busy):
-                    self._follow(command)
+                    self._execute(command)
             if self.now is before:
                 break
         for gate, signal in tuple(self._unverified.items()):
@@ -227,7 +227,7 @@ class StepBuilder:
             self.now, command.frame
         )
 
-    def _held(self, frame: str) -> bool:
+    def _opens_hold(self, frame: str) -> bool:
         """Open a hold before the frame's model call, if its agent asks for one."""
         hold = self._admission.hold(self.now, frame)
         if hold is not None:
@@ -244,7 +244,7 @@ class StepBuilder:
                 self.add(event)
             self._record(gate)
 
-    def _follow(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         match command:
             case OpenFrame():
                 self._open_frame(command)

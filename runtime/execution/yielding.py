@@ -58,11 +58,11 @@ class YieldPolicy:
 
     def has_ready_work(self, now: Continuation) -> bool:
         """Whether the run, if it is released now, has work for another worker at once."""
-        return self._leaves_work(now) and not self._stopped(now)
+        return self._has_remaining_work(now) and not self._stopped(now)
 
     def due(self, now: Continuation, at: datetime) -> datetime | None:
         """When a run that is released at `at` is due, None if it has nothing more to do."""
-        if not self._leaves_work(now):
+        if not self._has_remaining_work(now):
             return None
         if self._stopped(now) and not self._held.kill_switches & {
             kill_switches.EVERY_AGENT,
@@ -72,7 +72,7 @@ class YieldPolicy:
             return at + timedelta(seconds=leases.BACK_OFF_SECONDS)
         return at
 
-    def _leaves_work(self, now: Continuation) -> bool:
+    def _has_remaining_work(self, now: Continuation) -> bool:
         return not now.ended and self.ended(now) and bool(plan(now) or _under_way(now))
 
     def _stopped(self, now: Continuation) -> bool:

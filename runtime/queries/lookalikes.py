@@ -67,7 +67,7 @@ _HOST = re.compile(
 )
 
 
-def noted(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
+def describe(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
     """Describe the look-alikes in JSON values, one sentence each, at most MAX_NOTES.
 
     Only the first `most` characters of each value are checked; if a value is longer, the last sentence says so.
@@ -78,7 +78,7 @@ def noted(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
         left = most
         for text in _texts(value):
             cut = cut or len(text) > left
-            found.update(dict.fromkeys(_notes(text[:left])))
+            found.update(dict.fromkeys(_descriptions(text[:left])))
             left -= min(left, len(text))
     notes = list(found)[:MAX_NOTES]
     if len(found) > MAX_NOTES:
@@ -101,7 +101,7 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(one)
 
 
-def _notes(text: str) -> Iterator[str]:
+def _descriptions(text: str) -> Iterator[str]:
     lowered = text.lower()
     if not text.isascii():
         yield from _letters(text)

@@ -17,7 +17,7 @@ MAX_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outc
 MAX_NOTE_CHARACTERS = 200  # characters of a result or an error
 
 # The events that end a call or start it again.
-_Telling = (
+_OutcomeEvent = (
     e.ToolStarted
     | e.ToolReturned
     | e.ToolFailed
@@ -29,7 +29,7 @@ _Telling = (
     | e.FrameClosed
 )
 # In Postgres, of a text that may be compressed (`"z"`): most entries have one of these events.
-_PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(_Telling))})"'
+_PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(_OutcomeEvent))})"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
     # A call that a sub-agent works on ends with the frame of that agent.
     children = {(one.run, child_frame(one.frame, one.call)): one for one in places}
     found: dict[Place, Outcome] = {}
-    for run, event in _telling({one.run for one in places}):
+    for run, event in _outcome_events({one.run for one in places}):
         if isinstance(event, e.FrameClosed):
             place = children.get((run, event.frame))
         else:
@@ -70,17 +70,17 @@ def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
     return found
 
 
-def _telling(runs: Collection[UUID]) -> Iterator[tuple[UUID, _Telling]]:
+def _outcome_events(runs: Collection[UUID]) -> Iterator[tuple[UUID, _OutcomeEvent]]:
     rows = JournalEntry.objects.filter(run_id__in=runs, body__regex=_PATTERN)
     newest = rows.order_by("-run_id", "-position").values_list("run_id", "body")[:MAX_ENTRIES]
     for run, body in reversed(newest):
         entry = decoded(body)
         for event in entry.events if entry else ():
-            if isinstance(event, _Telling):
+            if isinstance(event, _OutcomeEvent):
                 yield run, event
 
 
-def _outcome(event: _Telling) -> Outcome | None:
+def _outcome(event: _OutcomeEvent) -> Outcome | None:
     match event:
         case e.ToolStarted():
             return Outcome(label="Started", css_class="info")

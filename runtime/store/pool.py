@@ -90,7 +90,7 @@ def row(
 
 
 @contextmanager
-def asking() -> Iterator[Connection]:
+def in_transaction() -> Iterator[Connection]:
     """Yield the connection of the caller's transaction, or one of the pool outside a transaction."""
     if django_connection.in_atomic_block:
         yield djangos()

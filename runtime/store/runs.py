@@ -83,7 +83,7 @@ def inserted(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def keep(connection: Connection, run: UUID) -> None:
+def lock_against_retention(connection: Connection, run: UUID) -> None:
     """Lock the run against retention, and with it the blobs it refers to, until the transaction ends."""
     connection.execute("SELECT FROM runtime_run WHERE id = %s FOR SHARE", (run,))
 

@@ -74,7 +74,7 @@ def _windows(
     """
     after, again_at = BEGINNING, math.inf
     while True:
-        delay.look(pool.now(connection))
+        delay.observe(pool.now(connection))
         alive.write(connection)
         try:
             queues = dispatch.queues_with_room()

@@ -23,7 +23,7 @@ class TakeoverDelay:
         self._until = time.monotonic() + lease_seconds()
         self._seen = None
 
-    def look(self, at: datetime) -> None:
+    def observe(self, at: datetime) -> None:
         """Compare how far Postgres' clock, now at `at`, and our clock advanced since the last call."""
         # time.monotonic() and not clock.elapsed(): time in which the machine slept must show.
         now = time.monotonic()

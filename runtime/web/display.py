@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import Stored
 from runtime.queries import time_limits
-from runtime.queries.lookalikes import MAX_CHARACTERS, noted
+from runtime.queries.lookalikes import MAX_CHARACTERS, describe
 from runtime.queries.spans.span import Span
 from runtime.queries.spans.states import SpanKind, SpanResult
 
@@ -98,13 +98,13 @@ def escape_visible(value: Any) -> SafeString:
 @register.simple_tag
 def lookalikes(*values: Any) -> list[str]:
     """Describe look-alike letters of values, one sentence each."""
-    return _noted(*values)
+    return _described(*values)
 
 
 @register.simple_tag
 def lookalikes_of_row(*values: Any) -> list[str]:
     """Describe look-alikes within fewer characters: a list has many rows."""
-    return _noted(*values, most=ROW_CHARACTERS)
+    return _described(*values, most=ROW_CHARACTERS)
 
 
 @register.simple_tag
@@ -242,8 +242,8 @@ def status_badge(status: str) -> str:
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
 
 
-def _noted(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
-    return [NOT_SEARCHED] if time_limits.is_used_up() else noted(*values, most=most)
+def _described(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
+    return [NOT_SEARCHED] if time_limits.is_used_up() else describe(*values, most=most)
 
 
 def _ends(text: str) -> tuple[int, int]:

@@ -29,15 +29,15 @@ def readyz(request: HttpRequest) -> HttpResponse:
     checks: dict[str, bool] = {}
     for name, check in _CHECKS.items():
         # Without a database the other checks fail too, and each would wait for its timeout.
-        checks[name] = checks.get("database", True) and _holds(check)
-    warnings = [name for name, warns in _WARNINGS.items() if checks["database"] and _holds(warns)]
+        checks[name] = checks.get("database", True) and _passes(check)
+    warnings = [name for name, warns in _WARNINGS.items() if checks["database"] and _passes(warns)]
     if checks["migrations"]:
         warnings += [f"{name}_late" for name in workers.late_loops()]
     body = {"checks": checks, "warnings": warnings}
     return JsonResponse(body, status=200 if all(checks.values()) else 503)
 
 
-def _holds(check: Callable[[], bool]) -> bool:
+def _passes(check: Callable[[], bool]) -> bool:
     try:
         return check()
     except DatabaseError:

@@ -115,7 +115,7 @@ def test_a_later_continuation_needs_no_entry_that_may_be_removed(
 
 def test_the_pages_tell_of_it(desk: Rig) -> None:
     run = desk.advance(desk.start("a"))
-    told = [m.value for m in read_transcript(run.id).said() if m.kind == "summary"]
+    told = [m.value for m in read_transcript(run.id).all_messages() if m.kind == "summary"]
     assert told == ["so far"] * 4
     detail = runs.run_detail(Q(), run.id)
     assert detail is not None

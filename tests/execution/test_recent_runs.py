@@ -32,32 +32,32 @@ def read(count: int) -> Conversations:
 
 def test_a_run_is_taken_as_it_was_kept_and_only_once() -> None:
     recent, conversations = RecentRuns(), read(2)
-    recent.keep(RUN, ["a", "b"], conversations)
-    assert recent.take(OTHER, ["a", "b"]).position == 0
-    assert recent.take(RUN, ["a", "b", "c"]) is conversations
-    assert recent.take(RUN, ["a", "b", "c"]).position == 0
+    recent.put(RUN, ["a", "b"], conversations)
+    assert recent.pop(OTHER, ["a", "b"]).position == 0
+    assert recent.pop(RUN, ["a", "b", "c"]) is conversations
+    assert recent.pop(RUN, ["a", "b", "c"]).position == 0
 
 
 @pytest.mark.parametrize("texts", [["a"], ["a", "x"], ["x", "b", "c"], []], ids=str)
 def test_entries_that_begin_in_another_way_are_read_anew(texts: list[str]) -> None:
     recent = RecentRuns()
-    recent.keep(RUN, ["a", "b"], read(2))
-    assert recent.take(RUN, texts).position == 0
+    recent.put(RUN, ["a", "b"], read(2))
+    assert recent.pop(RUN, texts).position == 0
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_unread_or_unwritten_entries_are_not_kept(count: int) -> None:
     recent = RecentRuns()
-    recent.keep(RUN, ["a", "b"], read(count))
-    assert recent.take(RUN, ["a", "b"]).position == 0
+    recent.put(RUN, ["a", "b"], read(count))
+    assert recent.pop(RUN, ["a", "b"]).position == 0
 
 
 def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_runs, "MAX_CHARACTERS", 10)
     recent, runs = RecentRuns(), [UUID(int=number) for number in range(5)]
     for number in (0, 1, 2, 3, 2, 4):
-        recent.keep(runs[number], ["abcd"], read(1))
-    assert [recent.take(run, ["abcd"]).position for run in runs] == [0, 0, 1, 0, 1]
+        recent.put(runs[number], ["abcd"], read(1))
+    assert [recent.pop(run, ["abcd"]).position for run in runs] == [0, 0, 1, 0, 1]
 
 
 @pytest.fixture

@@ -171,7 +171,7 @@ def test_a_reply_ends_the_memory_of_an_outage(
 ) -> None:
     _name(settings, provider, "our_gpu", Kind.VLLM)
     frame = _frame(hr, "our_gpu:first")
-    frame.handler.outages.note("our_gpu:first")
+    frame.handler.outages.begin("our_gpu:first")
     both = ("our_gpu:first", "our_gpu:second")
     assert frame.handler.outages.choose(both) == "our_gpu:second"
     frame.ask()

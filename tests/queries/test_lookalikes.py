@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.queries.lookalikes import noted
+from runtime.queries.lookalikes import describe
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from runtime.queries.lookalikes import noted
     ],
 )
 def test_lookalike_characters_are_named(value: object, said: list[str]) -> None:
-    (note,) = noted(value)
+    (note,) = describe(value)
     for words in said:
         assert words in note
 
@@ -50,15 +50,15 @@ def test_lookalike_characters_are_named(value: object, said: list[str]) -> None:
     ],
 )
 def test_honest_texts_are_left_alone(value: object) -> None:
-    assert noted(value) == []
+    assert describe(value) == []
 
 
 def test_many_are_counted_and_a_long_text_is_looked_at_in_part() -> None:
     many = " ".join(f"p\u0430y{n}x" for n in range(2, 10))
-    notes = noted(many)
+    notes = describe(many)
     assert len(notes) == 6
     assert notes[-1] == "And 3 more like these."
-    assert noted("p\u0430y " + "x" * 100, most=20)[-1] == (
+    assert describe("p\u0430y " + "x" * 100, most=20)[-1] == (
         "Only the first 20 characters were looked at."
     )
-    assert noted("x" * 100 + " p\u0430y", most=20) == []
+    assert describe("x" * 100 + " p\u0430y", most=20) == []

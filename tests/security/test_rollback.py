@@ -162,19 +162,19 @@ def test_no_approved_call_starts_with_a_changed_ledger(
 
 
 def test_a_line_that_a_crash_cut_off_makes_room(kept: Path) -> None:
-    ledger.note("undone a 1")
+    ledger.record("undone a 1")
     with kept.open("a") as file:
         file.write("undone b 1 2f")
-    ledger.note("undone c 1")
+    ledger.record("undone c 1")
     again = ledger.Ledger(kept)
     assert again.facts() == {"undone a 1", "undone c 1"}
 
 
 def test_facts_noted_by_another_process_are_known(kept: Path) -> None:
-    ledger.note("undone a 1")
+    ledger.record("undone a 1")
     ledger.Ledger(kept).add("undone b 1")
-    assert ledger.holds("undone b 1")
-    ledger.note("undone c 1")
+    assert ledger.contains("undone b 1")
+    ledger.record("undone c 1")
     assert ledger.Ledger(kept).facts() == {f"undone {name} 1" for name in "abc"}
 
 

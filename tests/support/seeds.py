@@ -126,7 +126,7 @@ def _asked(snapshots: Sequence[ReviewSnapshot]) -> bool:
 def set_clock(patch: pytest.MonkeyPatch, moment: datetime) -> None:
     """Have it be this moment by the clock of the database, as the approvals read it."""
     patch.setattr(clock, "now", lambda: moment)
-    patch.setattr(clock, "told", lambda _: moment)
+    patch.setattr(clock, "to_utc", lambda _: moment)
 
 
 def ask(snapshots: Sequence[ReviewSnapshot]) -> None:

@@ -38,19 +38,19 @@ def test_one_lease_passes_after_the_clock_of_postgres_was_set_ahead(
     passed: list[float], jump: float, over: bool
 ) -> None:
     delay = TakeoverDelay()
-    delay.look(NOON)
+    delay.observe(NOON)
     passed.append(1.0)
-    delay.look(NOON + timedelta(seconds=1.0 + jump))
+    delay.observe(NOON + timedelta(seconds=1.0 + jump))
     assert delay.over is over
     passed.append(10.0)
-    delay.look(NOON + timedelta(seconds=11.0 + jump))
+    delay.observe(NOON + timedelta(seconds=11.0 + jump))
     assert delay.over
 
 
 def test_an_outage_is_no_jump_of_the_clock(passed: list[float]) -> None:
     delay = TakeoverDelay()
-    delay.look(NOON)
+    delay.observe(NOON)
     delay.begin()
     passed.append(10.0)
-    delay.look(NOON + timedelta(hours=1))
+    delay.observe(NOON + timedelta(hours=1))
     assert delay.over

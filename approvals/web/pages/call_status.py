@@ -68,7 +68,7 @@ def aftermath(
 
 def outcome_text(shown: requests.Approval, decided: str, then: str) -> str:
     """Word the message after a decision: when it takes effect, and any paused part that must be resumed first."""
-    held = _held(shown, read_transcript(shown.run))
+    held = _blocked_by(shown, read_transcript(shown.run))
     if _can_be_undone(shown):
         after = f" Then it waits until {held} resumed." if held else ""
         return f"{decided}. It takes effect {_ahead(shown)}; until then you can undo it.{after}"
@@ -86,14 +86,14 @@ def _label(
         return call.label
     if status != "approved":
         return "not started; the decision is recorded"
-    if call.state is not CallState.GATED and not _held(shown, progress):
+    if call.state is not CallState.GATED and not _blocked_by(shown, progress):
         return call.label
     return f"approved, {_when(shown, progress, held='starts', free='a worker starts it next')}"
 
 
 def _when(shown: requests.Approval, progress: Transcript, *, held: str, free: str) -> str:
     """Say when a decision is carried out: after the undo window, after a stop or pause, or next."""
-    stopped = _held(shown, progress)
+    stopped = _blocked_by(shown, progress)
     if not _can_be_undone(shown):
         return f"{held} when {stopped} resumed" if stopped else free
     after = f", then waits until {stopped} resumed" if stopped else ""
@@ -108,7 +108,7 @@ def _ahead(shown: requests.Approval) -> str:
     return "" if shown.effective_at is None else ahead(shown.effective_at)
 
 
-def _held(shown: requests.Approval, progress: Transcript) -> str:
+def _blocked_by(shown: requests.Approval, progress: Transcript) -> str:
     """Name the run or agent that must be resumed first, with its verb; empty if none is paused or stopped."""
     agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:

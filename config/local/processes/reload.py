@@ -28,7 +28,7 @@ class Reload:
         self._say = say
         self._seen = _files(folder)
 
-    def look(self) -> None:
+    def check(self) -> None:
         found = _files(self._folder)
         changed = _changed(self._seen, found)
         self._seen = found

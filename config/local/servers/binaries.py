@@ -35,7 +35,7 @@ def broker(account: Account, spare: Path) -> Path:
     if not copy.exists():
         fresh = _scratch(copy.parent)
         shutil.copy(program, fresh / program.name)
-        _put(fresh, copy.parent)
+        _install(fresh, copy.parent)
     return copy
 
 
@@ -55,7 +55,7 @@ def _copied_postgres(package: Path, spare: Path) -> Path:
         if libraries.exists():
             shutil.copytree(libraries, fresh / libraries.name, symlinks=True)
         (fresh / _COPIED).touch()
-        _put(fresh, copy)
+        _install(fresh, copy)
     return programs
 
 
@@ -68,7 +68,7 @@ def _scratch(target: Path) -> Path:
     return fresh
 
 
-def _put(fresh: Path, target: Path) -> None:
+def _install(fresh: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)  # left by a killed start
     for path in (fresh, *fresh.rglob("*")):  # regardless of the umask
         if not path.is_symlink():

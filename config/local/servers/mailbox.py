@@ -25,13 +25,13 @@ class Mailbox:
         content = envelope.content or b""
         data = content.encode() if isinstance(content, str) else content
         try:
-            await asyncio.to_thread(keep, self.folder, data)
+            await asyncio.to_thread(save, self.folder, data)
         except OSError as error:
             return f"451 cannot keep the message: {error.strerror}"
         return "250 kept"
 
 
-def keep(folder: Path, data: bytes) -> Path:
+def save(folder: Path, data: bytes) -> Path:
     """Write one message atomically, so that a power cut leaves no partial file."""
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{uuid4().hex[:8]}.eml"
     handle, scratch = tempfile.mkstemp(dir=folder, suffix=".part")

@@ -138,7 +138,7 @@ def _restored(text: str, text_of: TextOf, conversations: Conversations) -> Conti
     state = _continuations().validate_python({**document, "schema": SCHEMA})
     last = state.position
     if conversations.position > last:
-        conversations.forget()
+        conversations.reset()
     try:
         for position in range(conversations.position + 1, last + 1):
             conversations.read(text_of(position))

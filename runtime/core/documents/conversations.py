@@ -47,9 +47,9 @@ class Conversations:
     """What the entries up to `position` tell. `whole` is False once one of them tells more than is read here."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew, as if no entry had been read."""
         self.position = 0
         self.whole = True
@@ -66,7 +66,7 @@ class Conversations:
             document = from_json(plain_text(text))
             self.whole = document["schema"] <= Continuation.schema
             for event in document["events"] if self.whole else ():
-                self._take(event)
+                self._consume(event)
         except (LookupError, TypeError, ValueError, Unreadable):
             self.whole = False  # who folds it will say what is wrong
 
@@ -75,7 +75,7 @@ class Conversations:
         if not self.whole or now.left or now.input != self._input:
             return None
         if self._frames.keys() != now.frames.keys() or not all(
-            self._frames[name].tells(frame) for name, frame in now.frames.items()
+            self._frames[name].covers(frame) for name, frame in now.frames.items()
         ):
             return None
         told = {name: frame.length for name, frame in self._frames.items()}
@@ -93,7 +93,7 @@ class Conversations:
         frames = {name: self._frames[name].completed(frame) for name, frame in state.frames.items()}
         return replace(state, input=self._input, frames=frames)
 
-    def _take(self, event: Event) -> None:
+    def _consume(self, event: Event) -> None:
         if (change := _CALLS.get(event["type"])) is not None:
             if event["call"]:  # without one it is of the frame itself
                 self._frames[event["frame"]].change(event["call"], change, event)
@@ -153,7 +153,7 @@ class _Conversation:
     def length(self) -> tuple[int, int]:
         return len(self.messages), len(self.calls)
 
-    def tells(self, frame: Frame) -> bool:
+    def covers(self, frame: Frame) -> bool:
         """Whether they are the frame's. Its own are kept then, which the next look knows at once."""
         messages, calls = list(frame.messages), list(frame.calls)
         del calls[len(calls) - len(frame.of_turn()) :]

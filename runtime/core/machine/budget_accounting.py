@@ -67,7 +67,7 @@ class Scope:
     spent: Spent
     active_at_open: float = 0.0
 
-    def holds(self, frame: str) -> bool:
+    def contains(self, frame: str) -> bool:
         return self.frame is None or frame == self.frame or frame.startswith(f"{self.frame}.")
 
 
@@ -139,7 +139,7 @@ def reserved(now: Continuation, scope: Scope, asking: Collection[str]) -> Spent:
     """What is under way in a scope, as it is reckoned."""
     total = NOTHING
     for frame in now.frames.values():
-        if scope.holds(frame.id):
+        if scope.contains(frame.id):
             started = sum(call.state is CallState.STARTED for call in frame.open_calls())
             total += Spent(calls=started)
             if frame.id in asking:

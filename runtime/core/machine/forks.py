@@ -28,7 +28,7 @@ def quiescent(now: Continuation) -> bool:
     """
     if now.phase is not Phase.STARTED:
         return False
-    return not any(_holds_on(call) for frame in now.frames.values() for call in frame.calls)
+    return not any(_prevents_fork(call) for frame in now.frames.values() for call in frame.calls)
 
 
 def forked(now: Continuation) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _was_in_doubt(call: Call) -> bool:
     return call.state in (CallState.ADMITTED, CallState.GATED) and call.attempt > 0
 
 
-def _holds_on(call: Call) -> bool:
+def _prevents_fork(call: Call) -> bool:
     if call.state is CallState.STARTED:
         return True
     again = call.state in _PERMITTED and call.attempt > 0

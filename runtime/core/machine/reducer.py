@@ -80,7 +80,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
     """A long journal is mostly replies and outcomes of calls, so these are looked for first."""
     match event:
         case ModelReplied():
-            return _take_reply(now, event)
+            return _add_reply(now, event)
         case (
             CallAdmitted()
             | ToolStarted()
@@ -219,7 +219,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})
 
 
-def _take_reply(now: Continuation, event: ModelReplied) -> Continuation:
+def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
     now, frame = deliver(now, now.frame(event.frame), event.heard)
     answers = not event.calls and not undelivered_to(now, frame.id)
     state = next_state(FRAMES, frame.state, _reply(event, answers), subject=frame.id)

@@ -84,7 +84,7 @@ class Admission:
         its approval is not what was written, or not `decision`, which is to be taken up with the attempt.
         """
         try:
-            return self._look(now, frame, call, decision)
+            return self._check_decision(now, frame, call, decision)
         except _OURS:
             raise
         except Exception as exc:
@@ -127,7 +127,7 @@ class Admission:
         args = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
         return open_frame_gate(now, frame, GateKind.HOLD, why=why, args=args, at=self.clock())
 
-    def _look(
+    def _check_decision(
         self, now: Continuation, frame: str, call: str, decision: Decision | None
     ) -> AdmissionResult | None:
         found = now.call(frame, call)

@@ -51,7 +51,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
                 f"it has met a newer version of {frame.agent} than this worker has"
             )
         found[frame.id] = change
-    for gate in asked(now):
+    for gate in version_gates(now):
         agent = now.frame(gate.frame).agent
         change = handler.compare_version(agent, gate.version)
         if change is not None and change.older:
@@ -61,7 +61,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
     return found
 
 
-def asked(now: Continuation) -> tuple[Pending, ...]:
+def version_gates(now: Continuation) -> tuple[Pending, ...]:
     """The version gates that are open."""
     return tuple(gate for gate in now.pending if gate.kind is GateKind.VERSION)
 
@@ -154,7 +154,7 @@ class RunBackoff:
         """Leave the run alone for twice as long as last time, unless it gets a signal."""
         with self._lock:
             at = self._clock()
-            self._forget(at)
+            self._expire(at)
             last = self._runs.get(run)
             times = last.times + 1 if last else 1
             pause = min(MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS * 2 ** (times - 1))
@@ -186,7 +186,7 @@ class RunBackoff:
             found.passed_on = at
             return True
 
-    def _forget(self, at: float) -> None:
+    def _expire(self, at: float) -> None:
         """Those of long ago: their runs have found another worker."""
         gone = [run for run, one in self._runs.items() if one.until + FORGET_SECONDS < at]
         for run in gone:

@@ -35,13 +35,13 @@ class Command(BaseCommand):
                 raise CommandError(f"there is no run {run}") from exc
             count += 1
             unsound += not looked.sound
-            self._say(looked, as_json=options["json"])
+            self._print(looked, as_json=options["json"])
         if unsound:
             raise CommandError(f"{unsound} of {count} runs are not what their journals say")
         if not options["json"]:
             self.stdout.write(f"{count} run{'' if count == 1 else 's'} verified, nothing found")
 
-    def _say(self, looked: Verification, *, as_json: bool) -> None:
+    def _print(self, looked: Verification, *, as_json: bool) -> None:
         if as_json:
             findings = [{"subject": f.subject, "problem": f.problem} for f in looked.findings]
             document = {"run": str(looked.run), "status": looked.status}

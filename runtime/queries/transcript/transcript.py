@@ -35,7 +35,7 @@ class Transcript:
         for root in self.roots:
             yield from _leaves(root)
 
-    def said(self) -> list[Message]:
+    def all_messages(self) -> list[Message]:
         """Return all messages of the run in order."""
         return sorted((m for f in self.frames() for m in f.messages), key=lambda m: m.order)
 

@@ -2,7 +2,7 @@
 
 It is outside the database, so restoring rows does not restore it. The MAC of each line covers the line and the MAC of
 the line before, with a key that is not in Postgres. Lines are only added, under a lock of the file, and are on the
-disk when `note` returns. A line that a crash cut off was not used yet, and the next line overwrites it.
+disk when `record` returns. A line that a crash cut off was not used yet, and the next line overwrites it.
 
 ABEYANCE_LEDGER names the file; without it nothing is recorded. The processes of one machine share the file. Each
 machine has its own.
@@ -46,7 +46,7 @@ class Ledger:
             self._catch_up(file)
             return frozenset(self._facts)
 
-    def holds(self, fact: str) -> bool:
+    def contains(self, fact: str) -> bool:
         """Whether the file has this line. Raise as `facts` does."""
         with self._lock, self._opened() as file:
             self._catch_up(file)
@@ -78,10 +78,10 @@ class Ledger:
         for line in file:
             if not line.endswith(b"\n"):
                 return
-            self._take(line.decode(errors="replace").rstrip("\n"))
+            self._read_line(line.decode(errors="replace").rstrip("\n"))
             self._read_to += len(line)
 
-    def _take(self, line: str) -> None:
+    def _read_line(self, line: str) -> None:
         fact, *seal = line.rsplit(" ", 2)
         if len(seal) != 2 or not macs.verify(
             purposes.AUDIT, Seal(key_id=seal[0], mac=seal[1]), LABEL, self._head, fact
@@ -107,7 +107,7 @@ def spent(run: UUID, spend: Spend) -> str:
 
 
 def all_spent() -> list[tuple[UUID, Spend]]:
-    """List every recorded attempt with its run; nothing without a ledger. Raise as `holds` does."""
+    """List every recorded attempt with its run; nothing without a ledger. Raise as `contains` does."""
     kept = ledger()
     found = [fact.split() for fact in kept.facts()] if kept is not None else []
     return [
@@ -120,7 +120,7 @@ def undone(request: UUID, count: int) -> str:
     return f"undone {request} {count}"
 
 
-def note(fact: str) -> None:
+def record(fact: str) -> None:
     """Append a line about a committed fact. An error is logged as critical and stops nothing."""
     kept = ledger()
     if kept is None:
@@ -131,14 +131,14 @@ def note(fact: str) -> None:
         log.critical("not noted in the ledger: %s (%s)", fact, problem)
 
 
-def holds(fact: str) -> bool:
+def contains(fact: str) -> bool:
     """Whether the ledger has this line; False without a ledger. Raise LedgerBroken, KeyMissing, OSError."""
     kept = ledger()
-    return kept is not None and kept.holds(fact)
+    return kept is not None and kept.contains(fact)
 
 
 def require_unspent(run: UUID, spends: Sequence[Spend]) -> None:
     """Raise Tampered if one of the attempts was made before, or LedgerBroken, KeyMissing, OSError."""
     for spend in spends:
-        if holds(spent(run, spend)):
+        if contains(spent(run, spend)):
             raise Tampered(f"by the ledger, the approval at gate {spend[0]} was used before")

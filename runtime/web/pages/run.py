@@ -120,7 +120,7 @@ def _shown(request: HttpRequest, tab: str, history: History) -> dict[str, Any]:
     if tab == "state":
         return {"gates": history.timeline.gates}
     if tab == "transcript":
-        return _piece(request, history.transcript.said(), {"tab": tab})
+        return _piece(request, history.transcript.all_messages(), {"tab": tab})
     step = request.GET.get("step", "")
     opened = history.step(step) if step else None
     if step and opened is None:

@@ -414,5 +414,5 @@ def test_where_all_are_out_the_first_is_asked(settings: Settings) -> None:
     spec, outages = _agent(_echo), Outages(clock=lambda: 0.0)
     for model in ("openai:b", "openai:c"):
         chosen(spec, model, outages)
-    outages.note("openai:c")
+    outages.begin("openai:c")
     assert chosen(spec, "", outages) == ("openai:a", "openai:b")

@@ -117,9 +117,9 @@ def test_a_new_right_cools_off(admin: Actor, settings: Settings) -> None:
     settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
     dora = given("dora", Group.REVIEWERS, by="admin")
     assert refused(seeds.pending(requester="ada"), dora) == "cooling_off"
-    with pool.asking() as connection:
+    with pool.in_transaction() as connection:
         row = connection.execute(
-            f"SELECT {principals.HELD}", principals.parameters_of(dora)
+            f"SELECT {principals.CREDENTIALS}", principals.parameters_of(dora)
         ).fetchone()
     assert row is not None
     principal = principals.from_rights(dora, row[0], seeds.moment(DAY + 60), past=True)

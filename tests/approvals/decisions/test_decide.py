@@ -243,9 +243,9 @@ def test_a_gate_closed_by_the_engine_cannot_be_decided(bea: Actor) -> None:
 def test_a_decision_between_reading_and_writing_wins(
     bea: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, look = seeds.pending(), commit.look
+    request, look = seeds.pending(), commit.load
 
-    def overtaken(of: UUID, actor: Actor) -> commit.Looked | None:
+    def overtaken(of: UUID, actor: Actor) -> commit.Loaded | None:
         looked = look(of, actor)
         Request.objects.filter(pk=request.pk).update(
             status="denied",
@@ -258,7 +258,7 @@ def test_a_decision_between_reading_and_writing_wins(
         )
         return looked
 
-    monkeypatch.setattr(commit, "look", overtaken)
+    monkeypatch.setattr(commit, "load", overtaken)
     with pytest.raises(AlreadyDecided) as caught:
         decide(request, bea)
     assert caught.value.decided_by == "ada"

@@ -80,7 +80,7 @@ def test_damaged_credentials(tmp_path: Path, text: str) -> None:
     with pytest.raises(
         Refused, match=r"credentials\.json is damaged .*: put back the copy"
     ) as said:
-        demo_people.keep_current(path, url="http://127.0.0.1", scim_url="")
+        demo_people.update_addresses(path, url="http://127.0.0.1", scim_url="")
     assert "\n" not in str(said.value)
 
 

@@ -133,7 +133,7 @@ def test_a_changed_file_replaces_workers_unless_it_has_a_mistake(
     )
 
     def look() -> None:
-        reload.look()
+        reload.check()
         supervisor.check()
 
     look()
@@ -175,10 +175,10 @@ def test_reload_sees_removed_files_and_skips_hidden_folders(tmp_path: Path) -> N
     reload = Reload(tmp_path, load=str, replace=lambda: None, say=said.append)
     (tmp_path / ".venv" / "package.py").touch()
     (tmp_path / "dangling.py").symlink_to("nowhere")
-    reload.look()
+    reload.check()
     assert said == []
     shop.unlink()
-    reload.look()
+    reload.check()
     assert said == [f"Reloading, because {shop} has changed"]
 
 

@@ -318,8 +318,8 @@ def test_a_frames_limit_counts_its_children() -> None:
     [("0.c1.1", True), ("0.c1.1.c2.0", True), ("0", False), ("0.c1.0", False), ("0.c1.10", False)],
 )
 def test_a_frame_reserves_for_itself_and_its_descendants(frame: str, held: bool) -> None:
-    assert Scope(frame="0.c1.1", budget=Budget(), spent=NOTHING).holds(frame) is held
-    assert Scope(frame=None, budget=Budget(), spent=NOTHING).holds(frame)
+    assert Scope(frame="0.c1.1", budget=Budget(), spent=NOTHING).contains(frame) is held
+    assert Scope(frame=None, budget=Budget(), spent=NOTHING).contains(frame)
 
 
 def test_an_exceeded_limit_is_described() -> None:

@@ -56,7 +56,7 @@ def serve(listener: socket.socket, file: Path, token: str) -> None:
     described = provider()
     storage = SqliteStorage(file, described)
     server = _server(listener, Directory(storage, described, token))
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _exit)
     try:
         server.serve_forever()
     except KeyboardInterrupt:
@@ -88,7 +88,7 @@ def _server(listener: socket.socket, application: Directory) -> WSGIServer:
     return server
 
 
-def _leave(*_: Any) -> None:
+def _exit(*_: Any) -> None:
     raise KeyboardInterrupt
 
 

@@ -49,7 +49,7 @@ class SqliteStorage(InMemoryStorage):
     def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
         with self._writing():
             stored = super().create(resource_type, resource)
-            self._keep(resource_type, stored)
+            self._save(resource_type, stored)
             return stored
 
     def update(
@@ -61,7 +61,7 @@ class SqliteStorage(InMemoryStorage):
     ) -> Resource[Any]:
         with self._writing():
             stored = super().update(resource_type, resource, expected_version=expected_version)
-            self._keep(resource_type, stored)
+            self._save(resource_type, stored)
             return stored
 
     def delete(
@@ -91,7 +91,7 @@ class SqliteStorage(InMemoryStorage):
                 self._load()
                 raise
 
-    def _keep(self, resource_type: ResourceType, stored: Resource[Any]) -> None:
+    def _save(self, resource_type: ResourceType, stored: Resource[Any]) -> None:
         self._file.execute(
             "INSERT INTO resource (type, id, body) VALUES (?, ?, ?)"
             " ON CONFLICT (type, id) DO UPDATE SET body = excluded.body",
