@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agents.errors import NotSealed
-from agents.sdk.sentences import MASK
+from agents.sdk.sentences import REDACTED
 from agents.sdk.spec import ToolSpec
 from runtime.keyring import sealing
 
@@ -73,7 +73,7 @@ def redact(tool: ToolSpec, args: Any, text: str) -> str:
     values = args.items() if isinstance(args, dict) else [("", args)]
     secrets = {leaf for name, value in values if _is_secret(tool, name) for leaf in _leaves(value)}
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MASK)
+        text = text.replace(secret, REDACTED)
     return text
 
 

@@ -18,7 +18,7 @@ from agents.endpoints import Endpoint, provider_of
 from agents.errors import RegistryError
 from agents.llm.clients import client_of, import_for
 from agents.registry import Registry
-from agents.sdk.sentences import MASK
+from agents.sdk.sentences import REDACTED
 from agents.sdk.spec import AgentSpec
 from runtime.core.limits import plain
 
@@ -63,7 +63,7 @@ def known() -> dict[str, Endpoint]:
 def without_keys(text: str) -> str:
     """Replace every provider's key in a text, and shorten it to the length of an error."""
     for key in (endpoint.key for endpoint in known().values() if endpoint.key):
-        text = text.replace(key, MASK)
+        text = text.replace(key, REDACTED)
     return plain(text)
 
 

@@ -8,13 +8,13 @@ from runtime.core.limits import plain
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
-MASK = "••••"  # shown in place of a secret
+REDACTED = "••••"  # shown in place of a secret
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
     """Fill in the tool's sentence with these arguments, unshortened, and without secrets."""
     words = {
-        name: MASK
+        name: REDACTED
         if name in tool.secret_args
         else _visible(args[name] if name in args else tool.defaults[name])
         for name in tool.sentence_args

@@ -39,7 +39,7 @@ def _lines(event: e.Event) -> list[str]:
         case e.GateDecided():
             why = f": {event.reason}" if event.reason else ""
             return [f"{event.call} {event.by or 'time'} said {event.verdict}{why}"]
-        case e.ToolReturned(stored=e.Stored() as stored):
+        case e.ToolReturned(stored=e.BlobRef() as stored):
             return [f"{event.call} returned {stored.size} bytes: {stored.preview}…"]
         case e.ToolReturned():
             return [f"{event.call} returned {_json(event.result)}"]

@@ -190,25 +190,25 @@ class Worker:
 
     def advance(self, *news: Event | Signal) -> None:
         """Receive new outcomes, plan what follows, and journal it as one entry."""
-        draft = StepBuilder(
+        step_builder = StepBuilder(
             self.now, self._handler, self._admission, lambda work: True, lambda: self.clock
         )
-        draft.apply_version_changes(self._version_changes())
+        step_builder.apply_version_changes(self._version_changes())
         for item in news:
             if isinstance(item, Signal):
-                draft.consume(item)
+                step_builder.consume(item)
             else:
-                draft.add(item)
-        draft.end_waits()
-        draft.plan_next({work.frame for work in self._ready if isinstance(work, CallModel)})
-        if not draft.records.changes:
+                step_builder.add(item)
+        step_builder.end_waits()
+        step_builder.plan_next({work.frame for work in self._ready if isinstance(work, CallModel)})
+        if not step_builder.records.changes:
             return
-        text = encode_entry(Entry(at=self.clock, events=tuple(draft.records.events)))
+        text = encode_entry(Entry(at=self.clock, events=tuple(step_builder.records.events)))
         self.journal.append(text)
-        self._contents.update({one.digest: value_of(one) for one in draft.records.contents})
+        self._contents.update({one.digest: value_of(one) for one in step_builder.records.blobs})
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
-        self._approvals.show(draft.records.snapshots)
-        self._ready.extend(draft.records.work)
+        self._approvals.show(step_builder.records.snapshots)
+        self._ready.extend(step_builder.records.work)
 
     def _version_changes(self) -> versions.VersionChanges:
         return versions.compare(self.now, self._handler) if self.now.frames else {}

@@ -158,7 +158,7 @@ def verified(
         frame=row.frame,
         call=row.call,
         tool=row.tool,
-        args=sealing.masked_args(row.tool, _value(row.args)),
+        args=sealing.redacted_args(row.tool, _value(row.args)),
         schema=_value(row.schema),
         result_schema=None if row.result_schema is None else _value(row.result_schema),
         path=tuple(stored_rows.texts(row.path)),
@@ -178,7 +178,7 @@ def verified(
         decided_at=row.decided_at,
         effective_at=row.effective_at,
         reason=row.reason,
-        removed_at=row.removed_at if verification.is_removed(row) else None,
+        removed_at=row.removed_at if verification.is_erased(row) else None,
         denial=_denial(row, principal, tampered),
         tampered=tampered,
     )

@@ -10,14 +10,14 @@ from approvals.requests import snapshot, statements
 from runtime.errors import KeyMissing
 from runtime.ports.approvals import NotConfirmed
 
-_REMOVED_ARGS = "{}"
+_ERASED_ARGS = "{}"
 _SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWERED)
 
 
 def fault(request: Request) -> str | None:
     """Name the first value of this row that does not verify; None if all do. Costs a few hashes and no query."""
     try:
-        if not is_removed(request):
+        if not is_erased(request):
             snapshot.check_digests(request)
         snapshot.check_seal(request)
         _check_excluded(request)
@@ -39,10 +39,10 @@ def _check_excluded(request: Request) -> None:
         )
 
 
-def is_removed(request: Request) -> bool:
+def is_erased(request: Request) -> bool:
     """Tell whether retention removed the arguments, which it never does while the request is pending."""
     return (
         request.removed_at is not None
         and request.status != Request.Status.PENDING
-        and request.args == _REMOVED_ARGS
+        and request.args == _ERASED_ARGS
     )

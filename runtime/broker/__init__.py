@@ -1,1 +1,1 @@
-"""The message broker: Celery messages and the doorbell of live pages go out through here."""
+"""The message broker: sends Celery messages and live updates."""

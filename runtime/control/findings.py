@@ -66,7 +66,7 @@ def audit_findings(run: UUID) -> Iterator[Finding]:
 
 
 def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
-    if row.removed:
+    if row.erased:
         yield from _erased_findings(connection, row)
         return
     try:

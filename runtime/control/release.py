@@ -40,7 +40,7 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     if row.status != RunStatus.QUARANTINED:
         raise NotQuarantined
     mark, entries = journal.read(connection, run)
-    base = continuations.load(connection, run, row.base, entries.text)
+    base = continuations.load(connection, run, row.continuation_position, entries.text)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, blob_refs(now))
     runs.release(connection, run, status=status_of(now, held=False))

@@ -36,7 +36,7 @@ class RunRow:
     origin: list[str]
     unheard: int
     ended: bool
-    removed: bool
+    erased: bool
     leased: bool
 
 

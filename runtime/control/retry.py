@@ -42,8 +42,8 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
     """Verify the run, append the event to its journal, and make its row due."""
     row = runs.locked_row(connection, run)
-    if row.status != RunStatus.FAILED or row.removed:
-        raise NotFailed("removed" if row.removed else row.status)
+    if row.status != RunStatus.FAILED or row.erased:
+        raise NotFailed("removed" if row.erased else row.status)
     base = continuations.load_base(connection, run) or initial(run)
     mark, entries = journal.read(connection, run)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)

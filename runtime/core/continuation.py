@@ -20,7 +20,7 @@ from runtime.core.call_options import (
 )
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import Stored
+from runtime.core.events import BlobRef
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, turn_mark
 
@@ -116,7 +116,7 @@ class Call:
     started_at: datetime | None = None
     until: datetime | None = None
     result: Any = None
-    stored: Stored | None = None
+    stored: BlobRef | None = None
     reported_by: str | None = None
     verdict: Literal["expire", "give_up"] | None = None
 

@@ -29,7 +29,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class BlobRef:
     """A result that is stored by its hash: `size` in bytes of JSON, `preview` its first characters."""
 
     digest: str
@@ -189,7 +189,7 @@ class GateDecided:
     by: str
     reason: str
     result: Any = None
-    stored: Stored | None = None
+    stored: BlobRef | None = None
     type: Literal["GateDecided"] = "GateDecided"
 
 
@@ -223,7 +223,7 @@ class ToolReturned:
     call: str
     attempt: int
     result: Any
-    stored: Stored | None = None
+    stored: BlobRef | None = None
     type: Literal["ToolReturned"] = "ToolReturned"
 
 
@@ -264,7 +264,7 @@ class OutcomeArrived:
     outcome: Literal["returned", "failed"]
     at: datetime
     result: Any = None
-    stored: Stored | None = None
+    stored: BlobRef | None = None
     error: str = ""
     type: Literal["OutcomeArrived"] = "OutcomeArrived"
 

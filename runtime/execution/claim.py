@@ -30,7 +30,7 @@ from runtime.store import (
     workers,
 )
 from runtime.store.leases import Claim
-from runtime.store.loading import Stored
+from runtime.store.loading import StoredRun
 from runtime.store.tables import blobs, signals
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,9 @@ def _watched(claim: Claim, context: WorkerContext) -> Iterator[tuple[ClaimedRun,
         yield held, messages
 
 
-def _work(context: WorkerContext, held: ClaimedRun, messages: RunnerQueue, stored: Stored) -> None:
+def _work(
+    context: WorkerContext, held: ClaimedRun, messages: RunnerQueue, stored: StoredRun
+) -> None:
     """Verify what was loaded, and run the runner until it releases the run."""
     if _handle_crash_loop(held.claim):
         return
@@ -167,7 +169,7 @@ def _signal_version(run: UUID) -> int:
         return leases.read(connection, run).signal_version
 
 
-def _load(claim: Claim, stored: Stored, recent: RecentRuns) -> Loaded:
+def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
     """The verified state of the run at the claim's position."""
     texts = stored.texts()
     conversations = recent.pop(claim.run, texts)
@@ -175,7 +177,7 @@ def _load(claim: Claim, stored: Stored, recent: RecentRuns) -> Loaded:
     if digests := blob_refs(now):
         with pool.pooled() as connection:
             blobs.check(connection, digests)
-    sizes = Sizes.of(entries, base=claim.base)
+    sizes = Sizes.of(entries, base=claim.continuation_position)
     return Loaded(
         now=now,
         texts=texts,

@@ -272,7 +272,7 @@ class StepWriter:
             settled=records.settled,
             closed=tuple(itertools.chain.from_iterable(records.closed.values())),
             signals=tuple(records.signals),
-            contents=records.contents,
+            blobs=records.blobs,
             opened_waits=records.opened_waits(now),
             ended_waits=records.ended_waits,
             first=records.needs_first,

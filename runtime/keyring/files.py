@@ -141,20 +141,20 @@ def _create(path: Path, lines: list[str]) -> None:
     """Create a key file. If another process created it first, keep that file."""
     if path.exists():
         return
-    draft = _draft(path, lines)
+    temporary = _temporary(path, lines)
     try:
-        os.link(draft, path)
+        os.link(temporary, path)
     except FileExistsError:
         pass
     finally:
-        draft.unlink()
+        temporary.unlink()
 
 
 def _replace(path: Path, lines: list[str]) -> None:
-    _draft(path, lines).replace(path)
+    _temporary(path, lines).replace(path)
 
 
-def _draft(path: Path, lines: list[str]) -> Path:
+def _temporary(path: Path, lines: list[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent)  # 0600 from the start
     with os.fdopen(handle, "w") as file:

@@ -25,7 +25,7 @@ from runtime.errors import KeyMissing
 from runtime.keyring import files, purposes
 
 MARK = "$secret"
-PLACEHOLDER = "••••"
+REDACTED = "••••"
 WHOLE = "arguments"  # the name for arguments that are not an object
 NONCE_BYTES = 12
 TAG_BYTES = 16
@@ -95,17 +95,17 @@ def looks_sealed(value: Any) -> bool:
             return False
 
 
-def masked_args(tool: str, args: Any) -> Any:
+def redacted_args(tool: str, args: Any) -> Any:
     """Return the arguments of a call with a placeholder for each secret that was sealed for exactly its place.
 
     All other values are shown in full, including forged ones that only look sealed.
     """
     if _is_secret_whole(tool, args):
-        return PLACEHOLDER
+        return REDACTED
     if not isinstance(args, dict):
         return args
     hidden = secret_args(tool, args)
-    return {name: PLACEHOLDER if name in hidden else value for name, value in args.items()}
+    return {name: REDACTED if name in hidden else value for name, value in args.items()}
 
 
 def secret_args(tool: str, args: Any) -> frozenset[str]:

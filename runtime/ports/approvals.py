@@ -67,7 +67,7 @@ class Part:
     """A part of a statement of the engine's: `INSERT … SELECT … FROM run`, empty if that writes nothing.
 
     `parameters` are named so that they meet none of another part. `overtaken` is the constraint whose violation
-    says that another transaction was faster: then the step is drafted again. A `required` part returns the row
+    says that another transaction was faster: then the step is built again. A `required` part returns the row
     that it has to write.
     """
 

@@ -13,7 +13,7 @@ from runtime.queries.redaction import redact
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-def content(where: Q, digest: str) -> tuple[Any] | None:
+def blob(where: Q, digest: str) -> tuple[Any] | None:
     """Return the value with secrets masked, in a tuple because the value may be None.
 
     Return None if no run that meets `where` refers to it, or if the stored text does not match its hash.

@@ -120,7 +120,7 @@ def _failed(error: Any) -> Outcome:
 
 def _cut(value: Any) -> str:
     shown = redact(value)
-    text = shown.preview if isinstance(shown, e.Stored) else shown
+    text = shown.preview if isinstance(shown, e.BlobRef) else shown
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)
     return text if len(text) <= MAX_NOTE_CHARACTERS else f"{text[:MAX_NOTE_CHARACTERS]}…"

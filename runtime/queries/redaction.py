@@ -3,15 +3,15 @@
 A token is useless without its key, but a hidden token cannot be copied. An error text may quote a token, so texts
 are searched too. Only tokens made by `runtime.keyring.sealing` are hidden. Other values that look like secrets are
 shown in full, as are tokens without a tag (of earlier releases) and truncated ones: both are ciphertext. Arguments for
-reviewers go through `runtime.keyring.sealing.masked_args`, which knows their place and decrypts hidden ones.
+reviewers go through `runtime.keyring.sealing.redacted_args`, which knows their place and decrypts hidden ones.
 """
 
 import re
 from dataclasses import replace
 from typing import Any
 
-from runtime.core.events import Stored
-from runtime.keyring.sealing import MARK, PLACEHOLDER, was_made_here
+from runtime.core.events import BlobRef
+from runtime.keyring.sealing import MARK, REDACTED, was_made_here
 
 # In a text, as JSON or as Python writes it; `quote` has a backslash for each text it is nested in.
 _WRITTEN = re.compile(
@@ -26,10 +26,10 @@ def redact(value: Any) -> Any:
             return _without(value)
         case list() | tuple():
             return [redact(item) for item in value]
-        case Stored():
+        case BlobRef():
             return replace(value, preview=_without(value.preview))
         case dict() if was_made_here(value):
-            return PLACEHOLDER
+            return REDACTED
         case dict():
             return {_without(str(key)): redact(item) for key, item in value.items()}
         case _:
@@ -42,4 +42,4 @@ def _without(text: str) -> str:
 
 def _hide(found: re.Match[str]) -> str:
     quote = found["quote"]
-    return f"{quote}{PLACEHOLDER}{quote}" if was_made_here({MARK: found["token"]}) else found[0]
+    return f"{quote}{REDACTED}{quote}" if was_made_here({MARK: found["token"]}) else found[0]

@@ -63,7 +63,7 @@ def _statement(lent: tuple[tuple[str, str], ...], required: tuple[str, ...]) -> 
     tables = "".join(f", {name} AS ({sql})" for name, sql in lent)
     counts = " * ".join(f"(SELECT count(*) FROM {name})" for name in ("run", *required))
     return f"""
-        WITH rung AS ({runs.NOTIFY_SIGNAL}), decided AS ({gates.DECIDE}), sent AS ({signals.SEND}),
+        WITH notified AS ({runs.NOTIFY_SIGNAL}), decided AS ({gates.DECIDE}), sent AS ({signals.SEND}),
             run AS (SELECT run_id AS id FROM decided){tables}
         SELECT (SELECT id FROM run), 1 / ({counts})
     """

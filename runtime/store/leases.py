@@ -94,7 +94,7 @@ TAKE_OVER = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to advance a run. `base` is the position of its continuation, 0 without one.
+    """The right to advance a run. `continuation_position` is the position of its continuation, 0 without one.
 
     `worker` is the process that has it, `previous` the status of the run before, `at` database time; `kill_switches`
     names the agents with an engaged kill switch. `lost_leases` counts lost leases in a row without progress; `isolated`
@@ -106,7 +106,7 @@ class Claim:
     owner: UUID
     position: int
     head: str
-    base: int
+    continuation_position: int
     previous: str
     at: datetime
     worker: UUID | None = None

@@ -50,7 +50,7 @@ _LOAD = f"SELECT {_STORED} FROM runtime_run run {_BESIDE} WHERE run.id = %(run)s
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRun:
     """What was read of a run, none of it verified yet."""
 
     run: UUID
@@ -74,7 +74,9 @@ class Stored:
         """
         entries = Entries(journal.chained(self.run, UNPRUNED, _rows(self.row[4:8])))
         found = None if self.row[0] is None else self.row[0:4]
-        base = continuations.checked(self.run, claim.base, found, entries.text, conversations)
+        base = continuations.checked(
+            self.run, claim.continuation_position, found, entries.text, conversations
+        )
         now = journal.replayed(base, UNPRUNED, entries, position=claim.position, head=claim.head)
         return now, entries
 
@@ -86,7 +88,7 @@ def claim(
     owner: UUID,
     worker: UUID | None = None,
     isolated: bool = False,
-) -> tuple[Claim, Stored] | None:
+) -> tuple[Claim, StoredRun] | None:
     """Claim the run under this owner's token, and load it. None if it is not due, or if another process has it.
 
     `isolated` takes runs that are tried alone, and no others.
@@ -107,22 +109,22 @@ def claim(
         worker=worker,
         position=position,
         head=head,
-        base=base,
+        continuation_position=base,
         previous=previous,
         at=at,
         kill_switches=frozenset(stopped),
         lost_leases=losses,
         isolated=isolated,
     )
-    return made, Stored(run, stored) if whole else load(connection, run)
+    return made, StoredRun(run, stored) if whole else load(connection, run)
 
 
-def load(connection: Connection, run: UUID) -> Stored:
+def load(connection: Connection, run: UUID) -> StoredRun:
     """Read what is stored of a run that is claimed."""
     row = connection.execute(_LOAD, {"run": run}, prepare=True, binary=True).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")
-    return Stored(run, row)
+    return StoredRun(run, row)
 
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:

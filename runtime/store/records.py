@@ -32,12 +32,12 @@ E = TypeVar("E", bound=Event)
 class Changed:
     """An event, and what comes with it.
 
-    `content` is its result if that is stored by its hash, `snapshot` what reviewers see at the gate that it opens,
+    `blob` is its result if that is stored by its hash, `snapshot` what reviewers see at the gate that it opens,
     `work` the call that starts once it is written, and `closed` why the gate of a late outcome needs no person.
     """
 
     event: Event
-    content: Blob | None = None
+    blob: Blob | None = None
     snapshot: ReviewSnapshot | None = None
     work: StartTool | None = None
     closed: str = ""
@@ -51,8 +51,8 @@ def changed(
     closed: str = "",
 ) -> Changed:
     """The record of an event, with a result that is too big for the journal set aside."""
-    event, content = extract_blob(event)
-    return Changed(event=event, content=content, snapshot=snapshot, work=work, closed=closed)
+    event, blob = extract_blob(event)
+    return Changed(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
 
 
 class Records:
@@ -79,8 +79,8 @@ class Records:
         return tuple([one.event for one in self.changes])
 
     @property
-    def contents(self) -> tuple[Blob, ...]:
-        return tuple([one.content for one in self.changes if one.content is not None])
+    def blobs(self) -> tuple[Blob, ...]:
+        return tuple([one.blob for one in self.changes if one.blob is not None])
 
     @property
     def snapshots(self) -> list[ReviewSnapshot]:

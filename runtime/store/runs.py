@@ -56,11 +56,11 @@ class LockedRow:
     status: str
     position: int
     head: str
-    base: int
+    continuation_position: int
     owner: UUID | None
     ended: bool
     isolated: bool
-    removed: bool
+    erased: bool
 
 
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
@@ -110,11 +110,11 @@ def locked_row(connection: Connection, run: UUID) -> LockedRow:
         status=status,
         position=position,
         head=head,
-        base=base,
+        continuation_position=base,
         owner=owner,
         ended=ended,
         isolated=isolated,
-        removed=removed,
+        erased=removed,
     )
 
 

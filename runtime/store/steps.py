@@ -42,8 +42,8 @@ _PARTS = (
     ("settled", gates.TAKE_EFFECT, "settled"),
     ("closed", gates.CLOSE, "closed"),
     ("consumed", signals.CONSUME, "signals"),
-    ("stored", blobs.STORE, "contents"),
-    ("referred", blobs.REFER, "contents"),
+    ("stored", blobs.STORE, "blobs"),
+    ("referred", blobs.REFER, "blobs"),
     ("pinned", continuations.PIN, "pins"),
     ("awaited", waits.OPEN, "opened_waits"),
     ("given_up", waits.CLOSE, "ended_waits"),
@@ -65,7 +65,7 @@ class Step:
 
     `awaits` is the last answer of a provider that the run waits for.
     `continuation` is written now and then in a long run; `release` releases the lease until `due`.
-    `contents` are what its events refer to. `pins` makes its continuation the base of the run. `opened_waits` are calls
+    `blobs` are what its events refer to. `pins` makes its continuation the base of the run. `opened_waits` are calls
     that begin to wait for an event, `ended_waits` places of calls that do so no longer. With `first` a wait has run out
     of time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals
     under which it starts calls.
@@ -90,7 +90,7 @@ class Step:
     settled: tuple[UUID, ...]
     closed: tuple[UUID, ...]
     signals: tuple[int, ...]
-    contents: tuple[Blob, ...] = ()
+    blobs: tuple[Blob, ...] = ()
     pins: bool = False
     opened_waits: tuple[WaitStarted, ...] = ()
     ended_waits: tuple[tuple[str, str], ...] = ()
@@ -176,8 +176,8 @@ def _parameters(step: Step) -> dict[str, object]:
         parameters |= continuations.parameters(step.continuation.state, step.continuation.told)
     if step.opened or step.settled or step.closed:
         parameters |= gates.parameters(step.opened, step.settled, step.closed)
-    if step.contents:
-        parameters |= blobs.parameters(step.contents)
+    if step.blobs:
+        parameters |= blobs.parameters(step.blobs)
     if step.opened_waits or step.ended_waits:
         parameters |= waits.parameters(step.opened_waits, step.ended_waits)
     if step.spent:

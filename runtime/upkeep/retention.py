@@ -122,7 +122,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
             return False
         journal.verify(connection, run, position=end.position, head=end.head)
         at = pruning.write(connection, run, position=end.position, head=end.head)
-        journal.remove(connection, run, until=end.position)
+        journal.delete_until(connection, run, until=end.position)
         continuations.delete_base(connection, run)
         blobs.delete_for_run(connection, run)
         signals.delete_for_run(connection, run)

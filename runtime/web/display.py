@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
-from runtime.core.events import Stored
+from runtime.core.events import BlobRef
 from runtime.queries import time_limits
 from runtime.queries.lookalikes import MAX_CHARACTERS, describe
 from runtime.queries.spans.span import Span
@@ -146,7 +146,7 @@ def spaces(value: Any) -> int:
 @register.filter
 def is_stored(value: Any) -> bool:
     """Tell whether the value refers to a result that is stored outside its entry."""
-    return isinstance(value, Stored)
+    return isinstance(value, BlobRef)
 
 
 @register.filter

@@ -141,8 +141,8 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     """The intent's COMMIT takes longer than a deadline and a lease, and the call starts after it."""
     late: list[timedelta] = [timedelta(hours=1)]
 
-    def write(writer: StepWriter, draft: object, step: steps.Step, tries: object) -> steps.Result:
-        result = real(writer, draft, step, tries)  # type: ignore[arg-type]
+    def write(writer: StepWriter, records: object, step: steps.Step, tries: object) -> steps.Result:
+        result = real(writer, records, step, tries)  # type: ignore[arg-type]
         if step.kind == "ToolStarted" and late:
             writer._started -= late.pop().total_seconds()
         return result

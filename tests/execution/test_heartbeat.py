@@ -171,7 +171,7 @@ def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.Mo
         owner=uuid4(),
         position=1,
         head="",
-        base=0,
+        continuation_position=0,
         previous="queued",
         at=datetime(2026, 1, 1, tzinfo=UTC),
     )

@@ -91,7 +91,7 @@ def snapshot(
 
 def opened(*snapshots: ReviewSnapshot) -> list[Request]:
     """The requests of these snapshots, in their order, each with its open gate."""
-    while not _asked(snapshots):  # as a step is drafted again
+    while not _asked(snapshots):  # as a step is built again
         pass
     with transaction.atomic():
         for one in snapshots:

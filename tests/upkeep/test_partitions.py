@@ -64,7 +64,7 @@ def test_a_month_with_an_entry_stays(own: Connection) -> None:
     (kept,) = own.execute(f"SELECT count(*) FROM {OLD}").fetchone() or (None,)
     assert kept == 1
     assert partitions.drop_empty(own) == []
-    journal.remove(own, run, until=1)
+    journal.delete_until(own, run, until=1)
     assert partitions.drop_empty(own) == [OLD]
 
 
@@ -73,7 +73,7 @@ def test_a_run_of_a_dropped_month_finds_a_place(own: Connection) -> None:
     run = entry(own, LONG_AGO)
     row = own.execute("SELECT count(*) FROM runtime_journalentry_default").fetchone()
     assert row == (1,)
-    journal.remove(own, run, until=1)
+    journal.delete_until(own, run, until=1)
 
 
 def test_dropping_a_partition_waits_for_no_lock(own: Connection) -> None:

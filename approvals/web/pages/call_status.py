@@ -43,7 +43,7 @@ class Aftermath:
 
 
 def aftermath(
-    shown: requests.Approval, status: str, call: CallRecord | None, progress: Transcript
+    shown: requests.Approval, status: str, call: CallRecord | None, transcript: Transcript
 ) -> Aftermath | None:
     """Describe the call of a decided request; None if the request is open or has no call."""
     if status == "pending" or call is None:
@@ -54,7 +54,7 @@ def aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
         else "danger",
-        label=_label(shown, status, call, progress, told=open_request is None),
+        label=_label(shown, status, call, transcript, told=open_request is None),
         moment=call.waits_until,
         may_start=status == "approved" and call.state in _NOT_STARTED,
         error=call.note
@@ -76,24 +76,24 @@ def outcome_text(shown: requests.Approval, decided: str, then: str) -> str:
 
 
 def _label(
-    shown: requests.Approval, status: str, call: CallRecord, progress: Transcript, *, told: bool
+    shown: requests.Approval, status: str, call: CallRecord, transcript: Transcript, *, told: bool
 ) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
     if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
-        when = _when(shown, progress, held="a worker applies it", free="a worker applies it next")
+        when = _when(shown, transcript, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in _NOT_STARTED:
         return call.label
     if status != "approved":
         return "not started; the decision is recorded"
-    if call.state is not CallState.GATED and not _blocked_by(shown, progress):
+    if call.state is not CallState.GATED and not _blocked_by(shown, transcript):
         return call.label
-    return f"approved, {_when(shown, progress, held='starts', free='a worker starts it next')}"
+    return f"approved, {_when(shown, transcript, held='starts', free='a worker starts it next')}"
 
 
-def _when(shown: requests.Approval, progress: Transcript, *, held: str, free: str) -> str:
+def _when(shown: requests.Approval, transcript: Transcript, *, held: str, free: str) -> str:
     """Say when a decision is carried out: after the undo window, after a stop or pause, or next."""
-    stopped = _blocked_by(shown, progress)
+    stopped = _blocked_by(shown, transcript)
     if not _can_be_undone(shown):
         return f"{held} when {stopped} resumed" if stopped else free
     after = f", then waits until {stopped} resumed" if stopped else ""
@@ -108,7 +108,7 @@ def _ahead(shown: requests.Approval) -> str:
     return "" if shown.effective_at is None else ahead(shown.effective_at)
 
 
-def _blocked_by(shown: requests.Approval, progress: Transcript) -> str:
+def _blocked_by(shown: requests.Approval, transcript: Transcript) -> str:
     """Name the run or agent that must be resumed first, with its verb; empty if none is paused or stopped."""
     agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:
@@ -117,5 +117,5 @@ def _blocked_by(shown: requests.Approval, progress: Transcript) -> str:
         if agent in agents:
             return f"{agent} is"
     told = runs.pending_requests(shown.run).pause
-    paused = progress.pause is not None if told is None else told
+    paused = transcript.pause is not None if told is None else told
     return "the run is" if paused else ""

@@ -47,24 +47,24 @@ def page_context(
 ) -> dict[str, Any]:
     """Build the context of a page; `problem` is the error of the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
-    progress = read_transcript(shown.run, whole=is_admin)
+    transcript = read_transcript(shown.run, whole=is_admin)
     before, next_ = inbox.previous_and_next(principal, shown)
     status = _status(shown)
-    call = progress.call(shown.frame, shown.call)
+    call = transcript.call(shown.frame, shown.call)
     return {
         "before": before,
         "next": next_,
-        "why": _why(progress, shown),
+        "why": _why(transcript, shown),
         "section": "inbox",
         "approval": shown,
         "status": status,
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
         "effect": effect_texts(shown.effect)[1],
-        "outlook": call_context.context_of(progress, frame=shown.frame, call=shown.call),
+        "call_context": call_context.context_of(transcript, frame=shown.frame, call=shown.call),
         "call": call,
-        "after": aftermath(shown, status, call, progress),
-        "transcript": progress,
+        "after": aftermath(shown, status, call, transcript),
+        "transcript": transcript,
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
         "undo_until": _undo_until(shown, principal),
         "problem": problem,
@@ -113,12 +113,12 @@ def _agent(shown: requests.Approval) -> str:
     return agents[-1] if agents else "The agent"
 
 
-def _why(progress: Transcript, shown: requests.Approval) -> list[Any]:
+def _why(transcript: Transcript, shown: requests.Approval) -> list[Any]:
     """Return the agent's text in the model reply with this call."""
     if not shown.call or shown.tampered:
         return []
     turn = turn_of(shown.call)
-    frame = next((frame for frame in progress.frames() if frame.id == shown.frame), None)
+    frame = next((frame for frame in transcript.frames() if frame.id == shown.frame), None)
     said = frame.messages if frame else ()
     return [message.value for message in said if message.kind == "text" and message.turn == turn]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from runtime.core.continuation import Continuation, Frame
 from runtime.core.errors import Unreadable
-from runtime.core.events import Event, GateDecided, OutcomeArrived, Stored, ToolReturned
+from runtime.core.events import BlobRef, Event, GateDecided, OutcomeArrived, ToolReturned
 from runtime.core.limits import KEPT_INLINE, PREVIEW
 
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -36,7 +36,7 @@ def extract_blob(event: Event) -> tuple[Event, Blob | None]:
     if len(text) <= KEPT_INLINE:
         return event, None
     content = Blob(digest=digest_of(text), text=text)
-    stored = Stored(digest=content.digest, size=len(text), preview=text[:PREVIEW])
+    stored = BlobRef(digest=content.digest, size=len(text), preview=text[:PREVIEW])
     return replace(event, result=None, stored=stored), content
 
 

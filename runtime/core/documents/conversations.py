@@ -21,7 +21,7 @@ from runtime.core.call_options import CallOptions
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
 from runtime.core.documents.compression import plain_text
 from runtime.core.errors import Unreadable
-from runtime.core.events import Stored
+from runtime.core.events import BlobRef
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id
 from runtime.core.machine.messages import MESSAGE
@@ -221,8 +221,8 @@ def _made(fields: Fields) -> Call:
     return replace(_NEW, **(fields | read))
 
 
-def _stored(value: dict[str, Any]) -> Stored:
-    return Stored(**value)
+def _stored(value: dict[str, Any]) -> BlobRef:
+    return BlobRef(**value)
 
 
 _READ: dict[str, Callable[[Any], Any]] = {

@@ -39,8 +39,8 @@ class ForkView:
     position: int
     at: datetime | None
     possible: bool
-    before: int
-    after: int
+    previous: int
+    next: int
     repeated: tuple[CallRecord, ...]
     inherited: tuple[CallRecord, ...]
     reopened: tuple[ReopenedCall, ...]
@@ -61,8 +61,8 @@ def preview(run: UUID, position: int) -> ForkView | None:
         position=position,
         at=entry.at if entry else None,
         possible=position in places,
-        before=max((place for place in places if place < position), default=0),
-        after=min((place for place in places if place > position), default=0),
+        previous=max((place for place in places if place < position), default=0),
+        next=min((place for place in places if place > position), default=0),
         repeated=tuple(call for call in calls if (call.frame, call.id) in later),
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
         reopened=_reopened(then) if then else (),

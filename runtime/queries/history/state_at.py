@@ -41,11 +41,11 @@ class StateAt:
     moves: tuple[StateChange, ...]
 
     @property
-    def before(self) -> int:
+    def previous(self) -> int:
         return self.position - 1
 
     @property
-    def after(self) -> int:
+    def next(self) -> int:
         return self.position + 1
 
 

@@ -25,7 +25,7 @@ class TimeUse(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Period:
     """A time with one use."""
 
     use: TimeUse
@@ -72,9 +72,9 @@ class Axis:
         return tuple(segment for segment in self.segments if segment.shortened)
 
 
-def scale(stretches: Iterable[Stretch], start: datetime, end: datetime) -> Axis:
+def axis(periods: Iterable[Period], start: datetime, end: datetime) -> Axis:
     """Return the axis from `start` to `end`."""
-    parts = _parts(list(stretches), start, end)
+    parts = _parts(list(periods), start, end)
     work = sum((to - since).total_seconds() for use, since, to in parts if use is TimeUse.WORK)
     idle = sum(1 for use, _, _ in parts if use is not TimeUse.WORK)
     cap = (work or 1.0) * IDLE_SHARE / idle if idle else 0.0
@@ -95,15 +95,15 @@ def scale(stretches: Iterable[Stretch], start: datetime, end: datetime) -> Axis:
 
 
 def _parts(
-    stretches: list[Stretch], start: datetime, end: datetime
+    periods: list[Period], start: datetime, end: datetime
 ) -> list[tuple[TimeUse, datetime, datetime]]:
     """Return consecutive times with their use; neighbours of one use are merged."""
     changes: dict[datetime, list[tuple[TimeUse, int]]] = {start: [], max(start, end): []}
-    for stretch in stretches:
-        since, to = max(stretch.start, start), min(stretch.end, end)
+    for period in periods:
+        since, to = max(period.start, start), min(period.end, end)
         if since < to:
-            changes.setdefault(since, []).append((stretch.use, 1))
-            changes.setdefault(to, []).append((stretch.use, -1))
+            changes.setdefault(since, []).append((period.use, 1))
+            changes.setdefault(to, []).append((period.use, -1))
     going = dict.fromkeys(TimeUse, 0)
     parts: list[tuple[TimeUse, datetime, datetime]] = []
     for since, to in pairwise(sorted(changes)):

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from runtime.queries.spans.fold import Fold
 from runtime.queries.spans.span import Bar, Span
 from runtime.queries.spans.states import SpanKind
-from runtime.queries.timeline.axis import Axis, Stretch, TimeUse, scale
+from runtime.queries.timeline.axis import Axis, Period, TimeUse, axis
 
 _USES = {
     SpanKind.QUEUE: TimeUse.IDLE,
@@ -28,7 +28,7 @@ class Timeline:
     """`until` is the end of the run, or now. The properties after `lasted` add up to it."""
 
     rows: tuple[Span, ...]
-    scale: Axis
+    axis: Axis
     start: datetime
     until: datetime
 
@@ -38,23 +38,23 @@ class Timeline:
 
     @property
     def working(self) -> timedelta:
-        return self.scale.spent(TimeUse.WORK)
+        return self.axis.spent(TimeUse.WORK)
 
     @property
     def people(self) -> timedelta:
-        return self.scale.spent(TimeUse.PEOPLE)
+        return self.axis.spent(TimeUse.PEOPLE)
 
     @property
     def retrying(self) -> timedelta:
-        return self.scale.spent(TimeUse.RETRY)
+        return self.axis.spent(TimeUse.RETRY)
 
     @property
     def waiting(self) -> timedelta:
-        return self.scale.spent(TimeUse.WAIT)
+        return self.axis.spent(TimeUse.WAIT)
 
     @property
     def idle(self) -> timedelta:
-        return self.scale.spent(TimeUse.IDLE)
+        return self.axis.spent(TimeUse.IDLE)
 
     @property
     def retries(self) -> int:
@@ -75,9 +75,9 @@ class Timeline:
 def timeline_of(told: Fold, *, until: datetime) -> Timeline:
     """Place the spans of a run on an axis from its start."""
     rows, start, until = told.spans(), told.start, max(until, told.start)
-    drawn = scale(
+    drawn = axis(
         (
-            Stretch(use=_USES[row.kind], start=row.start, end=row.end or until)
+            Period(use=_USES[row.kind], start=row.start, end=row.end or until)
             for row in rows
             if row.start is not None
         ),
@@ -91,7 +91,7 @@ def timeline_of(told: Fold, *, until: datetime) -> Timeline:
             row.offset = max(row.start - start, timedelta())
             row.lasted = max(end - row.start, timedelta())
             row.bar = _bar(drawn, row.start, end)
-    return Timeline(rows=tuple(rows), scale=drawn, start=start, until=until)
+    return Timeline(rows=tuple(rows), axis=drawn, start=start, until=until)
 
 
 def _bar(axis: Axis, start: datetime, end: datetime) -> Bar:

@@ -28,7 +28,7 @@ CLOSE = """
 # The part of the statement that settles a gate: open → decided, if no other decision was faster.
 DECIDE = """
     UPDATE runtime_gate SET state = 'decided', decided_at = clock_timestamp()
-    WHERE id = %(gate)s AND state = 'open' AND run_id = (SELECT id FROM rung) RETURNING run_id
+    WHERE id = %(gate)s AND state = 'open' AND run_id = (SELECT id FROM notified) RETURNING run_id
 """
 
 

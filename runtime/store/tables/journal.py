@@ -168,7 +168,7 @@ def verify(connection: Connection, run: UUID, *, position: int, head: str) -> No
         raise Tampered(f"the journal ends at entry {last[0]}, the run at {position}")
 
 
-def remove(connection: Connection, run: UUID, *, until: int) -> None:
+def delete_until(connection: Connection, run: UUID, *, until: int) -> None:
     """Delete the entries up to `until`; the caller has verified them and writes the mark."""
     connection.execute(
         "DELETE FROM runtime_journalentry WHERE run_id = %s AND position <= %s", (run, until)

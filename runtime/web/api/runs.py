@@ -345,7 +345,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
     """Read a result by its hash, if you may read a run whose journal refers to it."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
-    found = blobs.content(access.readable_runs(request.auth), digest)
+    found = blobs.blob(access.readable_runs(request.auth), digest)
     if found is None:
         raise Http404("There is no such content.")
     return JsonResponse(found[0], safe=False)

@@ -15,7 +15,7 @@ from runtime.web.requests import actor_of
 @login_required
 def blob(request: HttpRequest, digest: str) -> HttpResponse:
     """Send JSON with secrets masked, to people who may read a run that refers to it."""
-    found = blobs.content(wiring.access().readable_runs(actor_of(request)), digest)
+    found = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
     if found is None:
         raise Http404
     text = json.dumps(found[0], indent=2, ensure_ascii=False)

@@ -43,6 +43,6 @@ def _context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context
         "transcript": transcript,
         "traces": [call for call in transcript.calls() if call.has_side_effects],
         "may_cancel": wiring.access().may_cancel(actor, shown.requester),
-        "cancel_asked": not shown.ended and runs.is_cancel_requested(shown.id),
+        "cancel_requested": not shown.ended and runs.is_cancel_requested(shown.id),
         "late": isinstance(refusal, RunEnded),
     }

@@ -59,7 +59,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "budget_usage": history.usage,
         "is_admin": is_admin,
         "source": request.get_full_path(),
-        "cancel_asked": told.cancel and not found.ended,
+        "cancel_requested": told.cancel and not found.ended,
         "may_fork": access.may_fork(actor, found.requester),
         "may_retry": found.status == RunStatus.FAILED
         and access.may_control(actor, found.requester),
@@ -107,7 +107,7 @@ def _pace(
         and wiring.access().may_control(actor, shown.requester)
     )
     return {
-        "pause_asked": told.pause,
+        "pause_requested": told.pause,
         "is_paused": transcript.pause is not None if told.pause is None else told.pause,
         "may_pause": may_control,
         "may_write": may_control,

@@ -17,7 +17,7 @@ from runtime.core.documents.blobs import (
 )
 from runtime.core.enums import Verdict
 from runtime.core.errors import Unreadable
-from runtime.core.events import Event, Exported, GateDecided, Stored, ToolReturned, WaitEnded
+from runtime.core.events import BlobRef, Event, Exported, GateDecided, ToolReturned, WaitEnded
 from runtime.core.limits import KEPT_INLINE, PREVIEW
 
 LARGEST = "x" * (KEPT_INLINE - 2)  # with its quotes
@@ -63,7 +63,7 @@ def test_a_result_over_the_limit_is_set_aside_and_found_again(decided: bool) -> 
     assert kept.result is None
     text = '{"x":"' + LARGEST + '"}'
     assert content == Blob(digest=digest_of(text), text=text)
-    assert kept.stored == Stored(digest=content.digest, size=len(text), preview=text[:PREVIEW])
+    assert kept.stored == BlobRef(digest=content.digest, size=len(text), preview=text[:PREVIEW])
     assert value_of(content) == value
 
 
@@ -105,7 +105,7 @@ MESSAGES = (
 
 
 def test_only_calls_and_messages_refer_to_blobs() -> None:
-    call = Call(id="c2.0", tool="t", args={}, stored=Stored(digest="d2", size=1, preview=""))
+    call = Call(id="c2.0", tool="t", args={}, stored=BlobRef(digest="d2", size=1, preview=""))
     other = Call(id="c2.1", tool="t", args={})
     frame = Frame(
         id="0", agent="a", fingerprint="f", prompt="p", messages=MESSAGES, calls=(call, other)

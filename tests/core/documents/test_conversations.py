@@ -21,6 +21,7 @@ from runtime.core.enums import EffectClass
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import (
     AgentChanged,
+    BlobRef,
     CallAdmitted,
     Compacted,
     Event,
@@ -30,7 +31,6 @@ from runtime.core.events import (
     ModelReplied,
     OutcomeArrived,
     OutcomeUnknown,
-    Stored,
     ToolReturned,
     ToolStarted,
 )
@@ -133,7 +133,7 @@ def test_a_late_stored_result_is_read_from_its_entry() -> None:
         gate=None,
         outcome="returned",
         at=AT,
-        stored=Stored(digest="sha256:d", size=100, preview="x"),
+        stored=BlobRef(digest="sha256:d", size=100, preview="x"),
     )
     unknown = OutcomeUnknown(frame="0", call="c1.0", attempt=1, error="cut")
     now, texts = run_of(*STARTED, unknown, late, DONE)

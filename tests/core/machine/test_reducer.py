@@ -12,6 +12,7 @@ from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     AgentChanged,
+    BlobRef,
     CallAdmitted,
     Event,
     FrameClosed,
@@ -23,7 +24,6 @@ from runtime.core.events import (
     OutcomeUnknown,
     Proposal,
     RetryScheduled,
-    Stored,
     ToolFailed,
     ToolReturned,
     ToolStarted,
@@ -183,7 +183,7 @@ def test_only_calls_that_may_still_run_become_writes() -> None:
 
 
 def test_the_model_is_told_the_place_and_size_of_a_blob() -> None:
-    stored = Stored(digest="sha256:x", size=70_000, preview="x")
+    stored = BlobRef(digest="sha256:x", size=70_000, preview="x")
     now = after(*STARTED, ToolReturned(attempt=1, result=None, stored=stored, **CALL))
     assert now.frame("0").messages[-1] == {
         "role": "results",

@@ -339,9 +339,9 @@ def test_an_approved_change_does_not_repeat_a_new_write(rig: MakeBench) -> None:
     assert Gate.objects.get(run=run, state="open").kind == "in_doubt"
 
 
-def _end_every_wait(draft: StepBuilder) -> None:
-    for wait in draft.now.waits():
-        draft.add(WaitEnded(frame=wait.frame, call=wait.call))
+def _end_every_wait(step_builder: StepBuilder) -> None:
+    for wait in step_builder.now.waits():
+        step_builder.add(WaitEnded(frame=wait.frame, call=wait.call))
 
 
 def test_a_stop_that_was_taken_back_leaves_the_run_untouched(

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from runtime.keyring import sealing
-from runtime.keyring.sealing import PLACEHOLDER
+from runtime.keyring.sealing import REDACTED
 from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.queries.redaction import redact
 from tests.support.api_client import Caller
@@ -55,15 +55,15 @@ def _forged() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("around", "shown"),
     [
-        (lambda it: it, PLACEHOLDER),
+        (lambda it: it, REDACTED),
         (
             lambda it: {"a": [it, {"b": it}], "c": 1},
-            {"a": [PLACEHOLDER, {"b": PLACEHOLDER}], "c": 1},
+            {"a": [REDACTED, {"b": REDACTED}], "c": 1},
         ),
-        (json.dumps, f'"{PLACEHOLDER}"'),
-        (lambda it: json.dumps(json.dumps(it)), f'"\\"{PLACEHOLDER}\\""'),
-        (lambda it: f"no such key: {it!r}", f"no such key: '{PLACEHOLDER}'"),
-        (lambda it: {json.dumps(it): 1}, {f'"{PLACEHOLDER}"': 1}),
+        (json.dumps, f'"{REDACTED}"'),
+        (lambda it: json.dumps(json.dumps(it)), f'"\\"{REDACTED}\\""'),
+        (lambda it: f"no such key: {it!r}", f"no such key: '{REDACTED}'"),
+        (lambda it: {json.dumps(it): 1}, {f'"{REDACTED}"': 1}),
     ],
 )
 def test_a_secret_is_a_placeholder_wherever_it_stands(
@@ -104,13 +104,13 @@ def test_a_token_with_any_character_changed_is_shown() -> None:
         replaced = token[:place] + ("B" if token[place] == "A" else "A") + token[place + 1 :]
         for changed in (replaced, f"{token[:place]}!{token[place:]}"):
             assert redact({"$secret": changed}) == {"$secret": changed}
-    assert redact({"$secret": f"{token}pay mallory"}) != PLACEHOLDER
+    assert redact({"$secret": f"{token}pay mallory"}) != REDACTED
 
 
 def test_an_untagged_token_outside_its_place_is_shown() -> None:
     before = {"note": _of_before(), "text": f"refused {_of_before()!r}"}
     assert redact(before) == before
-    assert sealing.masked_args("set_privileges", before) == {**before, "note": PLACEHOLDER}
+    assert sealing.redacted_args("set_privileges", before) == {**before, "note": REDACTED}
 
 
 def test_a_forged_token_is_shown_in_full(
@@ -138,8 +138,8 @@ def test_a_forged_token_is_shown_in_full(
 def test_arguments_hide_only_tokens_that_open_in_place() -> None:
     changed = {"$secret": f"{_key_id()}:{_token()[:-8]}AAAAAAAA"}
     args = {"note": _sealed(), "other": _sealed(), "extra": changed, "text": FAKE}
-    assert sealing.masked_args("set_privileges", args) == {**args, "note": PLACEHOLDER}
-    assert sealing.masked_args("another", args) == args
+    assert sealing.redacted_args("set_privileges", args) == {**args, "note": REDACTED}
+    assert sealing.redacted_args("another", args) == args
 
 
 def test_arguments_that_look_secret_are_shown_to_reviewers(
@@ -166,15 +166,15 @@ def test_no_page_and_no_answer_holds_the_token(
     for path in _doors(run):
         _is_clean(admin_api.get(path).content.decode())
     _is_clean(bea_api.get(f"/approvals/{request.id}").content.decode())
-    assert PLACEHOLDER in bea.get(f"/a/{request.id}/").content.decode()
-    assert admin_api.get(f"/approvals/{request.id}").json()["args"]["note"] == PLACEHOLDER
+    assert REDACTED in bea.get(f"/a/{request.id}/").content.decode()
+    assert admin_api.get(f"/approvals/{request.id}").json()["args"]["note"] == REDACTED
 
 
 def test_a_call_in_doubt_keeps_its_secrets(bea: Client, admin_api: Caller, office: Office) -> None:
     run = _secretive(office, lost=True)
     page = bea.get(f"/a/{office.in_doubt_request(run).id}/").content.decode()
     _is_clean(page)
-    assert PLACEHOLDER in page
+    assert REDACTED in page
     for path in _doors(run):
         _is_clean(admin_api.get(path).content.decode())
 

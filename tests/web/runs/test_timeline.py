@@ -20,7 +20,7 @@ from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import ModelFailure, Outcome, RateLimited, ToolFailure
 from runtime.queries import run_page, runs
 from runtime.queries.history import state_at
-from runtime.queries.timeline.axis import Stretch, TimeUse, scale
+from runtime.queries.timeline.axis import Period, TimeUse, axis
 from runtime.queries.timeline.timeline import Timeline
 from tests.support.fake_ports import (
     FakeTool,
@@ -37,8 +37,8 @@ def _at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def _span(use: TimeUse, start: float, end: float) -> Stretch:
-    return Stretch(use=use, start=_at(start), end=_at(end))
+def _span(use: TimeUse, start: float, end: float) -> Period:
+    return Period(use=use, start=_at(start), end=_at(end))
 
 
 # The scale
@@ -46,7 +46,7 @@ def _span(use: TimeUse, start: float, end: float) -> Stretch:
 
 def test_the_axis_prefers_work_then_people_then_retries() -> None:
     spans = [_span(TimeUse.PEOPLE, 0, 10), _span(TimeUse.WORK, 2, 4), _span(TimeUse.RETRY, 8, 12)]
-    found = scale(spans, _at(0), _at(20))
+    found = axis(spans, _at(0), _at(20))
     assert [(s.use, s.lasted.total_seconds()) for s in found.segments] == [
         (TimeUse.PEOPLE, 2),
         (TimeUse.WORK, 2),
@@ -65,7 +65,7 @@ def test_weeks_of_waiting_leave_room_for_the_seconds_of_work() -> None:
         _span(TimeUse.PEOPLE, 2, weeks),
         _span(TimeUse.WORK, weeks, weeks + 4),
     ]
-    found = scale(spans, _at(0), _at(weeks + 4))
+    found = axis(spans, _at(0), _at(weeks + 4))
     first, waiting, last = found.segments
     assert first.width + last.width == pytest.approx(60)
     assert last.width == pytest.approx(2 * first.width)
@@ -74,7 +74,7 @@ def test_weeks_of_waiting_leave_room_for_the_seconds_of_work() -> None:
 
 
 def test_short_waiting_is_drawn_as_long_as_it_was() -> None:
-    found = scale([_span(TimeUse.WORK, 0, 9), _span(TimeUse.PEOPLE, 9, 10)], _at(0), _at(10))
+    found = axis([_span(TimeUse.WORK, 0, 9), _span(TimeUse.PEOPLE, 9, 10)], _at(0), _at(10))
     assert found.at(_at(9)) == pytest.approx(90)
     assert found.shortened == ()
     assert found.at(_at(-5)) == 0
@@ -82,8 +82,8 @@ def test_short_waiting_is_drawn_as_long_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("spans", [[], [_span(TimeUse.WORK, 5, 1)]])
-def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Stretch]) -> None:
-    found = scale(spans, _at(3), _at(3))
+def test_a_scale_of_nothing_is_drawn_all_the_same(spans: Sequence[Period]) -> None:
+    found = axis(spans, _at(3), _at(3))
     assert found.segments == ()
     assert found.at(_at(3)) == 0
 
