@@ -1,7 +1,7 @@
-"""What may be used, what was used, and what a model charges: plain data, and how to add it up.
+"""Budgets, their usage and model prices as plain data, with their arithmetic.
 
-Money is a whole number of micro-units of US dollars (1 USD is 1,000,000 of them), rounded up, so that no
-sum depends on its order. Time is in seconds. A limit that is None does not exist.
+Money is a whole number of micro-units of US dollars (1 USD is 1,000,000 of them). It is rounded up, so no sum depends
+on its order. Time is in seconds. A limit of None does not exist.
 """
 
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from typing import Any
 from uuid import UUID
 
 MICROS = 1_000_000  # of one US dollar
-REPLY_TOKENS = 4_096  # what a model's reply is reckoned to have at most, until it is there
+REPLY_TOKENS = 4_096  # assumed size of a model's reply until it arrives
 
 Amount = int | float
 
 
 class Limit(StrEnum):
-    """What can be limited; each is a field of a budget."""
+    """The limits that a budget can set; each is a field of `Budget`."""
 
     TURNS = "turns"  # model replies
     CALLS = "calls"  # tool starts, each attempt
@@ -29,7 +29,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a run, or one activation of an agent with everything below it, may use."""
+    """The limits of a run, or of one activation of an agent with everything below it."""
 
     turns: int | None = None
     calls: int | None = None
@@ -39,11 +39,15 @@ class Budget:
     depth: int | None = None
 
     def of(self, limit: Limit) -> Amount | None:
+        """Return the limit of this name, None if it is not set."""
         amount: Amount | None = getattr(self, limit)
         return amount
 
     def granted(self, limit: Limit, amount: Amount | None) -> "Budget":
-        """With that much more, or without this limit. What is not limited stays so."""
+        """Return the budget with `amount` more of this limit, or without it if `amount` is None.
+
+        A limit that is not set stays unset.
+        """
         allowed = self.of(limit)
         more = None if amount is None or allowed is None else allowed + amount
         changed: dict[str, Any] = {str(limit): more}
@@ -55,7 +59,7 @@ NO_LIMITS = Budget()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What was used, or is reserved. `unpriced` counts replies whose price nobody knows."""
+    """Used or reserved amounts. `unpriced` counts replies without a known price."""
 
     turns: int = 0
     calls: int = 0
@@ -78,20 +82,21 @@ NOTHING = Spent()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a model charges, in micro-units of US dollars for a million tokens."""
+    """The prices of a model, in micro-units of US dollars for a million tokens."""
 
     input: int
     output: int
 
     def price(self, *, input: int, output: int) -> int:
+        """Return the price of a model call with these token counts, rounded up to a whole micro-unit."""
         return -(-(input * self.input + output * self.output) // MICROS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExhaustedLimit:
-    """A limit that was reached: of a frame, or of the run where `frame` is None.
+    """An exhausted limit of a frame, or of the run where `frame` is None.
 
-    `used` is None where nobody can say: the model has no known price.
+    `used` is None if the price of the model is not known.
     """
 
     limit: Limit
@@ -102,7 +107,7 @@ class ExhaustedLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetGate:
-    """What a limit gate is about: everything that was reached when it opened, at `at`."""
+    """The subject of a limit gate: every limit that was exhausted when it opened, at `at`."""
 
     gate: UUID
     at: datetime
@@ -110,12 +115,12 @@ class BudgetGate:
 
 
 def tokens_of(usage: dict[str, int]) -> int:
-    """Given and replied; other kinds of usage are parts of these."""
+    """Add input and output tokens. Other kinds of usage are parts of these two."""
     return usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
 
 
 def strictest(one: Budget | None, other: Budget | None) -> Budget | None:
-    """The smaller of each limit."""
+    """Return the smaller value of each limit."""
     if one is None or other is None:
         return one or other
     least: dict[str, Any] = {}

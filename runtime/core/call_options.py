@@ -1,4 +1,7 @@
-"""What was agreed when a call was judged or a frame opened: it stays, whatever code or settings say later."""
+"""The options of calls and frames, fixed at admission or when the frame opens.
+
+Later code and settings do not change them.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +11,9 @@ from runtime.core.enums import EffectClass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often something is attempted, and how long to wait in between (seconds, before jitter).
+    """The number of attempts, and the wait between two of them (seconds, before jitter).
 
-    `on` says which causes of a failure are worth another attempt, None for all but `setup` and `request`.
+    `on` lists the failure causes worth another attempt; None means all but `setup` and `request`.
     """
 
     attempts: int
@@ -26,7 +29,7 @@ MODEL_DEADLINE = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What was true of an agent's model when its frame opened. `deadline` is seconds for one attempt."""
+    """The options of an agent's model, fixed when its frame opens. `deadline` is seconds for one attempt."""
 
     retry: RetryPolicy = MODEL_RETRIES
     deadline: float = MODEL_DEADLINE
@@ -37,7 +40,7 @@ MODEL_OPTIONS = ModelOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """From how many messages, or bytes of them, a frame is compacted, and who writes the summary."""
+    """The size (in messages or bytes) from which a frame is compacted, and the author of the summary."""
 
     messages: int | None = None
     bytes: int | None = None
@@ -46,10 +49,10 @@ class CompactionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """What was true of a call when it was judged; later code or policy does not change it.
+    """The options of a call, fixed at admission; later code or policy does not change them.
 
-    `delegate` names the agent that a delegated call opens a frame for. `deadline` is in seconds. `waits` says
-    that the call is nothing but a wait, for a `time` or an `event`.
+    A delegated call opens a frame for the agent `delegate`. `deadline` is in seconds. With `waits` the call only
+    waits, for a `time` or an `event`.
     """
 
     effect: EffectClass

@@ -1,4 +1,4 @@
-"""What the core asks the shell to do next; plain data, planned anew from every state."""
+"""The commands that the core gives the worker: plain data, planned again from every state."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCall:
-    """Find out whether a proposed call is admitted, gated or refused."""
+    """Check a proposed call: it is admitted, gated or refused."""
 
     frame: str
     call: str
@@ -42,7 +42,7 @@ class StartTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartWait:
-    """Have the call wait, as its terms say."""
+    """Start the wait of a call, as its options say."""
 
     frame: str
     call: str
@@ -50,7 +50,7 @@ class StartWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenInDoubt:
-    """Ask people what became of a call whose outcome is unknown."""
+    """Open an in-doubt gate for a call whose outcome is unknown."""
 
     frame: str
     call: str
@@ -58,21 +58,21 @@ class OpenInDoubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFrame:
-    """The frame's agent is done: hand its outcome to the parent's call."""
+    """Close a finished frame: its outcome becomes that of the parent's call."""
 
     frame: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRun:
-    """The run cannot go on: start nothing new, and fail it when nothing is under way."""
+    """End a run that cannot continue: start nothing new, and fail it when its running calls have ended."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRun:
-    """The root agent is done, or the run was ended: complete, fail or cancel it."""
+    """End the run: its root agent has finished, or a person ended it."""
 
 
 Command = (

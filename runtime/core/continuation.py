@@ -1,8 +1,10 @@
-"""Everything a run needs to go on, as plain immutable data: frames, their calls, and the gates it waits at.
+"""The continuation: everything needed to resume a run, as immutable data.
 
-Run, frame and call have no slots, so that `replacing.replace` can change them for each event. What is long is
-concatenated with `+`, which copies it once, and not at all where there is nothing to add; to unpack it into a
-new tuple copies it twice.
+It holds frames, their calls and open gates.
+
+Run, frame and call have no slots, so that `replacing.replace` can change them for each event. Long tuples are
+concatenated with `+`, which copies them once, and not at all if there is nothing to add. Unpacking into a new tuple
+copies twice.
 """
 
 from dataclasses import dataclass, field
@@ -29,26 +31,26 @@ MAX_REFUSALS = 5
 
 
 class Phase(StrEnum):
-    """How far the run as a whole is."""
+    """The phases of a whole run."""
 
     NEW = "new"  # nothing has happened
-    STARTED = "started"  # agents are at work, or wait
+    STARTED = "started"  # its agents work or wait
     COMPLETED = "completed"  # the root agent answered
     FAILED = "failed"  # the root agent could not answer
-    CANCELLING = "cancelling"  # nothing new starts; what is under way is waited for
-    CANCELLED = "cancelled"  # somebody ended it
-    EXPORTED = "exported"  # it goes on in another installation, if anywhere
+    CANCELLING = "cancelling"  # nothing new starts; running calls may finish
+    CANCELLED = "cancelled"  # a person ended it
+    EXPORTED = "exported"  # it moved to another installation
 
 
 class Pace(StrEnum):
     """Whether a run may start anything new."""
 
     RUNNING = "running"
-    PAUSED = "paused"  # not until somebody resumes it
+    PAUSED = "paused"  # until a person resumes it
 
 
 class RunStatus(StrEnum):
-    """What people are told of a run; derived from its state, and the row holds a copy."""
+    """The status that people see; derived from the run's state, with a copy in its row."""
 
     QUEUED = "queued"  # started, and not yet claimed by a worker
     RUNNING = "running"  # a worker holds its lease, or held it when it died
@@ -64,7 +66,7 @@ class RunStatus(StrEnum):
 
 
 class FrameState(StrEnum):
-    """What a frame waits for."""
+    """The states of a frame."""
 
     ASKING = "asking"  # waits for its model
     RETRYING = "retrying"  # waits for the next attempt at its model call
@@ -75,7 +77,7 @@ class FrameState(StrEnum):
 
 
 class CallState(StrEnum):
-    """Where a call stands between its proposal and its result."""
+    """The states of a call, from its proposal to its result."""
 
     PROPOSED = "proposed"  # the model proposed it; not yet checked
     ADMITTED = "admitted"  # it may start
@@ -97,11 +99,11 @@ SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, Ca
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call. `gate` is the last gate opened for it; `result` is what the model hears once settled.
+    """One call. `gate` is the last gate opened for it; `result` goes to the model once the call is settled.
 
-    `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` names
-    the person whose word the result is. `stored` is in the place of a result that is stored by its hash.
-    `verdict` is kept if the model must be told more than the state says: an expiry or a call given up.
+    `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` is the person who
+    reported the result. `stored` replaces a result that is stored by its hash. `verdict` is kept if the model must
+    learn more than the state says: an expiry, or a call that was given up.
     """
 
     id: str
@@ -123,10 +125,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """What a frame knows of models that bring no reply: since when, and the last `error`.
+    """An outage of a frame's models: its start, and the last `error`.
 
-    `rounds` counts how often all models of the agent were asked in vain; from the first on, people are asked at
-    `asks_at`.
+    `rounds` counts the failed rounds in which all models of the agent were called. From the first on, people are
+    asked at `asks_at`.
     """
 
     since: datetime
@@ -137,15 +139,15 @@ class Outage:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One activation of one agent. `parent` and `call` say whose call it works on; the root has neither.
+    """One activation of one agent. It works on `call` of the frame `parent`; the root has neither.
 
-    `attempt` counts the attempts at the model call of this turn, `failures` those that failed at `model`,
-    which is the one to ask: empty for the first of the agent's. `ticket` is the number with which it waits
-    for a braked provider, 0 for none. `outage` is there while its model brings no reply.
-    `cleared` is the turn at which somebody last let it go on from a hold that opened at `cleared_at`.
-    `spent` is what it and everything below it used, `context` the tokens of its last model call, and
-    `since` how long the run had been at work when it opened, in seconds. `instructions` is the text that a function
-    made of its input, empty if the agent's instructions are a text.
+    `attempt` counts the attempts at the model call of this turn, `failures` those that failed at `model`. `model` is
+    the one to call next; empty means the agent's first. `ticket` is the frame's number in the queue of a rate-limited
+    provider, 0 for none. `outage` is set while no model replies. `cleared` is the turn at which a person last
+    released the frame from a hold that opened at `cleared_at`. `spent` is the usage of the frame and everything below
+    it, `context` the tokens of its last model call. `since` is the run's active time in seconds when the frame
+    opened. `instructions` is the text that a function made of the input, empty if the agent's instructions are a
+    text.
     """
 
     id: str
@@ -179,26 +181,30 @@ class Frame:
     instructions: str = ""
 
     def of_turn(self) -> tuple[Call, ...]:
-        """The calls of the current turn, in the order the model proposed them."""
+        """Return the calls of the current turn, in the order in which the model proposed them."""
         begin, mark = len(self.calls), turn_mark(self.turn)
         while begin and self.calls[begin - 1].id.startswith(mark):
             begin -= 1
         return self.calls[begin:]
 
     def open_calls(self) -> tuple[Call, ...]:
-        """The calls of the turn, as long as one of them has no result; none after that."""
+        """Return the calls of the turn while one of them has no result; none after that."""
         return self.of_turn() if self.state is FrameState.ACTING else ()
 
     def find(self, call: str) -> Call:
+        """Return the call with this id. Raises UnknownSubject."""
         return self.calls[self._place(call)]
 
     def with_call(self, call: Call) -> "Frame":
-        """With this call in the place of the one of its id."""
+        """Return the frame with this call in place of the one with its id."""
         place, calls = self._place(call.id), (call,)
         return replace(self, calls=self.calls[:place] + calls + self.calls[place + 1 :])
 
     def _place(self, call: str) -> int:
-        """From the end, where the calls of the current turn are: a long run must not look at all of them."""
+        """Return the position of a call.
+
+        It searches from the end, where the calls of the current turn are: a long run must not search them all.
+        """
         for place in range(len(self.calls) - 1, -1, -1):
             if self.calls[place].id == call:
                 return place
@@ -207,10 +213,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """One gate that nobody has decided. `path` goes from the root agent to the tool.
+    """One open gate. `path` goes from the root agent to the tool.
 
-    At a halt `call` is empty and `path` ends at the frame's agent. `version` is the fingerprint under which
-    the frame is to go on from a version gate.
+    For a gate of a frame, `call` is empty and `path` ends at the frame's agent. `version` is the fingerprint under
+    which the frame continues after a version gate.
     """
 
     gate: UUID
@@ -224,7 +230,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """What waits for its time, and that time. `call` is None for the frame's model call."""
+    """A wait and its due time. `call` is None for the frame's model call."""
 
     frame: str
     call: str | None
@@ -233,7 +239,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Who holds the run up, and why if they said so."""
+    """The person who paused the run, with the reason if one was given."""
 
     by: str
     reason: str = ""
@@ -241,7 +247,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """A message of a person that the root's model has not heard yet."""
+    """A message that the root's model has not received yet."""
 
     by: str
     text: str
@@ -251,9 +257,9 @@ class Undelivered:
 class Continuation:
     """A run at `position`: the fold of its journal up to the entry whose MAC is `head`.
 
-    `short` is what the last limit gate is about. `worked` are seconds at work up to `ticking`, which is
-    None while the clock stands still; both are kept only where a limit is set. `origin` names the people who steered
-    it (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again.
+    `short` is the subject of the last limit gate. `worked` is active time in seconds up to `ticking`, which is None
+    while the clock stands still. Both are kept only if a limit is set. `origin` names the people who steered the run
+    (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again.
     """
 
     run: UUID
@@ -283,19 +289,22 @@ class Continuation:
     business_key: str | None = None
 
     def frame(self, frame: str) -> Frame:
+        """Return the frame with this id. Raises UnknownSubject."""
         try:
             return self.frames[frame]
         except KeyError:
             raise UnknownSubject("frame", frame) from None
 
     def call(self, frame: str, call: str) -> Call:
+        """Return a call of a frame. Raises UnknownSubject."""
         return self.frame(frame).find(call)
 
     def with_frame(self, frame: Frame) -> "Continuation":
+        """Return the continuation with this frame in place of the one with its id."""
         return replace(self, frames={**self.frames, frame.id: frame})
 
     def path(self, frame: str, tool: str = "") -> tuple[str, ...]:
-        """The agents from the root down to `frame`, then the tool if one is named."""
+        """Return the agents from the root down to `frame`, then the tool if one is named."""
         names = [tool] if tool else []
         at: str | None = frame
         while at is not None:
@@ -306,50 +315,53 @@ class Continuation:
 
     @property
     def root(self) -> Frame | None:
+        """Return the frame of the root agent, None before it opens."""
         return self.frames.get(ROOT)
 
     @property
     def ended(self) -> bool:
+        """Whether the run has ended here."""
         return self.phase in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.EXPORTED)
 
     @property
     def pace(self) -> Pace:
+        """Whether the run is paused."""
         return Pace.RUNNING if self.paused is None else Pace.PAUSED
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing new may start until somebody resumes it. Its end may come all the same."""
+        """Whether the run is paused, so nothing new may start. The run may still end."""
         return self.paused is not None and self.phase is Phase.STARTED
 
     def waits(self) -> tuple[Wait, ...]:
-        """Everything that waits for its time; in a paused run no time matters until it is resumed."""
+        """Everything with a due time. A paused run has none until it is resumed."""
         if self.is_paused:
             return ()
         retries, waiting = self._waits()
         return (*retries, *waiting)
 
     def retries(self) -> tuple[Wait, ...]:
-        """What waits to be tried again."""
+        """List the retries and their due times."""
         return () if self.is_paused else tuple(self._waits()[0])
 
     @property
     def outage_error(self) -> str | None:
-        """Why the run waits for a provider of models: its last answer. None if no frame does."""
+        """The last answer of a failing model provider that the run waits for. None if no frame waits for one."""
         for frame in self.frames.values():
             if frame.outage is not None and frame.state is FrameState.RETRYING:
                 return frame.outage.error
         return None
 
     def waiting(self) -> tuple[Wait, ...]:
-        """The calls that do nothing but wait."""
+        """List the calls that only wait."""
         return () if self.is_paused else self.all_waiting()
 
     def all_waiting(self) -> tuple[Wait, ...]:
-        """As `waiting`, also of a paused run."""
+        """List the calls that only wait, also in a paused run."""
         return tuple(self._waits()[1])
 
     def _waits(self) -> tuple[list[Wait], list[Wait]]:
-        """What waits to be tried again, and the calls that do nothing but wait."""
+        """Return the retries, and the calls that only wait."""
         retries: list[Wait] = []
         waiting: list[Wait] = []
         for frame in self.frames.values():
@@ -373,7 +385,7 @@ def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
 
 
 def status_of(now: Continuation, *, held: bool) -> RunStatus:
-    """The status of a verified run; `held` says whether a worker has its lease."""
+    """Return the status of a verified run; `held` says whether a worker has its lease."""
     match now.phase:
         case Phase.COMPLETED:
             return RunStatus.COMPLETED

@@ -1,4 +1,4 @@
-"""Canonical JSON and the digests made of it (RFC 8785), and which values count as JSON at all."""
+"""Canonical JSON (RFC 8785), digests of it, and the check of values for JSON."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from runtime.core.enums import EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH, MAX_INTEGER
 
-ENCLOSED_DEPTH = JSON_DEPTH + 16  # of a document of ours, with values inside it that came in
+ENCLOSED_DEPTH = JSON_DEPTH + 16  # of our own documents, around values from outside
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(
@@ -24,16 +24,16 @@ _ENCODER = json.JSONEncoder(
 def require_json(value: Any, where: str = "value", *, depth: int = JSON_DEPTH) -> None:
     """Raise NotJson unless `value` survives JSON and canonical JSON unchanged.
 
-    Refused: anything but dict, list, str, int, float, bool and None; keys that are not strings;
-    NaN and infinities; integers beyond 2**53 - 1 (RFC 7493); NUL and lone surrogates in text;
-    nesting deeper than `depth`. A document of ours around values that passed takes ENCLOSED_DEPTH.
+    Accepted are dict, list, str, int, float, bool and None. Refused are keys that are not strings, NaN and
+    infinities, and integers beyond 2**53 - 1 (RFC 7493). So are NUL and lone surrogates in text, and nesting deeper
+    than `depth`. Our own documents around accepted values may have ENCLOSED_DEPTH levels.
     """
     if not _passes([value], depth + 1, floats=True):
         _check(value, where, depth)
 
 
 def is_text(text: str) -> bool:
-    """Say whether Postgres and JSON take this text: it has no NUL and no half of a surrogate pair."""
+    """Say whether Postgres and JSON accept this text: it has no NUL and no lone surrogate."""
     return "\x00" not in text and (text.isascii() or not _SURROGATE.search(text))
 
 
@@ -109,7 +109,7 @@ def _check_text(text: str, where: str) -> None:
 
 
 def sha256_of(value: Any) -> str:
-    """The digest of a JSON value's canonical form, as `sha256:<hex>`. Raises NotJson."""
+    """Return the digest of a JSON value's canonical form, as `sha256:<hex>`. Raises NotJson."""
     if _passes([value], ENCLOSED_DEPTH + 1, floats=False):
         text = _ENCODER.encode(value).encode()
     else:
@@ -121,7 +121,7 @@ def sha256_of(value: Any) -> str:
 def action_digest(
     *, tool: str, schema: str, args: Any, path: tuple[str, ...], effect: EffectClass
 ) -> str:
-    """What a person approves: this tool in this shape, with these arguments, asked for along this path."""
+    """Return the digest of an approved action: the tool, its schema, the arguments and the path of agents."""
     return sha256_of(
         {"tool": tool, "schema": schema, "args": args, "path": list(path), "effect": str(effect)}
     )

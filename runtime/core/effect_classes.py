@@ -7,7 +7,7 @@ from runtime.core.enums import EffectClass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What holds for the calls of one effect class.
+    """The rules for calls of one effect class.
 
     `repeats_unasked`: an attempt without a known outcome is repeated; otherwise an in-doubt gate opens.
     `needs_same_key`: an attempt may only be repeated under its idempotency key. A fork has other keys.

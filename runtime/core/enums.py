@@ -6,7 +6,7 @@ from typing import Any
 
 
 class EffectClass(StrEnum):
-    """What uncertainty about a call means; declared on the tool, frozen when the call is judged."""
+    """How a call without a known outcome is treated; declared on the tool, fixed at admission."""
 
     READ = "read"  # it changes nothing: a lost call is repeated
     IDEMPOTENT = "idempotent"  # a lost call is repeated with the same idempotency key
@@ -19,11 +19,11 @@ class Risk(StrEnum):
 
     LOW = "low"  # easily undone, seen by few
     MEDIUM = "medium"  # undone with effort
-    HIGH = "high"  # rights, money, or what cannot be undone
+    HIGH = "high"  # rights, money, or effects that cannot be undone
 
 
 class FailureCause(StrEnum):
-    """Why an attempt brought no result; a retry policy may choose among the causes."""
+    """Why an attempt had no result; a retry policy may choose among the causes."""
 
     LIMIT = "limit"  # the other side wants fewer requests (429, 529)
     PROVIDER = "provider"  # the other side failed, or its answer cannot be read
@@ -58,7 +58,7 @@ class Verdict(StrEnum):
     STOP = "stop"  # hold, limit, version: the run ends
 
 
-# What people may say at each kind of gate; only time says expire.
+# The verdicts that people may give at each kind of gate. `expire` comes from the clock only.
 VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
     GateKind.APPROVAL: (Verdict.APPROVE, Verdict.DENY),
     GateKind.IN_DOUBT: (Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.GIVE_UP),
@@ -67,15 +67,15 @@ VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
     GateKind.VERSION: (Verdict.CONTINUE, Verdict.STOP),
 }
 
-# The gates of a frame itself; the others are of one of its calls.
+# These are gates of a frame; the other kinds belong to a call.
 FRAME_GATES = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Who said what about a gate. `by` is a person's name, or empty for time itself.
+    """A decision on a gate. `by` is a person's name, or empty if the clock decided.
 
-    `reason` is free text, required to deny; `result` is what a call that happened is said to have returned.
+    `reason` is free text, required to deny; `result` is the reported result of a call that happened.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What can go wrong inside the core, told apart by whose fault it is."""
+"""The errors of the core, told apart by who is at fault."""
 
 
 class CoreError(Exception):

@@ -1,6 +1,6 @@
-"""What can happen to a run, in the past tense: the only thing that changes state.
+"""The events of a run, in the past tense. Only events change its state.
 
-Times, ids and verdicts enter here, so that replay asks no clock, no code and no changed policy.
+Times, ids and verdicts enter here, so replay needs no clock, no code and no policy.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,9 @@ class BlobRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """A person or program started the run. `budget` is None only in runs older than budgets, which keep no accounts.
+    """A person or program started the run.
+
+    `budget` is None only in runs older than budgets, which have no accounting.
 
     `business_key` is None in a run without one, and in older entries.
     """
@@ -56,9 +58,9 @@ class RunStarted:
 class FrameOpened:
     """An agent was activated. `plan` is its declared steps, None if it declares none; `call` is None for the root.
 
-    `budget` is the agent's own, `rates` what its model charges, None if unknown. `instructions` is the text that a
-    function of the agent made of the input, empty if its instructions are a text; `prompt` is the digest of the
-    instructions its model gets.
+    `budget` is the agent's own; `rates` are the prices of its model, None if unknown. `instructions` is the text that
+    a function of the agent made of the input, empty if its instructions are a text. `prompt` is the digest of the
+    instructions that the model gets.
     """
 
     frame: str
@@ -80,12 +82,12 @@ class FrameOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReplied:
-    """A model replied. `reply` is the provider's message, opaque to the core; text, calls and usage are its facts.
+    """A model replied. `reply` is the provider's message, opaque to the core; text, calls and usage are read from it.
 
-    `model` is the one of the agent's models that answered, as it is configured. `cost` is in micro-units of
-    US dollars at the price of that day, None if nobody knows it. `heard` is how many messages of people it
-    was given that no model had heard before. `output` is the result of an agent whose result is typed;
-    with `output_kept` the reply leaves it out, and the frame's message has it instead.
+    `model` is the agent's model that answered, as configured. `cost` is in micro-units of US dollars at the price of
+    that day, None if unknown. `heard` counts the people's messages in the request that no model had received before.
+    `output` is the result of an agent whose result is typed. With `output_kept` the reply leaves it out, and the
+    frame's message has it instead.
     """
 
     frame: str
@@ -103,10 +105,10 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """A summary replaced the earlier messages of the frame: those from the second up to place `until`.
+    """A summary replaced the earlier messages of the frame: those from the second up to position `until`.
 
-    `by` says whether the model or a function of the author's wrote it; `usage`, `model` and `cost` are of that
-    reply, as of any other.
+    `by` says whether the model or a function of the author wrote it. `usage`, `model` and `cost` belong to that
+    reply.
     """
 
     frame: str
@@ -121,7 +123,9 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailed:
-    """No model of the agent gave a usable reply. `partial` is the text that came before it broke off, as evidence only.
+    """No model of the agent gave a usable reply.
+
+    `partial` is the text received before an interruption, as evidence only.
 
     `said` is the provider's error text. It may quote the request, so only admins see it.
     """
@@ -158,8 +162,8 @@ class CallRefused:
 class GateOpened:
     """The run waits for a decision. `expires_at` is when it counts as denied, None for never.
 
-    A halt is a gate of the frame itself: `call` is empty, there are no terms, `reason` says why it opened
-    and `at` when. `version` is the fingerprint under which the frame is to go on from a version gate.
+    A gate of a frame has no call and no options; `reason` says why it opened and `at` when. `version` is the
+    fingerprint under which the frame continues after a version gate.
     """
 
     gate: UUID
@@ -178,8 +182,7 @@ class GateOpened:
 class GateDecided:
     """A decision took effect. `call` is empty at the gate of a frame.
 
-    `result` is what a person reported or granted with the verdict.
-    `stored` is in its place when it is too big for an event.
+    `result` is the result or grant that came with the verdict. `stored` replaces it if it is too big for an event.
     """
 
     gate: UUID
@@ -253,8 +256,8 @@ class OutcomeUnknown:
 class OutcomeArrived:
     """The outcome of a call in doubt arrived late, after its worker had lost the run or its deadline had passed.
 
-    It settles `gate`, which is None if people were not asked yet. `result` is the call's result, `stored` takes its
-    place if it is too big for an event, `error` is the call's error. `at` is when the outcome was recorded.
+    It settles `gate`, which is None if people were not asked yet. `result` is the call's result; `stored` replaces it
+    if it is too big for an event. `error` is the call's error. `at` is when the outcome was recorded.
     """
 
     frame: str
@@ -273,13 +276,12 @@ class OutcomeArrived:
 class RetryScheduled:
     """The attempt ended without a result; another one follows at `until`, or at once.
 
-    `call` is None for an attempt at the frame's model call: `model` is the one that brought no reply,
-    `instead` the one to ask next if its attempts are used up, `partial` the text that came before it broke
-    off, as evidence only, `said` as of ModelFailed. A worker's death (`lost`) is not a failure of the call and does not
-    count; neither does an attempt that was not made because its provider is braked (`brake`): `ticket` is its
-    number there.
-    `since` is when the frame's model first brought no reply, None in entries of before runs waited for providers.
-    `asks_at` is set once no model of the agent is left to ask: at that moment people are asked instead.
+    `call` is None for a model call. Then `model` is the one that gave no reply, and `instead` the next one once its
+    attempts are used up. `partial` is the text received before an interruption, as evidence only; `said` is as in
+    ModelFailed. A lost worker (`lost`) does not count as a failure of the call. Neither does an attempt delayed by
+    the provider's rate limit (`brake`): `ticket` is its number in that queue. `since` is when the frame's model first
+    gave no reply; None in entries from before runs waited for providers. `asks_at` is set once no model of the agent
+    is left to call: at that time people are asked instead.
     """
 
     frame: str
@@ -317,9 +319,9 @@ class WaitStarted:
 class WaitEnded:
     """A wait ended, or the time of a retry of a call or of a model (`again`) has come.
 
-    Or a call that waited is over, with `result` or, where there was nothing to wait for (`refused`), an error:
-    its event has come (`arrived`), its time has (`timed_out`), or its run was ended first (`closed`).
-    `by` is the sender of the event.
+    A waiting call ends with `result`: its event arrived (`arrived`), its time passed (`timed_out`), or its run was
+    ended first (`closed`). A wait that could not start ends with an error (`refused`). `by` is the sender of the
+    event.
     """
 
     frame: str
@@ -332,9 +334,9 @@ class WaitEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetExceeded:
-    """A limit is exhausted: of a frame, or of the run where `frame` is None. `gate` opens for all of them at once.
+    """A limit is exhausted: of a frame, or of the run where `frame` is None. One `gate` opens for all of them.
 
-    `used` is None for money where a price is not known.
+    `used` is None for money if a price is not known.
     """
 
     gate: UUID
@@ -360,7 +362,7 @@ class BudgetGranted:
 class FrameClosed:
     """The agent of the frame finished; its answer or error is the outcome of its parent's call.
 
-    `content` is a text, or an object where the agent's result is typed.
+    `content` is a text, or an object if the agent's result is typed.
     """
 
     frame: str
@@ -415,8 +417,8 @@ class Cancelled:
 class Change:
     """One difference between two versions of an agent.
 
-    `part` names it: `instructions`, `tool refund`, `tool refund: schema`. `before` and `after` are JSON
-    values, None where there is nothing; `asks` says that no frame goes on before a person has agreed.
+    `part` names it: `instructions`, `tool refund`, `tool refund: schema`. `before` and `after` are JSON values, None
+    if absent. With `asks`, no frame continues before a person has agreed.
     """
 
     part: str
@@ -429,8 +431,8 @@ class Change:
 class AgentChanged:
     """The frame continues with another version of its agent.
 
-    `before` and `fingerprint` are the digests of the two. `writes` are tools that have become writes:
-    calls of theirs that are under way count as such. `instructions` are as those of FrameOpened.
+    `before` and `fingerprint` are the digests of the two. `writes` are tools that have become writes: their running
+    calls count as writes. `instructions` are as in FrameOpened.
     """
 
     frame: str
@@ -469,7 +471,7 @@ class Exported:
 class Imported:
     """The run came from another installation and continues here, without the permissions it had there.
 
-    What its entries before this one are is signed there: `manifest` with the key `key` (hex of Ed25519).
+    Its earlier entries are signed there: `manifest` with the key `key` (hex of Ed25519).
     """
 
     by: str

@@ -1,8 +1,8 @@
-"""`replace` for the parts of a continuation: `dataclasses.replace`, several times as fast.
+"""`replace` for the parts of a continuation, several times as fast as `dataclasses.replace`.
 
-The fold changes a run, one of its frames and one of its calls for each event, and each has many fields. The
-library's reads and sets them one by one. These classes keep their fields in a `__dict__` instead of slots,
-which is copied in one go; they have no `__post_init__` that this would pass by.
+For each event the fold changes a run, one of its frames and one of its calls, and each has many fields.
+`dataclasses.replace` reads and sets them one by one. These classes keep their fields in a `__dict__`, which is copied
+in one step. They have no `__post_init__` that this could skip.
 """
 
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +15,7 @@ else:
     T = TypeVar("T")
 
     def replace(one: T, **changes: Any) -> T:
-        """A copy of `one` with these fields changed. The type checker sees to it that it has them."""
+        """Copy `one` with these fields changed. The type checker checks the field names."""
         copy = object.__new__(type(one))
         object.__setattr__(copy, "__dict__", one.__dict__ | changes)
         return copy

@@ -34,11 +34,12 @@ class Part:
 
     @property
     def description(self) -> str:
+        """The schema's description of the property, or an empty text."""
         return str(self.rule.get("description", ""))
 
 
 def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Problem]:
-    """List what is wrong with a JSON value, at most one problem for each field, the least deep first.
+    """List the problems of a JSON value, at most one for each field, the least deep first.
 
     The schema may be given as its text. Fields are dotted paths that begin with `where`.
     """
@@ -60,9 +61,9 @@ def describe(rule: Any, schema: Any) -> str:
 
 
 def parts(schema: Any) -> tuple[Part, ...]:
-    """The properties of an object's schema; none if it is the schema of something else.
+    """List the properties of an object's schema; none if the schema is not of an object.
 
-    The required ones come first, in the order in which they are listed: a stored schema has kept no other.
+    The required ones come first, in the order in which they are listed: a stored schema keeps no other order.
     """
     found = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(found, dict):
@@ -83,11 +84,15 @@ def parts(schema: Any) -> tuple[Part, ...]:
 
 
 def brief(value: Any) -> str:
+    """Show a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _resolved(rule: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The rule, what its `$ref` points to, or the one choice beside null. One step each: rules may be circular."""
+    """Return the rule, the target of its `$ref`, or its one choice beside null.
+
+    Each is followed one step only, because schemas may be circular.
+    """
     target = _target(rule, schema)
     choices = target.get("anyOf")
     if isinstance(choices, list):
@@ -107,7 +112,7 @@ def _target(rule: Any, schema: Any) -> Mapping[str, Any]:
 
 
 def _followed(rule: Any, schema: Any) -> Mapping[str, Any]:
-    """The rule, or what its `$ref` points to, without choices: a definition may point to itself."""
+    """Return the rule, or the target of its `$ref`, without choices: a definition may point to itself."""
     target = _target(rule, schema)
     if "$ref" not in target:
         return target

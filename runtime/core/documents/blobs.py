@@ -1,7 +1,7 @@
-"""Results too big for an entry: the event keeps their hash, size and beginning, the content is stored once by it.
+"""Results too large for an entry: the event keeps hash, size and beginning; the content is stored once, under its hash.
 
-Events, continuation and messages carry the reference, so they stay small. Whoever needs the content asks
-for it by its hash. A reference is a field of its own: no value that a tool returns can pass for one.
+Events, continuation and messages carry the reference, so they stay small. Readers look the content up by its hash. A
+reference has a field of its own, so no value that a tool returns can pass for one.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class Blob:
 
 
 def extract_blob(event: Event) -> tuple[Event, Blob | None]:
-    """The event as it is journaled, and the content of its result if that is over KEPT_INLINE bytes."""
+    """Return the event as journaled, and the content of its result if that exceeds KEPT_INLINE bytes."""
     if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
         return event, None
     text = _compact(event.result)
@@ -41,18 +41,19 @@ def extract_blob(event: Event) -> tuple[Event, Blob | None]:
 
 
 def digest_of(text: str) -> str:
+    """Return the digest of a text, as `sha256:<hex>`."""
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def value_of(content: Blob) -> Any:
-    """The value that was set aside. Raises Unreadable unless the text is what the digest says."""
+    """Return the value that was stored by its hash. Raises Unreadable if the text does not match the digest."""
     if digest_of(content.text) != content.digest:
-        raise Unreadable(f"the content {content.digest} is not what was stored")
+        raise Unreadable(f"the content {content.digest} does not match its digest")
     return json.loads(content.text)
 
 
 def blob_refs(now: Continuation) -> frozenset[str]:
-    """The digests that the messages and calls of its frames refer to."""
+    """Return the digests that the messages and calls of its frames refer to."""
     of_calls = {
         call.stored.digest for frame in now.frames.values() for call in frame.calls if call.stored
     }
@@ -66,10 +67,10 @@ def blob_refs(now: Continuation) -> frozenset[str]:
 
 
 def begins(first: Messages, messages: Messages) -> bool:
-    """Whether a frame's `messages` were once `first`, of which none is empty.
+    """Say whether `first` was an earlier state of these messages. None of `first` may be empty.
 
-    Messages are only added to a frame, or a summary takes the place of those from the second on. So the same objects
-    at these places mean the same ones in between.
+    Messages are only added to a frame, or a summary replaces those from the second on. So the same objects at the
+    ends of `first` mean the same messages in between.
     """
     last = len(first) - 1
     second = min(1, last)
@@ -82,9 +83,9 @@ def begins(first: Messages, messages: Messages) -> bool:
 
 
 class InlinedMessages:
-    """The messages of a run's frames with every result as if it had never been set aside.
+    """The messages of a run's frames, with every stored result inlined.
 
-    `fetch` gives the value of a digest. Each message is looked at once: its frame only adds to the ones before.
+    `fetch` returns the value of a digest. Each message is read once, because a frame only adds messages.
     """
 
     def __init__(self, fetch: Callable[[str], Any]) -> None:
@@ -92,6 +93,7 @@ class InlinedMessages:
         self._known: dict[str, tuple[Messages, Messages]] = {}
 
     def messages(self, frame: Frame) -> Messages:
+        """Return the frame's messages with their stored results."""
         before, filled = self._known.get(frame.id, ((), ()))
         if not before or not begins(before, frame.messages):
             before, filled = (), ()
@@ -113,7 +115,7 @@ class InlinedMessages:
 
 
 def _of_message(message: dict[str, Any]) -> Sequence[str]:
-    """Only results refer, and only beside their content: what is inside it is the tool's own."""
+    """List the digests in a message. Only results refer, and only in a field beside their content."""
     if "results" not in message:
         return ()
     return [result["stored"]["digest"] for result in message["results"] if "stored" in result]

@@ -1,7 +1,7 @@
-"""Budgets as people and programs write them: checked on the way in, in words on the way out.
+"""Reads budgets from forms and requests, and writes them as JSON and text.
 
-Outside, money is `usd`: US dollars as decimal text or a number, to the micro-unit. Everything else has the
-name and the unit that it has in a budget.
+Outside, money is `usd`: US dollars as decimal text or a number, to the micro-unit. Every other limit has the name and
+unit of its field in `Budget`.
 """
 
 import re
@@ -35,13 +35,13 @@ _UNITS = {
     Limit.CALLS: "tool calls",
     Limit.TOKENS: "tokens",
     Limit.MICROS: "US dollars",
-    Limit.SECONDS: "seconds at work",
-    Limit.DEPTH: "levels of agents",
+    Limit.SECONDS: "active seconds",
+    Limit.DEPTH: "nesting levels",
 }
 
 
 class InvalidBudget(ValueError):
-    """What is asked for is no budget; `name` is the one of the limit, empty for the whole."""
+    """The request contains no valid budget; `name` names the wrong limit, and is empty for the whole."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name} {why}".strip())
@@ -50,17 +50,19 @@ class InvalidBudget(ValueError):
 
 
 def name_of(limit: Limit) -> str:
+    """Return the public name of a limit: `usd` for money."""
     return USD if limit is Limit.MICROS else str(limit)
 
 
 def unit_of(limit: Limit) -> str:
+    """Return the unit of a limit, as people read it."""
     return _UNITS[limit]
 
 
 def budget_of(values: object) -> Budget | None:
-    """A budget of `{"turns", "calls", "tokens", "usd", "seconds", "depth"}`; None if nothing is limited.
+    """Read a budget from `{"turns", "calls", "tokens", "usd", "seconds", "depth"}`; None if it sets no limit.
 
-    What is missing or null is not limited. Raises InvalidBudget.
+    A missing or null field sets no limit. Raises InvalidBudget.
     """
     if values is None:
         return None
@@ -73,7 +75,10 @@ def budget_of(values: object) -> Budget | None:
 
 
 def within(asked: Budget | None, most: Budget | None) -> Budget | None:
-    """`most`, with what is asked for in the place of more. Raises InvalidBudget where more is asked for."""
+    """Return the requested budget, with the limits of `most` where it sets none.
+
+    Raises InvalidBudget if it exceeds `most`.
+    """
     for name, limit in NAMES.items():
         wanted, bound = (asked or Budget()).of(limit), (most or Budget()).of(limit)
         if wanted is not None and bound is not None and wanted > bound:
@@ -82,7 +87,7 @@ def within(asked: Budget | None, most: Budget | None) -> Budget | None:
 
 
 def granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | None]:
-    """How much more of what was reached: `{"turns": 10}`, or null to take a limit away. Raises InvalidBudget."""
+    """Read a grant for exhausted limits: `{"turns": 10}`, or null to remove a limit. Raises InvalidBudget."""
     amounts: dict[Limit, Amount | None] = {}
     for name, value in _named(result).items():
         if NAMES[name] not in reached:
@@ -96,7 +101,7 @@ def granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | 
 
 
 def amount_of(name: str, value: object) -> Amount:
-    """A whole number; seconds may have a fraction, and `usd` is also read from text. Raises InvalidBudget."""
+    """Read an amount: a whole number. Seconds may have a fraction, and `usd` may be text. Raises InvalidBudget."""
     limit = NAMES[name]
     amount = _money(value) if limit is Limit.MICROS else _number(limit, value)
     if not MIN[limit] <= amount <= MAX[limit]:
@@ -106,7 +111,7 @@ def amount_of(name: str, value: object) -> Amount:
 
 
 def from_form(values: Mapping[str, str]) -> dict[str, object]:
-    """What was typed, by the name of its limit, as a program would send it; empty text is left out."""
+    """Convert form fields, by limit, to the values a program would send. Empty fields are left out."""
     found: dict[str, object] = {}
     for name, said in values.items():
         text = said.strip()
@@ -120,7 +125,7 @@ def from_form(values: Mapping[str, str]) -> dict[str, object]:
 
 
 def to_json(budget: Budget | None) -> dict[str, Amount | str]:
-    """As `budget_of` reads it."""
+    """Write a budget in the form that `budget_of` reads."""
     found = {name: (budget or Budget()).of(limit) for name, limit in NAMES.items()}
     return {
         name: to_text(NAMES[name], amount) if name == USD else amount
@@ -130,7 +135,7 @@ def to_json(budget: Budget | None) -> dict[str, Amount | str]:
 
 
 def to_text(limit: Limit, amount: Amount) -> str:
-    """The amount as text, without its unit; money with two to six decimals."""
+    """Format an amount without its unit; money has two to six decimals."""
     if limit is Limit.MICROS:
         whole, rest = divmod(int(amount), MICROS)
         decimals = f"{rest:06}".rstrip("0").ljust(2, "0")
@@ -141,7 +146,7 @@ def to_text(limit: Limit, amount: Amount) -> str:
 
 
 def words_of(one: ExhaustedLimit) -> str:
-    """`10 of 10 turns`, or why nobody can say."""
+    """Format an exhausted limit: `10 of 10 turns`, or that the usage is not known."""
     allowed = f"{to_text(one.limit, one.allowed)} {unit_of(one.limit)}"
     if one.used is None:
         return f"{allowed}, which cannot be held: the model has no known price"

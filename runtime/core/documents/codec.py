@@ -1,9 +1,8 @@
-"""The JSON text of entries and continuations, one schema number for both, and reading it back.
+"""Writes entries and continuations as JSON text, with one schema number for both, and reads them back.
 
-Text is ASCII: a character that a database column would refuse or change cannot occur in it. Fields that have their
-default are left out, so the defaults belong to the schema: an engineer who changes one raises SCHEMA and has
-`upgrades` write
-the old one into documents that left it out.
+The text is ASCII, so it has no character that a database column would refuse or change. Fields with their default
+value are left out, so defaults belong to the schema. An engineer who changes one raises SCHEMA and has `upgrades`
+write the old default into older documents.
 """
 
 import json
@@ -48,29 +47,32 @@ HISTORY = {
 }
 REFERRING = 6
 BRIEF = 7
-TextOf = Callable[[int], str]  # of the entry at a position; raises LookupError
+TextOf = Callable[[int], str]  # the entry text at a position; raises LookupError
 
 _BEGINNING = f'{{"schema":{SCHEMA},'
 _REFERS = f'{{"schema":{REFERRING},'
 _BRIEF = f'{{"schema":{BRIEF},'
-# What compact JSON has, perhaps within a text, of a value that `require_json` refuses.
+# JSON escapes of values that `require_json` refuses, in compact JSON, perhaps inside a text.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
 
 
 def encode_entry(entry: Entry) -> str:
-    """`{"schema", "at", "events": [{"type", …}]}`. Raises NotJson if an event carries what JSON cannot."""
+    """Write an entry. Raises NotJson if an event carries an invalid value.
+
+    `{"schema", "at", "events": [{"type", …}]}`
+    """
     events = ",".join(_encoded(entry.events))
     return f'{_BEGINNING}"at":"{entry.at.isoformat()}","events":[{events}]}}'
 
 
 def require_encodable(event: Event) -> None:
-    """Raises NotJson if an entry cannot carry this event."""
+    """Raise NotJson if an entry cannot carry this event."""
     _encoded((event,))
 
 
 def decode_entry(text: str) -> Entry:
-    """The entry of a text, compressed or not. Raises Unreadable or NewerSchema."""
+    """Read an entry from its text, compressed or not. Raises Unreadable or NewerSchema."""
     text = plain_text(text)
     try:
         if text.startswith(_BEGINNING):
@@ -86,12 +88,12 @@ def decode_entry(text: str) -> Entry:
 
 
 def no_entries(position: int) -> str:
-    """Of a continuation that says everything itself."""
+    """Raise LookupError: a continuation that leaves nothing out needs no entries."""
     raise LookupError(position)
 
 
 def encode_continuation(now: Continuation, told: Told | None = None) -> str:
-    """The document: schema, run, position, head, agents, frames, pending, usage; and what a brief state leaves out."""
+    """Write a continuation as JSON text. `told` counts the messages and calls that a brief state leaves out."""
     beginning = _BEGINNING if told is None else f'{_BRIEF}"told":{json.dumps(told)},'
     found = _continuations().dump_json(now, exclude_defaults=True, ensure_ascii=True)
     return beginning + found.decode()[1:]
@@ -102,10 +104,10 @@ def decode_continuation(
     text_of: TextOf = no_entries,
     conversations: Conversations | None = None,
 ) -> Continuation:
-    """A document of an older schema becomes one of this, and what it leaves out is taken from its run's entries.
+    """Read a continuation of this or an older schema. Omitted parts are read from the run's entries.
 
-    They are read into `conversations`, which have read none or the first ones, if it leaves out all they tell. Raises
-    Unreadable or NewerSchema.
+    If the document leaves out everything its entries say, they are read into `conversations`, which must be empty or
+    have read the first ones. Raises Unreadable or NewerSchema.
     """
     try:
         if text.startswith(_BEGINNING):
@@ -121,18 +123,18 @@ def decode_continuation(
 
 
 def document_of(continuation: Continuation) -> dict[str, Any]:
-    """The document with every field, for those who read it."""
+    """Return the document with every field, for readers."""
     document: dict[str, Any] = _continuations().dump_python(continuation, mode="json")
     return document
 
 
 def documents_of(events: tuple[Event, ...]) -> list[dict[str, Any]]:
-    """Events with every field, for those who read them."""
+    """Return the events with every field, for readers."""
     return list(_events().dump_python(events, mode="json"))
 
 
 def _restored(text: str, text_of: TextOf, conversations: Conversations) -> Continuation:
-    """The whole state. Its entries are folded if they do not tell what was left out."""
+    """Return the whole state. If reading the entries is not enough, they are folded."""
     document = json.loads(text)
     told = document.pop("told")
     state = _continuations().validate_python({**document, "schema": SCHEMA})
@@ -150,13 +152,13 @@ def _restored(text: str, text_of: TextOf, conversations: Conversations) -> Conti
             entry = decode_entry(text_of(position))
             now = step(now, entry.events, head=state.head, at=entry.at)
     except (LookupError, IllegalTransition, UnknownSubject) as exc:
-        raise Unreadable(f"its entries do not tell what it leaves out ({exc})") from exc
+        raise Unreadable(f"its entries lack its omitted parts ({exc})") from exc
     return now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
-    """An entry of the present schema as it is stored."""
+    """A stored entry of the present schema."""
 
     schema: int
     at: datetime
@@ -164,7 +166,7 @@ class _Stored:
 
 
 def _encoded(events: tuple[Event, ...]) -> list[str]:
-    """The JSON of each event. Only where it looks as if something was wrong is it gone through value by value."""
+    """Return the JSON of each event. Values are checked one by one only if the JSON contains a suspicious escape."""
     try:
         texts = [_text(event) for event in events]
     except PydanticSerializationError as exc:
@@ -204,7 +206,7 @@ def _load(text: str) -> dict[str, Any]:
     return document
 
 
-# By default NaN and infinities become null, where `require_json` does not see them.
+# By default NaN and infinities become null, and `require_json` would not see them.
 _CONFIG = ConfigDict(ser_json_inf_nan="constants")
 
 

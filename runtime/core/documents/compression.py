@@ -1,9 +1,9 @@
-"""Compresses short text of entries with a dictionary of what most of them say, as text that a column can hold.
+"""Compresses short entries with a dictionary of frequent names, as text that a column can hold.
 
-Postgres compresses what is longer than two kilobytes, each value by itself. An entry has a few hundred bytes, most of
-which other entries have too: the names of events and of their fields. DEFLATE (RFC 1951) with these names as its preset
-dictionary writes an entry in 5 us and reads it in 2. The dictionary is part of the schema: if one byte of it changes,
-nothing that was compressed with it can be read.
+Postgres compresses values over two kilobytes, each by itself. An entry has a few hundred bytes, and most of them are
+the same in all entries: names of events and fields. DEFLATE (RFC 1951) with these names as its preset dictionary
+writes an entry in 5 us and reads it in 2. The dictionary is part of the schema: if one byte of it changes, older
+compressed entries cannot be read.
 """
 
 import zlib
@@ -12,15 +12,15 @@ from binascii import a2b_base64, b2a_base64
 from runtime.core.errors import Unreadable
 
 SCHEMA = 8
-MAX_CHARACTERS = 8_192  # what is longer is left to Postgres
+MAX_CHARACTERS = 8_192  # Postgres compresses longer text itself
 
 _BEGINNING, _END = f'{{"schema":{SCHEMA},"z":"', '"}'
 _WITHIN = '{"schema":5,'
 
-_WINDOW = -13  # raw DEFLATE, which looks back 8 KB; the dictionary has 2
+_WINDOW = -13  # raw DEFLATE with an 8 KB window; the dictionary has 2 KB
 _LEVEL, _MEMORY = 3, 5
 
-# What is most frequent comes last: the distance to it takes the fewest bits.
+# The most frequent names come last: their distance takes the fewest bits.
 _DICTIONARY = (
     b'{"type":"Cancelling","by":"","reason":"{"type":"Failed","error":"{"type":"ModelFailed","frame":"0","error":"'
     b'{"type":"RetryScheduled","frame":"0","call":"c1.0","attempt":2,"due":"{"type":"Compacted","summary":"'
@@ -46,12 +46,12 @@ _DICTIONARY = (
     b'","deadline":30.0}},{"type":"ToolStarted","frame":"0","call":"c1.0","attempt":1,"at":"'
     b'{"schema":5,"at":"2026-01-01T00:00:00.000000+00:00","events":[{"type":"'
 )
-# It has read the dictionary, and is copied for each text.
+# Has read the dictionary; copied for each text.
 _DEFLATE = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICTIONARY)
 
 
 def stored_text(text: str) -> str:
-    """The text of an entry as it is stored: compressed, if that is shorter."""
+    """Return the text of an entry as stored: compressed if that is shorter."""
     if len(text) > MAX_CHARACTERS:
         return text
     short = f"{_BEGINNING}{compress(text)}{_END}"
@@ -59,7 +59,7 @@ def stored_text(text: str) -> str:
 
 
 def plain_text(stored: str) -> str:
-    """The text of an entry that is stored so. Raises Unreadable."""
+    """Return the text of a stored entry. Raises Unreadable."""
     if not stored.startswith(_BEGINNING):
         return stored
     try:
@@ -67,19 +67,19 @@ def plain_text(stored: str) -> str:
     except ValueError as exc:
         raise Unreadable(f"not an entry: {exc}") from exc
     if not text.startswith(_WITHIN) or not stored.endswith(_END):
-        raise Unreadable("not an entry: what is compressed is none of schema 5")
+        raise Unreadable("not an entry: the compressed text is not of schema 5")
     return text
 
 
 def compress(text: str) -> str:
-    """The text as base64 of what DEFLATE makes of it."""
+    """Compress a text with DEFLATE and encode it as base64."""
     deflate = _DEFLATE.copy()
     found = deflate.compress(text.encode()) + deflate.flush()
     return b2a_base64(found, newline=False).decode()
 
 
 def decompress(text: str) -> str:
-    """What `compress` was given. Raises ValueError for any other text, and for more than MAX_CHARACTERS."""
+    """Undo `compress`. Raises ValueError for any other text, and for a result over MAX_CHARACTERS."""
     inflate = zlib.decompressobj(_WINDOW, zdict=_DICTIONARY)
     try:
         found = inflate.decompress(a2b_base64(text, strict_mode=True), MAX_CHARACTERS)

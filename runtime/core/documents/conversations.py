@@ -1,11 +1,12 @@
-"""The conversations of a run's frames, read from the text of its entries.
+"""Reads the conversations of a run's frames from the text of its entries.
 
-The continuation of a long run leaves out the messages of its frames and the calls of their earlier turns, because the
-entries say them, and most of a long run is just that. They are read from the events as they are stored: the reducer
-would need a new state for each event, and objects of each, which takes several times as long.
+The continuation of a long run leaves out the messages of its frames and the calls of earlier turns, because the
+entries contain them. They are most of a long run. They are read from the stored events: the reducer would build a new
+state for each event, which takes several times as long.
 
-So two modules know what an event means to a message or a settled call. A continuation is only brief if what this one
-reads is what the reducer has made; one that is read later and has another number of them is folded instead.
+So two modules know the effect of an event on a message or a settled call. A continuation is only brief if this
+module's result equals the reducer's. If a later read finds another number of messages or calls, the entries are
+folded instead.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from runtime.core.machine.reducer import result_of
 
 Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call
-Told = dict[str, tuple[int, int]]  # how many messages and calls were left out, by frame
+Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
 
 _TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)
@@ -37,20 +38,23 @@ _NEW = Call(id="", tool="", args=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """A state without what its entries tell, and how much that is; None if it has everything."""
+    """A state without the parts its entries contain, and their number; None if nothing is left out."""
 
     state: Continuation
     told: Told | None = None
 
 
 class Conversations:
-    """What the entries up to `position` tell. `whole` is False once one of them tells more than is read here."""
+    """The conversations in the entries up to `position`.
+
+    `whole` is False once an entry holds more than this module reads.
+    """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, as if no entry had been read."""
+        """Reset to the state before the first entry."""
         self.position = 0
         self.whole = True
         self._input: Any = None
@@ -68,10 +72,13 @@ class Conversations:
             for event in document["events"] if self.whole else ():
                 self._consume(event)
         except (LookupError, TypeError, ValueError, Unreadable):
-            self.whole = False  # who folds it will say what is wrong
+            self.whole = False  # the fold reports the cause
 
     def brief(self, now: Continuation) -> Brief | None:
-        """`now`, the state after the last entry read, without what the entries tell. None if they tell another."""
+        """Return `now`, the state after the last entry read, without the parts the entries contain.
+
+        None if they differ.
+        """
         if not self.whole or now.left or now.input != self._input:
             return None
         if self._frames.keys() != now.frames.keys() or not all(
@@ -86,7 +93,7 @@ class Conversations:
         return Brief(state=replace(now, input=None, frames=frames), told=told)
 
     def restored(self, state: Continuation, told: Told) -> Continuation | None:
-        """The state that this brief one was made of. None if the entries tell another number of messages or calls."""
+        """Return the full state of a brief one. None if the entries have another number of messages or calls."""
         lengths = {name: frame.length for name, frame in self._frames.items()}
         if not self.whole or lengths != {name: tuple(length) for name, length in told.items()}:
             return None
@@ -95,7 +102,7 @@ class Conversations:
 
     def _consume(self, event: Event) -> None:
         if (change := _CALLS.get(event["type"])) is not None:
-            if event["call"]:  # without one it is of the frame itself
+            if event["call"]:  # without a call it is a gate of the frame
                 self._frames[event["frame"]].change(event["call"], change, event)
             return
         match event["type"]:
@@ -138,7 +145,7 @@ class Conversations:
 
 
 class _Conversation:
-    """Of one frame: its messages, the calls of earlier turns, and those of its turn, open until all are settled."""
+    """The conversation of one frame: its messages, the calls of earlier turns, and the calls of its open turn."""
 
     def __init__(self, given: Any, parent: str | None, call: str | None) -> None:
         self.parent = parent
@@ -154,7 +161,10 @@ class _Conversation:
         return len(self.messages), len(self.calls)
 
     def covers(self, frame: Frame) -> bool:
-        """Whether they are the frame's. Its own are kept then, which the next look knows at once."""
+        """Say whether these messages and calls equal the frame's.
+
+        If so, keep the frame's own objects for a faster next check.
+        """
         messages, calls = list(frame.messages), list(frame.calls)
         del calls[len(calls) - len(frame.of_turn()) :]
         if self.messages != messages or self.calls != calls:
@@ -189,7 +199,7 @@ class _Conversation:
         self.messages.append(message)
 
     def change(self, call: str, change: "Change", event: Event) -> None:
-        """Change an open call. With the last that is settled the model hears of all of them."""
+        """Change an open call. When the last call is settled, add all results to the messages."""
         fields = self._open[call]
         change(fields, event)
         if fields["state"] not in SETTLED:
@@ -216,7 +226,7 @@ Change = Callable[[Fields, Event], None]
 
 
 def _made(fields: Fields) -> Call:
-    """The call, of fields as JSON has them."""
+    """Make a call from its JSON fields."""
     read = {name: _READ[name](fields[name]) for name in _READ.keys() & fields if fields[name]}
     return replace(_NEW, **(fields | read))
 
@@ -234,7 +244,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# What an event changes of its call
+# The change that an event makes to its call
 
 
 def _admitted(call: Fields, event: Event) -> None:
@@ -340,8 +350,8 @@ _CALLS: dict[str, Change] = {
     "WaitStarted": _waiting,
     "WaitEnded": _waited,
 }
-# Of the others, a fork has messages of another run, and an imported run loses permissions; a summary is to last longer
-# than the entries before it.
+# Other events are left out: a fork has messages of another run, an imported run loses permissions, and a summary must
+# outlive the entries before it.
 _SILENT = frozenset(
     {
         "Completed",

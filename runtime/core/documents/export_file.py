@@ -1,9 +1,9 @@
-"""A run as one file that another installation can take over, and what of such a file has to hold together.
+"""Writes a run as one file for another installation, and checks that such a file is consistent.
 
-`{"format", "key_id", "signature", "manifest", "entries", "contents"}`: `entries` are the exact texts of the
-journal, `contents` the results stored by their hash. The signature is over `manifest`, a JSON text that names
-the run, its agents and the digest of all entries, so it covers everything and stays small enough to be
-kept as evidence in the journal of whoever takes the run over.
+`{"format", "key_id", "signature", "manifest", "entries", "contents"}`: `entries` are the exact texts of the journal,
+`contents` the results stored by their hash. The signature covers `manifest`, a JSON text that names the run, its
+agents and the digest of all entries. So it covers the whole file, and stays small enough to be kept in the journal of
+the importing installation as evidence.
 """
 
 import json
@@ -26,13 +26,16 @@ FORMAT = "abeyance.run"
 SCHEMA = 1
 MAX_BYTES = 64 * 1024 * 1024
 
-# As JSON writes a sealed value, also inside a text that was written as JSON again.
+# The JSON form of a sealed value, also inside a text that was written as JSON again.
 _SEALED = re.compile(r'\$secret\\*"\s*:\s*\\*"(?P<key>[^"\\:]+):')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is signed. `agents` are fingerprints by name, `secrets` the ids of the keys that seal values in it."""
+    """The signed part.
+
+    `agents` are fingerprints by name, `secrets` the ids of the keys that seal values in the run.
+    """
 
     schema: int
     run: UUID
@@ -47,7 +50,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFile:
-    """A file taken apart. `manifest` is the exact text that is signed, `contents` are texts by digest."""
+    """A parsed file. `manifest` is the exact signed text, `contents` are texts by digest."""
 
     key_id: str
     signature: str
@@ -61,7 +64,7 @@ _FILES: TypeAdapter[ExportFile] = TypeAdapter(ExportFile)
 
 
 def manifest_of(now: Continuation, entries: Iterable[str], contents: dict[str, str]) -> str:
-    """The text to sign for a run whose journal is `entries` and folds to `now`."""
+    """Return the text to sign for a run whose journal is `entries` and folds to `now`."""
     bodies = list(entries)
     manifest = Manifest(
         schema=SCHEMA,
@@ -78,13 +81,14 @@ def manifest_of(now: Continuation, entries: Iterable[str], contents: dict[str, s
 
 
 def encode(package: ExportFile) -> str:
+    """Write the file as compact JSON."""
     return json.dumps(
         {"format": FORMAT, **_FILES.dump_python(package, mode="json")}, separators=(",", ":")
     )
 
 
 def decode(text: str) -> ExportFile:
-    """Raises Unreadable."""
+    """Read a file. Raises Unreadable."""
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
@@ -99,41 +103,42 @@ def decode(text: str) -> ExportFile:
 
 
 def check(package: ExportFile) -> tuple[Manifest, Continuation]:
-    """The manifest, and the state that the entries fold to, if all of it holds together.
+    """Return the manifest and the state that the entries fold to, if the file is consistent.
 
-    Who signed it is not looked at. Raises Unreadable or NewerSchema.
+    The signature is not checked here. Raises Unreadable or NewerSchema.
     """
     manifest = _manifest(package.manifest)
     if digest_of_entries(package.entries) != manifest.entries:
-        raise Unreadable("its entries are not those that were signed")
+        raise Unreadable("its entries differ from the signed ones")
     if sorted(package.contents) != list(manifest.contents) or any(
         digest_of(body) != digest for digest, body in package.contents.items()
     ):
-        raise Unreadable("its contents are not those that were signed")
+        raise Unreadable("its contents differ from the signed ones")
     now = _folded(manifest.run, package.entries)
     told = (manifest.agent, manifest.requester, manifest.position, manifest.agents)
     if told != (now.agent, now.requester, now.position, now.agents):
-        raise Unreadable("its manifest is not that of its entries")
+        raise Unreadable("its manifest does not fit its entries")
     if now.phase is not Phase.EXPORTED:
         raise Unreadable("its journal does not end with an export")
     if any(call.state is CallState.STARTED for f in now.frames.values() for call in f.calls):
-        raise Unreadable("a call of it is under way")
+        raise Unreadable("one of its calls is running")
     if blob_refs(now) - package.contents.keys():
         raise Unreadable("it lacks contents that it refers to")
     return manifest, now
 
 
 def digest_of_entries(bodies: Iterable[str]) -> str:
-    """One digest of them all, in their order."""
+    """Return one digest of all entries, in their order."""
     return digest_of_digests(digest_of(body) for body in bodies)
 
 
 def digest_of_digests(digests: Iterable[str]) -> str:
+    """Return the digest of a list of entry digests."""
     return sha256_of(list(digests))
 
 
 def entries_signed(manifest: str) -> str:
-    """The digest of the entries that a manifest names, empty if it cannot be read."""
+    """Return the entries' digest that a manifest names, empty if the manifest cannot be read."""
     try:
         return _manifest(manifest).entries
     except CoreError:
@@ -141,7 +146,10 @@ def entries_signed(manifest: str) -> str:
 
 
 def secret_key_ids(texts: Iterable[str]) -> set[str]:
-    """The ids of the keys that seal secrets in these texts: without them nobody can open those."""
+    """Return the ids of the keys that seal secrets in these texts.
+
+    Without these keys the secrets cannot be opened.
+    """
     return {found["key"] for text in texts for found in _SEALED.finditer(text)}
 
 

@@ -1,7 +1,7 @@
-"""What is journaled of an outcome that no journal takes: whether the effect happened is kept, what it brought is not.
+"""Replaces an outcome that no entry can hold: the entry records whether the effect happened, without its result.
 
-A call of a tool that changes something has happened, so it has returned, without its result. A `read`
-changed nothing and a `transactional` one is rolled back: they failed. A model that was asked gave no reply.
+A call that has effects has happened, so it counts as returned, without a result. A `read` changed nothing and a
+`transactional` call is rolled back: both failed. A model call gave no reply.
 """
 
 from typing import Any
@@ -23,12 +23,12 @@ from runtime.core.limits import plain
 
 
 def result_lost(why: str) -> dict[str, Any]:
-    """What a call returns that has happened and whose result cannot be kept."""
+    """Return the substitute for a result that cannot be kept."""
     return {"happened": True, "result": None, "problem": plain(why)}
 
 
 def journaled(now: Continuation, event: Event) -> Event:
-    """The event, or what takes its place if it cannot be encoded. Raises NotJson for one that nothing can replace."""
+    """Return the event, or its substitute if it cannot be encoded. Raises NotJson if it has no substitute."""
     try:
         codec.require_encodable(event)
     except NotJson as exc:
@@ -37,7 +37,7 @@ def journaled(now: Continuation, event: Event) -> Event:
 
 
 def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
-    why = plain(f"what came of it cannot be kept: {problem}")
+    why = plain(f"its outcome cannot be kept: {problem}")
     match event:
         case ToolReturned():
             terms = now.call(event.frame, event.call).terms

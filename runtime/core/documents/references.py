@@ -1,8 +1,8 @@
-"""References of a continuation of schema 6 to values of its run's entries, as the release before wrote them.
+"""Resolves references in a continuation of schema 6 to values in its run's entries. The release before wrote them.
 
-`{"$": [7, 0, "result"]}` stands for the result of the first event of entry 7, `{"$": [6, 0, 1]}` for the arguments of
-the second call of the reply there. A value that looks like a reference itself is wrapped: `{"$": {"is": …}}`. So
-nothing that a model or a tool says can pass for one.
+`{"$": [7, 0, "result"]}` stands for the result of the first event of entry 7. `{"$": [6, 0, 1]}` stands for the
+arguments of the second call of the reply there. A value that looks like a reference is wrapped: `{"$": {"is": …}}`.
+So no value from a model or a tool can pass for one.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Change = Callable[[Any], Any]
 
 
 def resolved(now: Continuation, entry_of: Callable[[int], Entry]) -> Continuation:
-    """`now` with the values that it refers to. Raises Unreadable for one that is not there."""
+    """Return `now` with its references resolved. Raises Unreadable if a value is missing."""
 
     def resolve(value: Any) -> Any:
         return _value(value[_REFERENCE], entry_of) if _is_reference(value) else value

@@ -1,4 +1,4 @@
-"""What documents of earlier schemas must be given before they are read as ones of the present."""
+"""Upgrades documents of earlier schemas to the present one."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from runtime.core.machine import origin
 
 
 def upcast(document: dict[str, Any]) -> dict[str, Any]:
-    """A continuation's document with everything that its schema said in other words."""
+    """Return a continuation's document in the present schema."""
     if document["schema"] < 5 and "origin" not in document:
         document = {**document, "origin": origin.of_document(document)}
     frames = document.get("frames")
@@ -16,7 +16,7 @@ def upcast(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_failures(frame: Any) -> Any:
-    """Schema 1 knew one model of an agent, and every attempt at it but the last as a failed one."""
+    """Convert a frame of schema 1, which had one model and counted every attempt but the last as failed."""
     if not isinstance(frame, dict) or not isinstance(frame.get("attempt"), int):
         return frame
     return {**frame, "failures": frame["attempt"] - (frame.get("state") != "retrying")}

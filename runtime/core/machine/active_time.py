@@ -1,8 +1,8 @@
-"""How long a run has been at work: the time between its entries, without that in which it only waits.
+"""Measures active time: the time between entries, minus the time the run only waited.
 
-What it waits for are people, times, events, and providers whose models do not answer; the time before
-another attempt counts until each model was tried. Kept only where somebody limits it. An entry's own time
-says when the clock starts and stands still.
+A run waits for people, times, events, and providers whose models do not reply. The time before another attempt counts
+as active until each model was tried. Active time is measured only if a budget limits it. An entry's own time starts
+and stops the clock.
 """
 
 from datetime import datetime, timedelta
@@ -14,21 +14,21 @@ from runtime.core.machine.planning import plan
 
 
 def advance_clock(before: Continuation, after: Continuation, at: datetime) -> Continuation:
-    """`after` an entry that was written at `at`, with the time that has passed since `before`."""
+    """Return `after`, an entry written at `at`, with the active time since `before` added."""
     if before.ticking is None and not _timed(after):
         return after
     return replace(after, worked=active_seconds(after, at), ticking=at if _at_work(after) else None)
 
 
 def active_seconds(now: Continuation, at: datetime) -> float:
-    """Seconds at work until `at`."""
+    """Return the active seconds until `at`."""
     if now.ticking is None:
         return now.worked
     return now.worked + max(0.0, (at - now.ticking).total_seconds())
 
 
 def exhausted_at(now: Continuation) -> datetime | None:
-    """When the time of something that waits for a retry is used up; None if nothing waits or limits it."""
+    """Return the time at which a waiting retry would exhaust the limit; None if no retry waits or no limit is set."""
     if now.ticking is None:
         return None
     left = []
@@ -45,7 +45,7 @@ def exhausted_at(now: Continuation) -> datetime | None:
 
 
 def is_blocked(now: Continuation) -> bool:
-    """Whether people hold the whole run up, so that nothing new starts: paused, or asked to grant more."""
+    """Say whether the whole run is blocked, so nothing new starts: paused, or waiting for a grant."""
     return now.paused is not None or any(pending.kind is GateKind.LIMIT for pending in now.pending)
 
 
@@ -57,7 +57,7 @@ def _timed(now: Continuation) -> bool:
 
 
 def _at_work(now: Continuation) -> bool:
-    """Whether something is under way, planned or waits for its time, and no limit holds it all."""
+    """Say whether the run is active: an effect runs, is planned or waits to be retried, and no limit blocks the run."""
     if now.ended or is_blocked(now):
         return False
     started = any(

@@ -1,7 +1,7 @@
-"""How a frame goes on under another version of its agent.
+"""Continues a frame with another version of its agent.
 
-What was frozen in its calls still holds, except that the stricter effect class does: a call whose tool
-has become a write is never repeated on its own from then on.
+The options of its calls stay, but the stricter effect class applies. If a tool has become a write, its running calls
+are repeated only after a person's decision.
 """
 
 import dataclasses
@@ -15,7 +15,10 @@ from runtime.core.machine.transitions import FRAMES, next_state
 
 
 def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
-    """The continuation after it. Raises IllegalTransition if the frame is not of the version `before`."""
+    """Return the continuation after the change.
+
+    Raises IllegalTransition if the frame does not have version `before`.
+    """
     frame = now.frame(event.frame)
     next_state(FRAMES, frame.state, event.type, subject=frame.id)
     if event.before != frame.fingerprint:

@@ -1,10 +1,10 @@
-"""How a run's budgets are held: reserved when something starts, settled when its outcome is there.
+"""Keeps the accounts of budgets: amounts are reserved when an effect starts and charged when its outcome arrives.
 
-What is under way is reserved: a started call as one call, a model that was asked as one turn, the tokens
-of its conversation and a long reply, and their price. Nothing starts whose limit is used up by what is
-settled and reserved together, so a limit is exceeded by one reservation at most, as far as nothing takes
-more than was reserved for it. A limit that is used up by what is settled halts the run, once something
-that needs it would start. Whatever a frame uses counts for every frame above it and for the run.
+Running effects are reserved. A started call reserves one call. A model call reserves one turn, the tokens of its
+conversation and a long reply, and their price. No effect starts if charged and reserved amounts together exhaust a
+limit it needs. So a limit is exceeded by at most one reservation, unless a call uses more than it reserved. If the
+charged amounts alone exhaust a limit, the run stops at a limit gate before the next effect that needs it. The usage
+of a frame counts for every frame above it and for the run.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -60,7 +60,7 @@ _A_CALL = Spent(calls=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Whose limits: a frame's with all below it, or the run's where `frame` is None."""
+    """The owner of limits: a frame with all frames below it, or the run where `frame` is None."""
 
     frame: str | None
     budget: Budget
@@ -68,17 +68,17 @@ class Scope:
     active_at_open: float = 0.0
 
     def contains(self, frame: str) -> bool:
+        """Say whether the usage of this frame counts here."""
         return self.frame is None or frame == self.frame or frame.startswith(f"{self.frame}.")
 
 
-# Settling
+# Charging
 
 
 def charge(now: Continuation, event: Event) -> Continuation:
-    """Count what `event` says was used; `now` is the state after it.
+    """Charge the usage in `event`; `now` is the state after it.
 
-    Nothing is counted in a run that was started before there were budgets, so that its journal still folds
-    to what is stored of it.
+    Runs from before budgets keep no accounts, so that their journals still fold to the stored state.
     """
     if now.budget is None:
         return now
@@ -107,7 +107,7 @@ def charge(now: Continuation, event: Event) -> Continuation:
 def _add(
     now: Continuation, frame: str, spent: Spent, *, context: int | None = None
 ) -> Continuation:
-    """With `spent` counted for the frame, those above it and the run, and the frame's `context` if it has changed."""
+    """Charge `spent` to the frame, the frames above it and the run. Set the frame's `context` if given."""
     frames = dict(now.frames)
     for holder in _upwards(now, frame):
         size = holder.context if context is None or holder.id != frame else context
@@ -119,9 +119,9 @@ def _add(
 
 
 def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
-    """Whether a limit leaves something to start this with, beside what is under way.
+    """Say whether the limits allow this effect to start beside the running ones.
 
-    `asking` are the frames whose model was asked and has not replied.
+    `asking` are the frames with a running model call.
     """
     limits = _COUNTED.get(type(effect), ())
     if not limits or not isinstance(effect, CallModel | StartTool):
@@ -136,7 +136,7 @@ def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
 
 
 def reserved(now: Continuation, scope: Scope, asking: Collection[str]) -> Spent:
-    """What is under way in a scope, as it is reckoned."""
+    """Return the amounts reserved for running effects in a scope."""
     total = NOTHING
     for frame in now.frames.values():
         if scope.contains(frame.id):
@@ -148,18 +148,18 @@ def reserved(now: Continuation, scope: Scope, asking: Collection[str]) -> Spent:
 
 
 def reply_of(rates: Rates | None, context: int) -> Spent:
-    """What one more reply is reckoned to take, where the last one left `context` tokens."""
+    """Return the amount reserved for the next reply, if the last one left `context` tokens."""
     price = rates.price(input=context, output=REPLY_TOKENS) if rates else 0
     return Spent(turns=1, tokens=context + REPLY_TOKENS, micros=price)
 
 
-# Reaching
+# Exhausted limits
 
 
 def exhausted(
     now: Continuation, effects: Sequence[Command], at: datetime
 ) -> tuple[ExhaustedLimit, ...]:
-    """Every limit that is used up and that something to be started now, or waiting to be, would need."""
+    """List the exhausted limits that a planned or waiting effect would need."""
     if not limited(now) or now.phase is not Phase.STARTED or is_blocked(now):
         return ()
     found: dict[tuple[str | None, Limit], ExhaustedLimit] = {}
@@ -173,7 +173,7 @@ def exhausted(
 
 
 def limited(now: Continuation) -> bool:
-    """Whether there is anything to hold; a run of before there were budgets is not held to any."""
+    """Say whether any limit applies. Runs from before budgets have none."""
     if now.budget is None:
         return False
     budgets = [now.budget, *[frame.budget for frame in now.frames.values() if frame.budget]]
@@ -183,7 +183,7 @@ def limited(now: Continuation) -> bool:
 def _needs(
     now: Continuation, effects: Sequence[Command]
 ) -> Iterator[tuple[str, tuple[Limit, ...]]]:
-    """The frame of everything that would start, and the limits that it needs."""
+    """Yield each frame that would start an effect, with the limits it needs."""
     for effect in effects:
         match effect:
             case CallModel():
@@ -211,7 +211,7 @@ def _exhausted(
 
 
 def _used(now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetime) -> Amount | None:
-    """None for money where a price is not known."""
+    """Return the usage of a limit; None for money if a price is not known."""
     match limit:
         case Limit.SECONDS:
             return round(active_seconds(now, at) - scope.active_at_open, 3)
@@ -229,7 +229,7 @@ def _used(now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetim
 
 
 def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
-    """Note what the gate is about, beside what else was noted for it."""
+    """Add an exhausted limit to the subject of the gate."""
     _require_started(now, event)
     one = ExhaustedLimit(
         limit=event.limit, used=event.used, allowed=event.allowed, frame=event.frame
@@ -239,7 +239,7 @@ def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
 
 
 def grant(now: Continuation, event: BudgetGranted) -> Continuation:
-    """Raise each limit of the gate that something is granted of, wherever it was reached."""
+    """Raise the granted limits of the gate, in every scope where they were exhausted."""
     _require_started(now, event)
     if now.short is None or now.short.gate != event.gate:
         raise UnknownSubject("limit gate", str(event.gate))
@@ -266,7 +266,7 @@ def _require_started(now: Continuation, event: BudgetExceeded | BudgetGranted) -
 
 
 def _scopes(now: Continuation, frame: str) -> Iterator[Scope]:
-    """Everything with limits that a frame counts for."""
+    """Yield every scope with limits that a frame counts for."""
     if now.budget is not None:
         yield Scope(frame=None, budget=now.budget, spent=now.spent)
     for holder in _upwards(now, frame):

@@ -1,8 +1,7 @@
-"""Compaction: earlier messages of a frame give way to a summary of them, so that a long run stays bounded.
+"""Compaction: a summary replaces earlier messages of a frame, so that a long run stays bounded.
 
-Only a frame whose next step is to ask its model is compacted, so no call of it is open. What it was given
-stays, and so does its last turn, which its model has not answered yet. The calls of the turns before go
-with their messages: the journal has them.
+Only a frame that will call its model next is compacted, so it has no open call. Its input and its last turn stay. The
+calls of earlier turns go with their messages: the journal has them.
 """
 
 import json
@@ -15,11 +14,11 @@ from runtime.core.events import Compacted
 from runtime.core.fast_replace import replace
 from runtime.core.machine.transitions import FRAMES, next_state
 
-SUMMARY = "summary"  # the role of the message that stands for those before it
+SUMMARY = "summary"  # role of the message that replaces the earlier ones
 
 
 def is_due(frame: Frame) -> bool:
-    """Whether the frame is to be compacted before its model is asked: too long, and something to leave out."""
+    """Say whether the frame must be compacted before its next model call: it is too long and can be cut."""
     terms = frame.compaction
     if terms is None or frame.state is not FrameState.ASKING or cut_point(frame) < 3:
         return False
@@ -29,13 +28,13 @@ def is_due(frame: Frame) -> bool:
 
 
 def cut_point(frame: Frame) -> int:
-    """The place of the last reply: messages before it can give way. 0 without one."""
+    """Return the position of the last reply; the messages before it can be replaced. 0 without one."""
     places = [index for index, message in enumerate(frame.messages) if message["role"] == "model"]
     return places[-1] if places else 0
 
 
 def compact(now: Continuation, event: Compacted) -> Continuation:
-    """The run after the event. Raises IllegalTransition unless the frame has no open call and that many messages."""
+    """Return the run after the event. Raises IllegalTransition if the frame has an open call or too few messages."""
     frame = now.frame(event.frame)
     state = next_state(FRAMES, frame.state, event.type, subject=frame.id)
     if not 1 < event.until == cut_point(frame):
@@ -57,7 +56,7 @@ def compact(now: Continuation, event: Compacted) -> Continuation:
 
 
 def _size(frame: Frame) -> int:
-    """Bytes of the messages as the model gets them: with arguments, and with results that are stored elsewhere."""
+    """Measure the messages in bytes as the model gets them, with arguments and stored results."""
     stored: Iterator[int] = (
         result["stored"]["size"]
         for message in frame.messages

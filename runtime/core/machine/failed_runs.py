@@ -1,7 +1,7 @@
 """Restores a failed run that a person tries again: it continues from where it failed, and no effect is repeated.
 
 Results, messages, used approvals and spending stay. A frame whose model failed asks it again. A call that was closed
-with the run is judged again, so people are asked again; if an attempt at it may have had its effect, it is in doubt.
+with the run is checked again, so people are asked again. If an attempt at it may have had its effect, it is in doubt.
 """
 
 from runtime.core.continuation import Call, CallState, Continuation, Frame, FrameState, Phase

@@ -22,9 +22,9 @@ _STATES: TypeAdapter[Continuation] = TypeAdapter(Continuation)
 def quiescent(now: Continuation) -> bool:
     """Return whether this state can be forked: no effect is running or may have happened unnoticed.
 
-    The run must be live, without a started call, and without an idempotent call that waits for a repetition: its first
-    attempt may have happened, and the fork's key would not recognise it. A call in doubt is allowed, because people are
-    asked about it again.
+    The run must be live, without a started call, and without an idempotent call that waits for a repetition. Its
+    first attempt may have happened, and the fork's key would not recognise it. A call in doubt is allowed, because
+    people are asked about it again.
     """
     if now.phase is not Phase.STARTED:
         return False

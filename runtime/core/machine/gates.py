@@ -1,7 +1,7 @@
-"""Gates of a frame itself: while one is open, nothing new starts there.
+"""Gates of a frame: while one is open, no new effect starts in the frame.
 
-A hold and a version gate halt their frame; a limit gate halts the whole run, because what it is
-given is the run's. What is under way is waited for, and its outcome is taken up.
+A hold and a version gate block their frame. A limit gate blocks the whole run, because budgets are the run's. Running
+effects finish, and their outcomes are recorded.
 """
 
 from runtime.core.continuation import Continuation, Frame
@@ -14,12 +14,12 @@ from runtime.core.machine.transitions import FRAMES, next_state
 
 
 def is_frame_gate(event: GateOpened | GateDecided | GateClosed) -> bool:
-    """Whether the gate is a frame's and not a call's."""
+    """Say whether the gate belongs to a frame, not to a call."""
     return not event.call
 
 
 def is_blocked_by_gate(now: Continuation, frame: str) -> bool:
-    """Whether somebody must let this frame go on before anything new starts in it."""
+    """Say whether an open gate blocks this frame."""
     return bool(now.pending) and any(
         gate.kind is GateKind.LIMIT or (gate.kind in FRAME_GATES and gate.frame == frame)
         for gate in now.pending
@@ -29,7 +29,7 @@ def is_blocked_by_gate(now: Continuation, frame: str) -> bool:
 def evolve_frame_gate(
     now: Continuation, event: GateOpened | GateDecided | GateClosed
 ) -> Continuation:
-    """The continuation after what happened to a halt. Raises IllegalTransition or UnknownSubject."""
+    """Return the continuation after an event of a frame's gate. Raises IllegalTransition or UnknownSubject."""
     frame = now.frame(event.frame)
     match event:
         case GateOpened():
@@ -56,7 +56,7 @@ def _decided(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
 
 
 def _require_one(now: Continuation, event: GateOpened) -> None:
-    """Raise IllegalTransition if a gate of this kind is open for the frame."""
+    """Raise IllegalTransition if the frame already has an open gate of this kind."""
     if event.kind not in FRAME_GATES:
         raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
     if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):

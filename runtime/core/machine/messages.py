@@ -1,8 +1,8 @@
-"""Messages of people to a run: each is kept until the root's model hears it, at the next boundary of a turn.
+"""Messages of people to a run: each is kept until the root's model receives it, at the start of a turn.
 
-What a model is given are its frame's messages, then whatever nobody has heard yet. A reply says how many of
-those it was given, so that one that comes while the model is at work waits for its next turn. An answer that
-was given without having heard all of them is not the last one: the model is asked again.
+A model gets its frame's messages, then the undelivered ones. A reply records how many of these its request had, so a
+message that arrives during the call waits for the next turn. If a message arrived while the model was answering, the
+model is called again.
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ from runtime.core.ids import ROOT
 from runtime.core.machine.origin import joined
 from runtime.core.machine.transitions import FRAMES, RUNS, next_state
 
-MESSAGE = "message"  # the role of what a person said
+MESSAGE = "message"  # role of a person's message
 
 
 def receive(now: Continuation, event: MessageReceived) -> Continuation:
-    """Keep the message; a root that has answered is asked once more. Raises IllegalTransition."""
+    """Keep the message. A root that has already answered calls its model again. Raises IllegalTransition."""
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     unheard = (*now.unheard, Undelivered(by=event.by, text=event.text))
     now = joined(replace(now, phase=phase, unheard=unheard), event.by)
@@ -31,12 +31,12 @@ def receive(now: Continuation, event: MessageReceived) -> Continuation:
 
 
 def undelivered_to(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
-    """What comes after the frame's own messages when its model is asked."""
+    """Return the messages to append to the frame's own in the next model call."""
     return tuple(_message(one) for one in now.unheard) if now.unheard and frame == ROOT else ()
 
 
 def deliver(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Frame]:
-    """The first `count` messages are the frame's now. Raises IllegalTransition if there are not so many."""
+    """Move the first `count` undelivered messages to the frame. Raises IllegalTransition if there are fewer."""
     there = undelivered_to(now, frame.id)
     if not 0 <= count <= len(there):
         raise IllegalTransition("Frame", f"{len(there)} unheard", f"heard {count}", frame.id)

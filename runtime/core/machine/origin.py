@@ -1,8 +1,8 @@
 """The origin of a run: the people who started or steered it. They cannot decide in it.
 
-It holds the requester, the origin of the run it was forked or imported from, the person who forked or imported it, the
-senders of messages and events that a worker received, and the people who tried it again after a failure. It is folded
-from the journal, so the journal's MACs cover it.
+It holds the requester, the senders of messages and events that a worker received, and the people who tried the run
+again after a failure. For a forked or imported run it also holds that person, and the origin of the run before. It is
+folded from the journal, so the journal's MACs cover it.
 """
 
 from collections.abc import Iterable

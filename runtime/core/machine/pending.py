@@ -1,4 +1,4 @@
-"""The gates that a run waits at: one comes in when it opens, and leaves when it is decided or closed."""
+"""The open gates of a run: added when they open, removed when they are decided or closed."""
 
 from uuid import UUID
 
@@ -9,7 +9,7 @@ from runtime.core.fast_replace import replace
 
 
 def add(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:
-    """With the gate. `tool` is that of its call. Raises IllegalTransition if it is open already."""
+    """Add the gate. `tool` is that of its call. Raises IllegalTransition if it is already open."""
     if any(pending.gate == event.gate for pending in now.pending):
         raise IllegalTransition("Gate", "open", event.type, str(event.gate))
     pending = Pending(
@@ -38,7 +38,7 @@ def of_call(now: Continuation, frame: str, call: str) -> Pending | None:
 
 
 def drop(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
-    """Without the gate. Raises UnknownSubject if it is not open at that place."""
+    """Remove the gate. Raises UnknownSubject if it is not open at that place."""
     place = (event.gate, event.frame, event.call)
     if all((one.gate, one.frame, one.call) != place for one in now.pending):
         raise UnknownSubject("open gate", str(event.gate))

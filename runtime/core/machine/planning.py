@@ -1,7 +1,6 @@
-"""What a run needs next: `plan(continuation)`, made anew from every state.
+"""Plans the next commands of a run from its state alone: `plan(continuation)`.
 
-Nothing is remembered of what was planned before. Whoever acts on a plan records what came of it as
-events, and the next state asks for what is left.
+No earlier plan is kept. The worker records outcomes as events, and the next state is planned anew.
 """
 
 from collections.abc import Sequence
@@ -35,10 +34,9 @@ from runtime.core.machine.gates import is_blocked_by_gate
 
 
 def plan(now: Continuation) -> tuple[Command, ...]:
-    """Everything this state asks for, oldest frame first. A started call asks for nothing: it is under way.
+    """Return the commands for this state, oldest frame first. A started call needs none, because it is running.
 
-    A run that is being cancelled only asks for its end, once nothing is under way. A paused one asks for
-    nothing.
+    A run that is being cancelled gets only its end, once no call is running. A paused run gets no command.
     """
     if now.phase is Phase.CANCELLING:
         return () if _under_way(now) else (EndRun(),)
@@ -95,7 +93,7 @@ def _plan_call(frame: Frame, call: Call) -> Command | None:
 
 
 def _too_many_refusals(now: Continuation) -> str:
-    """Word the end of the run, with the last refused call that is still known: it shows what the model got wrong."""
+    """Word the end of the run, with the last refused call that is still known: it shows the model's mistake."""
     calls = (call for frame in now.frames.values() for call in frame.calls)
     refused = [call for call in calls if call.state is CallState.REFUSED]
     among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""

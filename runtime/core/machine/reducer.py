@@ -1,9 +1,9 @@
-"""How a run changes: `evolve(continuation, event)`.
+"""The reducer of a run: `evolve(continuation, event)`.
 
-A turn: the model replies with calls; each is judged; gated ones wait for people, admitted ones run
-or open child frames; when every call of the turn is settled their results go to the model in the
-order it proposed them, and the next turn begins. A reply without calls answers the frame.
-`evolve` either returns the next continuation or raises and leaves the given one as it was.
+A turn: the model replies with calls, and each is checked. Gated calls wait for people; admitted ones run or open
+child frames. When every call of the turn is settled, the results go to the model in the order of its proposals, and
+the next turn begins. A reply without calls answers the frame. `evolve` returns the next continuation, or raises and
+leaves the given one unchanged.
 """
 
 from typing import Any, assert_never
@@ -70,14 +70,14 @@ from runtime.core.machine.transitions import (
 
 
 def evolve(now: Continuation, event: Event) -> Continuation:
-    """The continuation after `event`. Raises IllegalTransition or UnknownSubject."""
+    """Return the continuation after `event`. Raises IllegalTransition or UnknownSubject."""
     if now.phase is Phase.EXPORTED and not isinstance(event, Imported):
         raise IllegalTransition("Run", now.phase, event.type, str(now.run))
     return charge(_evolve(now, event), event)
 
 
 def _evolve(now: Continuation, event: Event) -> Continuation:
-    """A long journal is mostly replies and outcomes of calls, so these are looked for first."""
+    """Apply an event. Replies and outcomes of calls come first, because a long journal has mostly these."""
     match event:
         case ModelReplied():
             return _add_reply(now, event)
@@ -117,7 +117,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return _schedule_model(now, event)
         case WaitEnded(call=None):
             frame = _move_frame(now.frame(event.frame), event.type)
-            made = frame.ticket == 0  # a braked provider was not asked at all
+            made = frame.ticket == 0  # a rate-limited provider was not called
             return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
         case RetryScheduled() | WaitEnded(outcome="again"):
             return _change_retry(now, event)
@@ -166,7 +166,7 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     if now.phase is not Phase.CANCELLING:
         _move_frame(now.frame(ROOT), event.type)
-    left = now.frames if phase is Phase.FAILED else {}  # it may be tried again
+    left = now.frames if phase is Phase.FAILED else {}  # the run may be tried again
     return replace(now, phase=phase, frames={}, left=left, pending=(), outcome=_outcome(event))
 
 
@@ -287,7 +287,7 @@ def _move_frame(frame: Frame, trigger: str) -> Frame:
 
 
 def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) -> Continuation:
-    assert event.call is not None  # those without are the frame's
+    assert event.call is not None  # gates without a call are the frame's
     frame = now.frame(event.frame)
     call = _move_call(frame, event.call, _trigger(event))
     match event:
@@ -315,7 +315,7 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
             call = replace(call, result=event.error)
         case OutcomeUnknown():
             _require_attempt(call, event.attempt, call.attempt)
-            call = replace(call, gate=None)  # the gate of its approval is spent
+            call = replace(call, gate=None)  # its approval is used up
         case OutcomeArrived():
             _require_attempt(call, event.attempt, call.attempt)
             now = pending.settle(now, event)
@@ -341,13 +341,13 @@ def _decided(call: Call, event: GateDecided) -> Call:
         case Verdict.GIVE_UP:
             return replace(call, result=event.reason, verdict="give_up")
         case Verdict.APPROVE | Verdict.RUN_AGAIN | Verdict.CONTINUE | Verdict.STOP:
-            return call  # the last two are of halts: no call has such a transition
+            return call  # the last two are gates of frames: no call has such a transition
         case _ as never:
             assert_never(never)
 
 
 def _change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:
-    assert event.call is not None  # those without are the frame's
+    assert event.call is not None  # gates without a call are the frame's
     frame = now.frame(event.frame)
     call = _move_call(frame, event.call, event.type)
     match event:
@@ -365,9 +365,7 @@ def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
     _require_attempt(frame, event.attempt, frame.attempt)
     if event.instead:
         frame = replace(frame, model=event.instead, failures=0)
-    elif (
-        event.asks_at is not None
-    ):  # each of its models was asked: the next round begins with the first
+    elif event.asks_at is not None:  # all models were called: the next round begins with the first
         frame = replace(frame, model="", failures=0)
     elif event.cause == "error":
         frame = replace(frame, failures=frame.failures + 1)
@@ -406,7 +404,7 @@ def _move_call(frame: Frame, call: str, trigger: str) -> Call:
 
 
 def _require_attempt(call: Call | Frame, attempt: int, expected: int) -> None:
-    """An outcome counts only for the attempt that is under way."""
+    """Raise IllegalTransition unless the outcome belongs to the running attempt."""
     if attempt != expected:
         raise IllegalTransition(
             "Attempt", f"at attempt {call.attempt}", f"attempt {attempt}", call.id
@@ -422,7 +420,7 @@ def _with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
 
 
 def _settled(frame: Frame) -> Frame:
-    """With the results handed to the model if every call of the turn has one."""
+    """Hand the results to the model if every call of the turn has one."""
     calls = frame.of_turn()
     if not all(call.state in SETTLED for call in calls):
         return frame
@@ -432,7 +430,7 @@ def _settled(frame: Frame) -> Frame:
 
 
 def result_of(call: Call) -> dict[str, Any]:
-    """What the model hears of a settled call."""
+    """Return the result of a settled call as the model receives it."""
     result: dict[str, Any] = {
         "call": call.id,
         "tool": call.tool,

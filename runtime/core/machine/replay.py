@@ -1,4 +1,4 @@
-"""Folding a journal into a continuation, and what a worker must conclude about work it finds under way."""
+"""Folds a journal into a continuation, and records the calls that a worker finds running when it takes over."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from runtime.core.machine.retries import on_worker_lost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one commit says happened, and when (database time)."""
+    """The events of one commit, and its database time."""
 
     at: datetime
     events: tuple[Event, ...]
 
 
 def initial(run: UUID) -> Continuation:
-    """A run to which nothing has happened."""
+    """Return a run without events."""
     return Continuation(run=run)
 
 
 def fold(now: Continuation, events: Iterable[Event]) -> Continuation:
-    """The continuation after all of `events`. Raises what evolve raises."""
+    """Return the continuation after all `events`. Raises what evolve raises."""
     for event in events:
         now = evolve(now, event)
     return now
 
 
 def step(now: Continuation, events: Iterable[Event], *, head: str, at: datetime) -> Continuation:
-    """The continuation after one entry that was written at `at`, and whose MAC is `head`."""
+    """Return the continuation after one entry, written at `at`, whose MAC is `head`."""
     after = replace(fold(now, events), position=now.position + 1, head=head)
     return advance_clock(now, after, at)
 
@@ -42,9 +42,9 @@ def step(now: Continuation, events: Iterable[Event], *, head: str, at: datetime)
 def recover(
     now: Continuation, writes: Mapping[str, tuple[str, ...]] | None = None
 ) -> tuple[RetryScheduled | OutcomeUnknown, ...]:
-    """The events of a worker that takes over: every started call has lost the worker that ran it.
+    """Return the events for a worker that takes over: every started call has lost its worker.
 
-    `writes` names, by frame, the tools that have become writes since the frame was opened.
+    `writes` names, by frame, the tools that have become writes since the frame opened.
     """
     return tuple(
         on_worker_lost(frame.id, call, is_write=call.tool in (writes or {}).get(frame.id, ()))

@@ -5,7 +5,7 @@ jitter"), unless the other side asked for a wait. No wait exceeds the policy's c
 failure are worth a retry.
 
 A failing provider does not fail a model call. Once the attempts at each of the agent's models are used up, the worker
-calls all of them in rounds with growing pauses, until one replies or people are asked.
+calls all of them in rounds. The pauses grow until one replies or people are asked.
 """
 
 from datetime import datetime, timedelta
@@ -105,7 +105,7 @@ def on_no_reply(
     """Return the event for a model call without a reply; `retryable` says whether a retry can help.
 
     Once the attempts at `model` are used up, the worker calls the `fallback` model at once, if there is one and the
-    cause need not affect it. Otherwise it calls all models again later. After `timeout` people are asked.
+    cause may spare it. Otherwise it calls all models again later. After `timeout` people are asked.
     """
     policy = frame.terms.retry
     since, rounds = (frame.outage.since, frame.outage.rounds) if frame.outage else (at, 0)

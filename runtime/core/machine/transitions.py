@@ -1,7 +1,7 @@
-"""Which transitions are legal: one table per machine, and an absent key is an illegal transition.
+"""The tables of legal transitions, one per machine. An absent key is an illegal transition.
 
-A trigger is the event's type, with its verdict or outcome behind a colon where that decides the
-next state. `make reference` draws the diagram in docs/reference/lists.md from CALLS.
+A trigger is the event's type. If the next state depends on a verdict or outcome, it follows after a colon. `make
+reference` draws the diagram in docs/reference/lists.md from CALLS.
 """
 
 from enum import StrEnum
@@ -37,7 +37,7 @@ PACES: dict[tuple[Pace, str], Pace] = {
 FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ASKING, "ModelReplied:calls"): FrameState.ACTING,
     (FrameState.ASKING, "ModelReplied:answer"): FrameState.ANSWERED,
-    # It answered without having heard all that people wrote meanwhile.
+    # A message arrived while the model was answering.
     (FrameState.ASKING, "ModelReplied:interim"): FrameState.ASKING,
     (FrameState.ANSWERED, "MessageReceived"): FrameState.ASKING,
     (FrameState.ASKING, "ModelFailed"): FrameState.FAILED,
@@ -52,7 +52,7 @@ FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.FAILED, "Retried"): FrameState.ASKING,
 }
 
-# A gate of the frame itself leaves its state alone, whatever the frame waits for beside it.
+# A gate of the frame does not change its state.
 FRAMES |= {
     (state, trigger): state
     for state in FrameState
@@ -65,7 +65,7 @@ FRAMES |= {
     )
 }
 
-# Another version of the agent plays the frame from here on; what the frame waits for stays the same.
+# The frame continues with another version of its agent and waits for the same as before.
 FRAMES |= {(state, "AgentChanged"): state for state in FrameState if state is not FrameState.CLOSED}
 
 CALLS: dict[tuple[CallState, str], CallState] = {
@@ -76,9 +76,9 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.GATED, "GateDecided:deny"): CallState.DENIED,
     (CallState.GATED, "GateDecided:expire"): CallState.DENIED,
     (CallState.GATED, "GateClosed"): CallState.CLOSED,
-    # What was approved is no longer what would run: people are asked again.
+    # The call has changed since its approval: people are asked again.
     (CallState.ADMITTED, "GateOpened:approval"): CallState.GATED,
-    # What was approved can no longer be made at all.
+    # The approved call can no longer be made.
     (CallState.ADMITTED, "CallRefused"): CallState.REFUSED,
     (CallState.ADMITTED, "ToolStarted"): CallState.STARTED,
     (CallState.ADMITTED, "FrameOpened"): CallState.DELEGATED,
@@ -102,7 +102,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.UNKNOWN, "GateDecided:run_again"): CallState.ADMITTED,
     (CallState.UNKNOWN, "GateDecided:give_up"): CallState.FAILED,
     (CallState.UNKNOWN, "GateClosed"): CallState.CLOSED,
-    # The failed run is tried again: the call is judged again, or in doubt if an attempt may have had its effect.
+    # The failed run is tried again: the call is checked again, or is in doubt if an attempt may have had its effect.
     (CallState.CLOSED, "Retried"): CallState.PROPOSED,
     (CallState.CLOSED, "Retried:in_doubt"): CallState.UNKNOWN,
     (CallState.DELEGATED, "FrameClosed:answered"): CallState.RETURNED,
@@ -111,7 +111,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
 
 
 def next_state(table: dict[tuple[S, str], S], state: S, trigger: str, *, subject: str) -> S:
-    """Look the transition up. Raises IllegalTransition, which names machine, state, event and subject."""
+    """Look up the next state. Raises IllegalTransition, which names machine, state, event and subject."""
     try:
         return table[state, trigger]
     except KeyError:
