@@ -1,7 +1,8 @@
-"""The one statement that closes an open gate with a decision and wakes its run; it writes all of it or nothing.
+"""Closes an open gate with a decision and wakes its run, in one statement that writes all of it or nothing.
 
-The gate is what decisions compete for: of two, one finds it open. The run's row comes first, so a decision comes
-before a step or after it. It waits for no lock: a caller that has to wait locks the run's row first and looks again.
+Of two decisions only one finds the gate open. The statement locks the run's row first, so a decision is ordered
+before or after each step. It waits for no lock: a caller that must wait locks the run's row first and then settles
+again.
 """
 
 from collections.abc import Sequence
@@ -27,10 +28,10 @@ def settle(
     effective_at: datetime | None,
     lent: Sequence[Part] = (),
 ) -> UUID:
-    """Settle the gate, with the parts that approvals lends to it, and return its run.
+    """Settle the gate, with the parts that approvals adds, and return its run.
 
-    Raises GateNotOpen, with nothing written, also if the run is over, if a required part writes no row or if
-    another transaction overtook one.
+    Raises GateNotOpen, with nothing written, also if the run has ended, if a required part writes no row, or if
+    another transaction was faster.
     """
     statement = _statement(
         tuple((part.name, part.sql) for part in lent),
@@ -59,7 +60,10 @@ def settle(
 
 @cache
 def _statement(lent: tuple[tuple[str, str], ...], required: tuple[str, ...]) -> str:
-    """`run` is the run's row if its gate was open. A part that has to write a row and does not divides by zero."""
+    """Build the statement. `run` is the run's row if its gate was open.
+
+    A required part that writes no row divides by zero, so the statement fails.
+    """
     tables = "".join(f", {name} AS ({sql})" for name, sql in lent)
     counts = " * ".join(f"(SELECT count(*) FROM {name})" for name in ("run", *required))
     return f"""

@@ -1,11 +1,10 @@
 """Named points at which a test may end this process as a crash would; nothing happens unless one is armed.
 
-They stand in the one function that commits a step and in the one call of the effect handler's port,
-so every kind of commit and of effect, at every depth, is a point by construction. A kind of commit
-is the type of its last event.
+They are in the one function that commits a step and in the one call of the effect handler's port. So every kind of
+commit and of effect, at every depth, has a point. The kind of a commit is the type of its last event.
 
-`ABEYANCE_KILL_POINT` arms one by name. `ABEYANCE_KILL_ONCE` is the path of a file that the process
-makes before it ends; a process that finds it there continues. `ABEYANCE_KILL_LOG` notes every point passed.
+`ABEYANCE_KILL_POINT` arms one by name. `ABEYANCE_KILL_ONCE` is the path of a file that the process makes before it
+ends; a process that finds the file continues. `ABEYANCE_KILL_LOG` records every point passed.
 """
 
 import os
@@ -19,7 +18,7 @@ LOG = "ABEYANCE_KILL_LOG"
 
 
 def hit(moment: str, kind: str, depth: int) -> None:
-    """Pass the point `moment:kind:depth`, or end there."""
+    """Pass the point `moment:kind:depth`, or end the process there."""
     armed, log = _armed()
     if armed is None and log is None:
         return
@@ -33,7 +32,7 @@ def hit(moment: str, kind: str, depth: int) -> None:
 
 @cache
 def _armed() -> tuple[str | None, str | None]:
-    """The point at which to end and the file that notes all of them, read once in each process."""
+    """Read the armed point and the path of the log, once in each process."""
     return os.environ.get(ARMED), os.environ.get(LOG)
 
 

@@ -96,9 +96,9 @@ TAKE_OVER = """
 class Claim:
     """The right to advance a run. `continuation_position` is the position of its continuation, 0 without one.
 
-    `worker` is the process that has it, `previous` the status of the run before, `at` database time; `kill_switches`
-    names the agents with an engaged kill switch. `lost_leases` counts lost leases in a row without progress; `isolated`
-    says that the run is alone in its process because of them.
+    `worker` is the process that has it, `previous` the status of the run before, `at` database time. `kill_switches`
+    names the agents with an engaged kill switch. `lost_leases` counts lost leases in a row without progress;
+    `isolated` says that the run is alone in its process because of them.
     """
 
     run: UUID

@@ -17,7 +17,7 @@ from runtime.store.tables import continuations, journal, signals
 from runtime.store.tables.journal import Entries
 from runtime.store.tables.pruning import UNPRUNED
 
-# Each column of many rows comes as an array, so that there is one row. Entries are sorted once, not for each array; in
+# Each column of many rows is an array, so that there is one row. Entries are sorted once, not for each array; in
 # another order they would not verify.
 _STORED = """
     c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, run.mailbox,
@@ -38,7 +38,7 @@ _BESIDE = """
             array_agg(effective_at <= clock_timestamp() ORDER BY id) AS dues
         FROM runtime_signal WHERE run_id = %(run)s) s
 """
-# What is read beside the row is as old as the statement, and the row as young as its lock: `seen` is the row as old.
+# The row is read under its lock. The other data has the statement's snapshot, and `seen` is the row in that snapshot.
 _CLAIM = f"""
     WITH run AS ({leases.CLAIM})
     SELECT run.epoch, run.position, run.head, run.base, run.previous, run.at, run.stops, run.losses,
@@ -51,26 +51,25 @@ _LOAD = f"SELECT {_STORED} FROM runtime_run run {_BESIDE} WHERE run.id = %(run)s
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """What was read of a run, none of it verified yet."""
+    """The stored data of a run, not verified yet."""
 
     run: UUID
     row: Sequence[Any]
 
     def pending_signals(self) -> signals.PendingSignals:
-        """Raises Tampered for a signal that no process of ours wrote."""
+        """Return the signals. Raises Tampered for a signal that none of our processes wrote."""
         count, origin, *columns = self.row[8:15]
         return signals.pending(count, _rows(columns), origin)
 
     def texts(self) -> list[str]:
-        """The entries as they are stored, not verified."""
+        """Return the entries as stored, not verified."""
         return list(self.row[5] or ())
 
     def state(self, claim: Claim, conversations: Conversations) -> tuple[Continuation, Entries]:
-        """The verified state at the claim's position, and the entries of the run.
+        """Return the verified state at the claim's position, and the entries of the run.
 
-        `conversations` have read the first ones of them, or none. What the state needs is read into them.
-
-        Raises Tampered, KeyMissing, or NewerSchema.
+        `conversations` must be empty or have read the first entries; the remaining entries that the state needs are
+        read into it. Raises Tampered, KeyMissing, or NewerSchema.
         """
         entries = Entries(journal.chained(self.run, UNPRUNED, _rows(self.row[4:8])))
         found = None if self.row[0] is None else self.row[0:4]
@@ -89,9 +88,9 @@ def claim(
     worker: UUID | None = None,
     isolated: bool = False,
 ) -> tuple[Claim, StoredRun] | None:
-    """Claim the run under this owner's token, and load it. None if it is not due, or if another process has it.
+    """Claim the run under this owner's token, and load it. None if it is not due, or another process has it.
 
-    `isolated` takes runs that are tried alone, and no others.
+    With `isolated` only isolated runs can be claimed, else only the others.
     """
     row = connection.execute(
         _CLAIM,
@@ -120,7 +119,7 @@ def claim(
 
 
 def load(connection: Connection, run: UUID) -> StoredRun:
-    """Read what is stored of a run that is claimed."""
+    """Read the stored data of a claimed run."""
     row = connection.execute(_LOAD, {"run": run}, prepare=True, binary=True).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")

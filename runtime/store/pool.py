@@ -24,7 +24,7 @@ Connection = psycopg.Connection[TupleRow]
 
 POOL_SIZE = 4
 DJANGOS_OF_A_WORKER = (
-    5  # which the threads of a worker share: its tools, the rules of its agents, and the engine
+    5  # for all threads of a worker: its tools, the rules of its agents, and the engine
 )
 WAIT_SECONDS = 3.0
 # The pool retries for this long, with doubling pauses. Then it gives up, and retries at once for the next caller.

@@ -1,6 +1,6 @@
-"""The records of a step: the changes that it makes, one for each event, and the writes and effects that follow.
+"""The records of a step: its changes, one for each event, and the writes and effects that follow from them.
 
-A step that is built again keeps the changes of what arrived; everything else is made anew from the committed state.
+A step that is built again keeps the changes of received messages; the rest is built anew from the committed state.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """An event, and what comes with it.
+    """An event with its data.
 
-    `blob` is its result if that is stored by its hash, `snapshot` what reviewers see at the gate that it opens,
-    `work` the call that starts once it is written, and `closed` why the gate of a late outcome needs no person.
+    `blob` is its result if that is stored by its hash, `snapshot` the one for the gate it opens. `work` is the
+    call that starts once the step is written. `closed` is the reason why the gate of a late outcome needs no person.
     """
 
     event: Event
@@ -50,25 +50,26 @@ def changed(
     work: StartTool | None = None,
     closed: str = "",
 ) -> Changed:
-    """The record of an event, with a result that is too big for the journal set aside."""
+    """Return the record of an event; a result too big for the journal becomes `content`."""
     event, blob = extract_blob(event)
     return Changed(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
 
 
 class Records:
-    """What one step does, in order, and what that comes to.
+    """The changes of one step in order, and the writes that follow from them.
 
-    `signals` are taken up by it, whether they changed anything or not. `work` starts once it is written; its slots are
-    reserved.
+    `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its
+    slots are reserved.
     """
 
     def __init__(self) -> None:
         self.changes: list[Changed] = []
         self.signals: list[int] = []
         self.work: list[Work] = []
-        self._events: dict[type, list[Any]] = {}  # by kind: most steps have none of most kinds
+        self._events: dict[type, list[Any]] = {}  # by type: most steps have few types
 
     def add(self, change: Changed) -> None:
+        """Add a change."""
         self.changes.append(change)
         self._events.setdefault(type(change.event), []).append(change.event)
         if change.work is not None:
@@ -76,14 +77,17 @@ class Records:
 
     @property
     def events(self) -> tuple[Event, ...]:
+        """The events of the step."""
         return tuple([one.event for one in self.changes])
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
+        """The results that are stored by their hash."""
         return tuple([one.blob for one in self.changes if one.blob is not None])
 
     @property
     def snapshots(self) -> list[ReviewSnapshot]:
+        """The snapshots for the gates that the step opens."""
         return [one.snapshot for one in self.changes if one.snapshot is not None]
 
     @property
@@ -93,7 +97,7 @@ class Records:
 
     @property
     def closed(self) -> dict[str, list[UUID]]:
-        """The gates that are closed, by reason."""
+        """The closed gates, by reason."""
         found: dict[str, list[UUID]] = {}
         if self._events.keys().isdisjoint((GateClosed, OutcomeArrived)):
             return found
@@ -105,18 +109,21 @@ class Records:
         return found
 
     def opened(self, now: Continuation) -> tuple[Pending, ...]:
-        """The gates that open and are still open in `now`, the state after the step."""
+        """Return the gates that the step opens and that are still open in `now`, the state after it."""
         gates = {event.gate for event in self.of(GateOpened)}
         return tuple(pending for pending in now.pending if pending.gate in gates) if gates else ()
 
     def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
-        """The waits for an event that begin and still last in `now`."""
+        """Return the waits for an event that begin with the step and are still open in `now`."""
         began = (event for event in self.of(WaitStarted) if event.event)
         return tuple(event for event in began if waits(now, event.frame, event.call))
 
     @property
     def ended_waits(self) -> tuple[tuple[str, str], ...]:
-        """Frame and call of every wait that ends without its event, which would have taken it away."""
+        """Frame and call of every wait that ends without its event.
+
+        An event would have deleted the wait's row itself.
+        """
         ends = (event for event in self.of(WaitEnded) if event.call is not None)
         return tuple(
             (event.frame, str(event.call))
@@ -126,24 +133,24 @@ class Records:
 
     @property
     def needs_first(self) -> bool:
-        """Whether time ends a wait or a late outcome settles a call, which counts only if no signal came before."""
+        """Whether no signal may come before the step: a wait times out, or a late outcome settles a call."""
         timed_out = any(event.outcome == "timed_out" for event in self.of(WaitEnded))
         return timed_out or bool(self.of(OutcomeArrived))
 
     def spent(self, now: Continuation) -> tuple[Spend, ...]:
-        """The approvals that are used to start calls, each with the attempt."""
+        """Return the approvals used to start calls, each with the attempt."""
         started = [
             (now.call(event.frame, event.call).gate, event) for event in self.of(ToolStarted)
         ]
         return tuple((gate, event.attempt) for gate, event in started if gate is not None)
 
     def of(self, kind: type[E]) -> Sequence[E]:
-        """The events of a kind."""
+        """Return the events of a type."""
         return self._events.get(kind, ())
 
 
 def waits(now: Continuation, frame: str, call: str) -> bool:
-    """Whether a call waits for its event."""
+    """Say whether a call waits for its event."""
     found = now.frames.get(frame)
     return found is not None and any(
         one.id == call and one.state is CallState.WAITING for one in found.of_turn()

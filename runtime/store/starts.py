@@ -1,4 +1,4 @@
-"""The two statements that start a run: one reads what it rests on, one writes its row with its first entry."""
+"""Starts a run with two statements: one reads the data the start depends on, one writes row and first entry."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +27,7 @@ class Born:
 
 
 def peek(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ...]]:
-    """Give a run its id, and read what else its start rests on."""
+    """Return the id and start time of a new run, and the values of these expressions."""
     parameters: dict[str, object] = {}
     for expression in more:
         parameters |= expression.parameters
@@ -37,7 +37,7 @@ def peek(connection: Connection, *more: Expression) -> tuple[Born, tuple[Any, ..
 
 
 def write(connection: Connection, row: dict[str, Any], first: SignedEntry) -> bool:
-    """Write a run that is due, with a hint of the caller's. Return False if its business key is taken."""
+    """Write a due run; the caller sends its hint. Return False if its business key is taken."""
     statement = _WRITE if row["business_key"] is None else _WRITE_KEYED
     done = pool.row(connection, statement, {**runs.inserted(row), **first.parameters()})
     return done is not None

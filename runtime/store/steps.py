@@ -1,7 +1,8 @@
-"""The one statement that commits a step: outcomes, the next intents, gates, signals and the run's row.
+"""Commits a step in one statement: outcomes, the next intents, gates, signals and the run's row.
 
-The module of each table has the part that writes it, and approvals the parts that ask people; all of them hang
-on the run's row, which is changed only for the epoch, owner and position of the claim. No row, no step.
+The module of each table has the part that writes it, and approvals adds the parts for its requests. All parts
+depend on the run's row, which is changed only for the epoch, owner and position of the claim. If the row is not
+found, the step is not written.
 """
 
 from collections.abc import Sequence
@@ -33,8 +34,8 @@ from runtime.store.tables import (
 from runtime.store.tables.journal import APPEND, SignedEntry, was_written
 from runtime.store.tables.ledger import Spend
 
-# The parts that a step may need besides, with the field that says so, in the order in which they come in the statement.
-# Most steps need none of them, and do not pay for them.
+# Optional parts of a step, with the field that requires each, in the order of the statement. Most steps need none of
+# them, and do not pay for them.
 _PARTS = (
     ("continued", continuations.REPLACE, "continuation"),
     ("dropped", continuations.DROP, "ended"),
@@ -52,7 +53,7 @@ _PARTS = (
 
 
 class Result(Enum):
-    """What became of a step: it is written, or nothing is, because of signals that came or a lease that is lost."""
+    """The result of a commit: written, or not written because of new signals or a lost lease."""
 
     WRITTEN = auto()
     NEW_SIGNALS = auto()
@@ -63,12 +64,11 @@ class Result(Enum):
 class Step:
     """One commit, of the `kind` of its last event, and the state that it leads to.
 
-    `awaits` is the last answer of a provider that the run waits for.
-    `continuation` is written now and then in a long run; `release` releases the lease until `due`.
-    `blobs` are what its events refer to. `pins` makes its continuation the base of the run. `opened_waits` are calls
-    that begin to wait for an event, `ended_waits` places of calls that do so no longer. With `first` a wait has run out
-    of time, or a late outcome settles a call, which counts only if no signal came before. `spent` are the approvals
-    under which it starts calls.
+    `awaits` is the last answer of a provider that the run waits for. `continuation` is written from time to time in a
+    long run; `release` releases the run until `due`. `blobs` are the results that its events refer to. With `pins`
+    its continuation becomes the base of the run. `opened_waits` are calls that begin to wait for an event,
+    `ended_waits` the places of calls whose wait has ended. With `first` the step is valid only if no signal came
+    before: a wait times out, or a late outcome settles a call. `spent` are the approvals under which it starts calls.
     """
 
     claim: Claim
@@ -101,10 +101,11 @@ class Step:
 def commit(
     connection: Connection, step: Step, lent: Sequence[Part] = (), *, prepare: bool
 ) -> Result:
-    """Write the step, with the parts that approvals lends to it.
+    """Write the step, with the parts that approvals adds.
 
-    A step whose answer was cut off before is found in the journal, and counts as written. Raises Tampered if an
-    approval was used before, with nothing written, or psycopg.OperationalError when the connection is cut.
+    If the connection broke during an earlier attempt, the step is looked up in the journal and may count as written.
+    Raises Tampered if an approval was used before, with nothing written, or psycopg.OperationalError if the
+    connection breaks.
     """
     failpoints.hit("before", step.kind, step.depth)
     own = [(name, sql) for name, sql, field in _PARTS if getattr(step, field)]
@@ -116,7 +117,7 @@ def commit(
         row = pool.row(connection, statement, parameters, prepare=prepare)
     except psycopg.errors.UniqueViolation as exc:
         if exc.diag.constraint_name in {part.overtaken for part in lent}:
-            return Result.NEW_SIGNALS  # another transaction was faster: what it wrote is read again
+            return Result.NEW_SIGNALS  # another transaction was faster: its signals are read first
         if exc.diag.constraint_name != spent.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
@@ -130,12 +131,12 @@ def commit(
 
 
 def written(connection: Connection, step: Step) -> bool:
-    """Whether this very step is in the journal."""
+    """Say whether exactly this step is in the journal."""
     return was_written(connection, step.entry)
 
 
 def written_after_wait(connection: Connection, step: Step) -> bool:
-    """Wait for the end of a COMMIT that was cut off, then answer as `written`.
+    """Wait for the end of an interrupted COMMIT, then answer as `written`.
 
     That COMMIT holds the run's row. Call this in a transaction.
     """
@@ -159,7 +160,7 @@ def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
 
 
 def _parameters(step: Step) -> dict[str, object]:
-    """Those of the parts that the statement has."""
+    """Return the parameters of the parts that the statement has."""
     parameters = {
         "status": step.status,
         "output": step.output,

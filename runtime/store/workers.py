@@ -1,10 +1,10 @@
-"""The processes that advance runs: until when the lease of each lasts, and which runs they lost.
+"""Stores the worker processes: the lease of each, and the runs they lost.
 
-A sweeper notes when it last looked for due runs in `runtime_loop`, under the name of its host.
+A sweeper records when it last looked for due runs in `runtime_loop`, under the name of its host.
 
-A run whose worker dies is taken over and continues. One that keeps costing workers their life must be
-told from those that happened to be in the same process, so every loss is evidence: which process lost
-which run, where in its journal, and when.
+A run whose worker dies is taken over and continues. A run that kills its workers must be distinguished from runs that
+were only in the same process. So every lost lease is recorded: which process lost which run, at which position of its
+journal, and when.
 """
 
 import socket
@@ -12,7 +12,7 @@ from uuid import UUID
 
 from runtime.store.pool import Connection
 
-# The part of the heartbeat statement that says this process is alive and renews its lease.
+# The part of the heartbeat statement that records that this process is alive and renews its lease.
 BEAT = """
     INSERT INTO runtime_worker (id, host, process, agents, isolated, hung, lease_until)
     VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s,
@@ -22,7 +22,7 @@ BEAT = """
     RETURNING beat_at
 """
 
-# Whether the lease of the process that has a run lasts.
+# True if the process that has a run has an unexpired lease.
 LIVE = """
     EXISTS (SELECT FROM runtime_worker
         WHERE runtime_worker.id = runtime_run.worker AND runtime_worker.lease_until >= clock_timestamp())
@@ -35,7 +35,7 @@ FORGET = f"""
     DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'
 """
 
-# The part of the sweeper's statement that notes which processes lost a run; `taken` is the row before.
+# The part of the sweeper's statement that records which processes lost a run; `taken` is the previous row.
 NOTE_LOSS = """
     INSERT INTO runtime_loss (run_id, worker, host, process, position, isolated)
     SELECT taken.id, taken.worker, runtime_worker.host, runtime_worker.process, taken.position,
@@ -46,7 +46,7 @@ NOTE_LOSS = """
 
 
 def sweeper_name() -> str:
-    """What this host's sweepers call themselves; Postgres keeps 63 bytes of it."""
+    """Return the name for this host's sweepers; Postgres keeps 63 bytes of it."""
     return f"{SWEEPER}{socket.gethostname()}"[:63]
 
 

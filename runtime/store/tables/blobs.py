@@ -1,8 +1,8 @@
-"""Results that are too big for an entry, once each by their hash, and the runs that refer to them.
+"""Stores results too big for an entry, once each by their hash, and which runs refer to them.
 
-A step writes the blobs that its events refer to in its own statement. A blob that is there already is only marked as
-used again: the collector leaves alone what was used within the hour, so none goes between the step's look and its
-commit. The hash is checked whenever a blob is read.
+A step writes the blobs that its events refer to in its own statement. An existing blob is only marked as used. The
+collector deletes only blobs unused for an hour, so none disappears between the step's check and its commit. The hash
+is checked whenever a blob is read.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from runtime.core.errors import Unreadable
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 
-# Parts of the statement of a step that has contents; ordered, or two steps could wait for each other.
+# Parts of the statement of a step with contents. The rows are ordered, or two steps could wait for each other.
 STORE = """
     INSERT INTO runtime_content (digest, body)
     SELECT c.digest, c.body FROM run, unnest(%(c_digests)s::text[], %(c_texts)s::text[])
@@ -29,12 +29,13 @@ REFER = """
 
 
 def parameters(contents: Iterable[Blob]) -> dict[str, object]:
+    """Return the parameters of the parts, each content once."""
     once = {content.digest: content.text for content in contents}
     return {"c_digests": list(once), "c_texts": list(once.values())}
 
 
 def fetch(connection: Connection, digest: str) -> Any:
-    """The value stored under `digest`. Raises Tampered unless it is there and is what the digest says."""
+    """Return the value stored under `digest`. Raises Tampered if it is missing or does not match."""
     row = connection.execute(
         "SELECT body FROM runtime_content WHERE digest = %s", (digest,)
     ).fetchone()
@@ -47,24 +48,24 @@ def fetch(connection: Connection, digest: str) -> Any:
 
 
 def check(connection: Connection, digests: Iterable[str]) -> None:
-    """Raises Tampered unless each content is there and is what its digest says."""
+    """Raise Tampered unless each content exists and matches its digest."""
     for digest in sorted(digests):
         fetch(connection, digest)
 
 
 def text(connection: Connection, digest: str) -> str:
-    """The exact bytes stored under `digest`, checked. Raises Tampered."""
+    """Return the exact text stored under `digest`, checked. Raises Tampered."""
     fetch(connection, digest)
     row = connection.execute(
         "SELECT body FROM runtime_content WHERE digest = %s", (digest,)
     ).fetchone()
-    assert row is not None  # it was there a moment ago, in the same transaction
+    assert row is not None  # it existed a moment ago, in the same transaction
     found: str = row[0]
     return found
 
 
 def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
-    """Store what a run from elsewhere brings along, and that it refers to it."""
+    """Store the contents of an imported run, and its references to them."""
     for content in sorted(texts, key=lambda content: content.digest):
         connection.execute(
             """
@@ -77,7 +78,7 @@ def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
 
 
 def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
-    """A run refers to contents of another one from its first entry on. Raises Tampered if one is not there."""
+    """Make a run refer to contents of another one from its first entry on. Raises Tampered if one is missing."""
     wanted = set(digests)
     done = connection.execute(
         """
@@ -91,12 +92,12 @@ def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:
-    """The run refers to none any more."""
+    """Delete the run's references."""
     connection.execute("DELETE FROM runtime_contentuse WHERE run_id = %s", (run,))
 
 
 def collect(connection: Connection, limit: int) -> int:
-    """Remove contents that no run refers to and that were not used within the hour. Returns how many."""
+    """Delete contents that no run refers to and that were unused for an hour. Returns how many."""
     done = connection.execute(
         """
         DELETE FROM runtime_content WHERE digest = ANY(ARRAY(

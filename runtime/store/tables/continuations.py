@@ -1,13 +1,13 @@
-"""The continuation of a long run, one signed row per run: the state that its worker loads first.
+"""Stores the continuation of a long run, one signed row per run. Its worker loads it first.
 
-The journal says everything, so a run that is not long has none: a worker that loads it folds all of its entries. A long
-run is given one by a step that releases it, and by one after which the entries since the last one are LONG. It leaves
-out what the entries tell, which are most of a long run (runtime.core.documents.conversations), so it is a few KB.
+The journal contains everything, so a short run has no continuation: a worker that loads it folds all entries. A long
+run gets one from a step that releases it, and from a step after LONG bytes of entries since the last one. It leaves
+out the parts that the entries contain, most of a long run (runtime.core.documents.conversations), so it is a few KB.
 
-Not every run can do without the rest: a fork has messages of another run. Such a continuation is written out, and only
-when the entries since the last one are LONG, and as long as those before. The continuation of a step that compacts a
-frame is kept a second time, as the base of its run: entries up to it may be removed while the run is live. So it
-needs no entry, and neither do those that follow it.
+Some runs cannot leave them out: a fork has messages of another run. Such a continuation is written in full, and only
+if the entries since the last one have LONG bytes and as many as those before. The continuation of a step that
+compacts a frame is stored a second time as the base of its run. Entries up to the base may be deleted while the run
+is live. The base and all later continuations of the run are written in full, so none of them needs an entry.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
 
-LONG = 256 * 1024  # bytes of entries, which take some 5 ms to fold
-SHORT = 16 * 1024  # bytes of entries that are folded faster than a continuation is written
+LONG = 256 * 1024  # bytes of entries, which take about 5 ms to fold
+SHORT = 16 * 1024  # bytes of entries that fold faster than a continuation is written
 
-# Parts of the step statement: the row of a long run, and the end of one that is over.
+# Parts of the step statement: the row of a long run, and its deletion when the run ends.
 REPLACE = """
     INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)
     SELECT id, %(position)s, %(c_body)s, %(c_mac)s, %(c_key_id)s FROM run
@@ -48,14 +48,14 @@ DROP = """
 
 
 def parameters(continuation: Continuation, told: Told | None = None) -> dict[str, object]:
-    """The parameters of REPLACE and PIN. `told` says what a brief continuation leaves out."""
+    """Return the parameters of REPLACE and PIN. `told` counts the parts that a brief continuation leaves out."""
     body = codec.encode_continuation(continuation, told)
     seal = macs.seal(purposes.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
 
 def needs_brief(covered: int, tail: int, *, release: bool) -> bool:
-    """Whether a run is given a brief one, with as many bytes of entries up to its last one and after it.
+    """Say whether to write a brief continuation, given the bytes of entries up to the last one and after it.
 
     `release` says that the step releases the run.
     """
@@ -63,12 +63,12 @@ def needs_brief(covered: int, tail: int, *, release: bool) -> bool:
 
 
 def needs_rewrite(covered: int, tail: int) -> bool:
-    """As `needs_brief`, of one that is written out."""
+    """Decide as `due` does for a continuation that is written in full."""
     return tail > LONG and tail >= covered
 
 
 def load(connection: Connection, run: UUID, base: int, text_of: TextOf) -> Continuation:
-    """The continuation as `checked` gives it."""
+    """Return the continuation as `checked` does."""
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s", (run,)
     ).fetchone()
@@ -82,11 +82,11 @@ def checked(
     text_of: TextOf,
     conversations: Conversations | None = None,
 ) -> Continuation:
-    """The verified continuation at position `base`, or the initial one at 0.
+    """Return the verified continuation at position `base`, or the initial one at 0.
 
-    `row` has position, body, MAC and key; `text_of` gives the text of a verified entry of the run by its position.
-    `conversations` have read no entry, or the first ones; those that the continuation needs are read into them.
-    Raises Tampered, KeyMissing, or NewerSchema.
+    `row` has position, body, MAC and key; `text_of` returns the text of a verified entry of the run by its position.
+    `conversations` must be empty or have read the first entries; the others it needs are read into it. Raises
+    Tampered, KeyMissing, or NewerSchema.
     """
     if row is None and base == 0:
         return initial(run)
@@ -100,7 +100,7 @@ def checked(
 
 
 def load_base(connection: Connection, run: UUID) -> Continuation | None:
-    """The run's base, None if it was never compacted. Raises Tampered, KeyMissing, or NewerSchema."""
+    """Return the run's base, None if it was never compacted. Raises Tampered, KeyMissing, or NewerSchema."""
     row = connection.execute(
         "SELECT position, body, mac, key_id FROM runtime_base WHERE run_id = %s", (run,)
     ).fetchone()
@@ -108,17 +108,17 @@ def load_base(connection: Connection, run: UUID) -> Continuation | None:
 
 
 def delete_base(connection: Connection, run: UUID) -> None:
-    """Delete it with the journal that goes on from it."""
+    """Delete the base, together with the journal that follows it."""
     connection.execute("DELETE FROM runtime_base WHERE run_id = %s", (run,))
 
 
 def drop(connection: Connection, run: UUID) -> None:
-    """The run goes on nowhere here."""
+    """Delete the continuation of a run that ends here."""
     connection.execute("DELETE FROM runtime_continuation WHERE run_id = %s", (run,))
 
 
 def exists(connection: Connection, run: UUID) -> bool:
-    """Whether a run has one, whatever it says."""
+    """Say whether a run has a continuation, valid or not."""
     found = connection.execute("SELECT 1 FROM runtime_continuation WHERE run_id = %s", (run,))
     return found.fetchone() is not None
 
@@ -134,7 +134,7 @@ def _checked(
     except Unreadable as exc:
         raise Tampered(f"the continuation: {exc}") from exc
     if (continuation.run, continuation.position) != (run, position):
-        raise Tampered("the continuation belongs elsewhere")
+        raise Tampered("the continuation belongs to another run or position")
     return continuation
 
 

@@ -1,17 +1,17 @@
-"""Events that were sent from outside: their ids, for how long each is remembered, and who sent it."""
+"""Stores external events: their ids, the time each is kept, and their senders."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from runtime.store.pool import Connection
 
-KEPT_DAYS = 30  # for which an id is known; after that it is a new one
+KEPT_DAYS = 30  # days an id is kept; after that the same id counts as new
 PRUNED = 1_000  # rows that one statement deletes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalEvent:
-    """An event as it is remembered. `waits` is how many it ended, `digest` that of its name and data."""
+    """A stored event. `waits` counts the waits it ended; `digest` is that of its name and data."""
 
     id: str
     name: str
@@ -23,7 +23,7 @@ class ExternalEvent:
 def insert(
     connection: Connection, *, id: str, name: str, digest: str, by: str, token: str | None
 ) -> bool:
-    """Record the event. False if its id is used. Waits for a transaction that uses it at the same time."""
+    """Record the event. False if its id is used. Waits for another transaction that uses the id at the same time."""
     done = connection.execute(
         """
         INSERT INTO runtime_outsideevent (id, name, digest, waits, sent_by, token)
@@ -35,12 +35,12 @@ def insert(
 
 
 def count(connection: Connection, id: str, waits: int) -> None:
-    """Note how many waits it ended, in the transaction that ends them."""
+    """Record how many waits it ended, in the transaction that ends them."""
     connection.execute("UPDATE runtime_outsideevent SET waits = %s WHERE id = %s", (waits, id))
 
 
 def read(connection: Connection, id: str) -> ExternalEvent:
-    """An event whose id is used. Raises LookupError."""
+    """Return the event with this id. Raises LookupError."""
     row = connection.execute(
         "SELECT id, name, digest, waits, at FROM runtime_outsideevent WHERE id = %s", (id,)
     ).fetchone()
@@ -50,9 +50,10 @@ def read(connection: Connection, id: str) -> ExternalEvent:
 
 
 def prune(connection: Connection) -> int:
-    """Forget some of those that are old enough. Returns how many.
+    """Delete some events that are old enough. Returns how many.
 
-    They are looked up once: by `IN`, Postgres may ask again for each row, and then the limit holds for each time.
+    They are selected once: with `IN`, Postgres may repeat the selection for each row, and then the limit would not
+    hold.
     """
     return connection.execute(
         """

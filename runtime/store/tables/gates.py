@@ -1,4 +1,4 @@
-"""The gates at which runs wait for people."""
+"""Stores the gates at which runs wait for people."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from runtime.core.continuation import Pending
 from runtime.errors import GateNotOpen
 from runtime.store.pool import Connection
 
-# Parts of the step statement: gates that open with it, and decided ones that it takes up.
+# Parts of the step statement: gates that open with it, and decided gates whose decisions it applies.
 OPEN = """
     INSERT INTO runtime_gate (id, run_id, kind, frame, call, tool, path, state)
     SELECT g.id, run.id, g.kind, g.frame, g.call, g.tool, g.path::jsonb, 'open'
@@ -34,7 +34,7 @@ DECIDE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRun:
-    """Which run a gate belongs to."""
+    """The run of a gate."""
 
     gate: UUID
     run: UUID
@@ -43,6 +43,7 @@ class GateRun:
 def parameters(
     opened: tuple[Pending, ...], settled: tuple[UUID, ...], closed: tuple[UUID, ...]
 ) -> dict[str, object]:
+    """Return the parameters of the parts."""
     return {
         "g_ids": [pending.gate for pending in opened],
         "g_kinds": [str(pending.kind) for pending in opened],
@@ -56,7 +57,7 @@ def parameters(
 
 
 def find(connection: Connection, gate: UUID) -> GateRun:
-    """Raises GateNotOpen for a gate that does not exist."""
+    """Return the place of a gate. Raises GateNotOpen if it does not exist."""
     row = connection.execute("SELECT run_id FROM runtime_gate WHERE id = %s", (gate,)).fetchone()
     if row is None:
         raise GateNotOpen("there is no such gate")
@@ -64,7 +65,7 @@ def find(connection: Connection, gate: UUID) -> GateRun:
 
 
 def reopen(connection: Connection, gate: UUID) -> None:
-    """Decided → open. The caller holds the run's row and has withdrawn the decision. Raises GateNotOpen."""
+    """Reopen a decided gate. The caller has locked the run's row and withdrawn the decision. Raises GateNotOpen."""
     done = connection.execute(
         "UPDATE runtime_gate SET state = 'open', decided_at = NULL WHERE id = %s AND state = 'decided'",
         (gate,),
@@ -74,7 +75,7 @@ def reopen(connection: Connection, gate: UUID) -> None:
 
 
 def close_decided(connection: Connection, gates: list[UUID]) -> None:
-    """Decided → closed. The caller holds the run's row and has withdrawn the decisions."""
+    """Close decided gates. The caller has locked the run's row and withdrawn the decisions."""
     connection.execute(
         "UPDATE runtime_gate SET state = 'closed' WHERE id = ANY(%s) AND state = 'decided'",
         (gates,),
@@ -82,7 +83,7 @@ def close_decided(connection: Connection, gates: list[UUID]) -> None:
 
 
 def close_open(connection: Connection, run: UUID) -> list[UUID]:
-    """Open → closed for every undecided gate of a run. The caller holds the run's row."""
+    """Close every open gate of a run. The caller has locked the run's row."""
     rows = connection.execute(
         "UPDATE runtime_gate SET state = 'closed' WHERE run_id = %s AND state = 'open' RETURNING id",
         (run,),

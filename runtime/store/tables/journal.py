@@ -1,8 +1,7 @@
-"""The journal of a run: entries that are only appended, each with the MAC of the one before.
+"""Stores the journal of a run: entries are only appended, each with the MAC of the one before.
 
-The MAC covers run, position, the previous MAC and the exact bytes of the body. So an entry that
-was edited, dropped, inserted, swapped or put back from an older state does not verify, and nothing
-that fails to verify is ever acted on.
+The MAC covers run, position, the previous MAC and the exact bytes of the body. So an entry that was edited, deleted,
+inserted, swapped or restored from an older state does not verify. No code acts on such an entry.
 """
 
 import os
@@ -24,8 +23,8 @@ from runtime.store.pool import Connection
 from runtime.store.tables import pruning
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
-# Where commit ids come from: no tool's seed has two processes give the same. They are no secrets, for which each step
-# would have to ask the system, and wait for the interpreter again.
+# The source of commit ids. A tool that seeds `random` cannot make two processes draw the same ids. They are no
+# secrets, so no step has to ask the system for them, which would release the interpreter lock.
 _ids = random.Random()  # noqa: S311
 os.register_at_fork(after_in_child=_ids.seed)
 
@@ -35,7 +34,7 @@ INSERT = """
     INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
 """
 
-# The part of the step statement that appends; `run` is the row that the step was allowed to change.
+# The part of the step statement that appends the entry; `run` is the updated row of the run.
 APPEND = f"""{INSERT}
     SELECT id, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s FROM run
 """
@@ -43,7 +42,7 @@ APPEND = f"""{INSERT}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedEntry:
-    """One entry ready to be written. `commit_id` tells our own entry from another worker's."""
+    """A signed entry to write. `commit_id` tells our own entry from another worker's."""
 
     run: UUID
     position: int
@@ -52,6 +51,7 @@ class SignedEntry:
     commit_id: UUID
 
     def parameters(self) -> dict[str, object]:
+        """Return the parameters of APPEND."""
         return {
             "position": self.position,
             "body": self.body,
@@ -67,7 +67,7 @@ def sign(run: UUID, position: int, previous: str, entry: Entry) -> SignedEntry:
 
 
 def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry:
-    """As `sign`, of an entry that is text already."""
+    """Sign an entry that is already a text, as `seal` does."""
     return SignedEntry(
         run=run,
         position=position,
@@ -78,7 +78,7 @@ def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry
 
 
 def append_first(connection: Connection, sealed: SignedEntry) -> None:
-    """Write an entry of a run that no worker has, as the one that starts it, inside the caller's transaction."""
+    """Append an entry to a run that no worker has, or start a run with it, inside the caller's transaction."""
     connection.execute(
         f"{INSERT} VALUES (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s)",
         {"run": sealed.run, **sealed.parameters()},
@@ -92,7 +92,7 @@ class Entries:
         self.rows = tuple(rows)
 
     def text(self, position: int) -> str:
-        """Raises LookupError if it is not there."""
+        """Return the text of an entry. Raises LookupError."""
         place = position - self.rows[0][0] if self.rows else -1
         if not 0 <= place < len(self.rows):
             raise LookupError(position)
@@ -101,7 +101,7 @@ class Entries:
 
 
 def read(connection: Connection, run: UUID) -> tuple[PruneMark, Entries]:
-    """Up to where entries were removed, and those that are left. Raises Tampered or KeyMissing."""
+    """Return the prune mark and the remaining entries. Raises Tampered or KeyMissing."""
     mark, rows = _verified(connection, run)
     return mark, Entries(rows)
 
@@ -111,12 +111,14 @@ def replayed(
 ) -> Continuation:
     """Fold the entries after `base` up to exactly `position`, whose MAC must be `head`.
 
-    Entries before `base` change nothing any more, but people read them and decide on what they read, so all of them
-    are verified. Raises Tampered or NewerSchema.
+    Entries before `base` no longer change the state. They are verified too, because people read them and decide by
+    them. Raises Tampered or NewerSchema.
     """
     now, last = base, mark.position
     if mark.position > base.position or (mark.position == base.position and mark.head != base.head):
-        raise Tampered(f"the journal begins after entry {mark.position}, not where its run goes on")
+        raise Tampered(
+            f"the journal begins after entry {mark.position}, not where its run continues"
+        )
     for last, body, mac, *_ in entries.rows:
         if last == base.position and mac != base.head:
             raise Tampered(f"journal entry {last} is not that of the continuation")
@@ -128,16 +130,16 @@ def replayed(
 
 
 def history(connection: Connection, run: UUID) -> Iterator[tuple[SignedEntry, Entry]]:
-    """Every entry of a run that is left, verified and decoded, as long as each follows the one before.
+    """Yield every remaining entry of a run, verified and decoded.
 
-    Raises Tampered, KeyMissing, or NewerSchema at the first that cannot be told.
+    Raises Tampered, KeyMissing, or NewerSchema at the first one that does not verify or cannot be read.
     """
     for row in _verified(connection, run)[1]:
         yield _signed(run, *row), _decoded(row[0], row[1])
 
 
 def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
-    """The run as it was after its entry `position`, verified from the beginning up to there.
+    """Return the run's state after its entry `position`, verified from the first entry on.
 
     Raises NoSuchEntry, Tampered, KeyMissing, or NewerSchema.
     """
@@ -150,7 +152,7 @@ def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
 
 
 def was_written(connection: Connection, sealed: SignedEntry) -> bool:
-    """Whether this very entry was written: how a cut-off COMMIT is told from a lost lease."""
+    """Say whether exactly this entry was written. This tells an interrupted COMMIT from a lost lease."""
     row = connection.execute(
         "SELECT commit_id FROM runtime_journalentry WHERE run_id = %s AND position = %s",
         (sealed.run, sealed.position),
@@ -159,7 +161,7 @@ def was_written(connection: Connection, sealed: SignedEntry) -> bool:
 
 
 def verify(connection: Connection, run: UUID, *, position: int, head: str) -> None:
-    """Raises Tampered or KeyMissing unless every entry that is left verifies, and the last one is this."""
+    """Raise Tampered or KeyMissing unless every remaining entry verifies and the last one is this."""
     mark, rows = _verified(connection, run)
     last = (mark.position, mark.head)
     for at, _, mac, *_ in rows:
@@ -169,7 +171,7 @@ def verify(connection: Connection, run: UUID, *, position: int, head: str) -> No
 
 
 def delete_until(connection: Connection, run: UUID, *, until: int) -> None:
-    """Delete the entries up to `until`; the caller has verified them and writes the mark."""
+    """Delete the entries up to `until`. The caller has verified them and writes the prune mark."""
     connection.execute(
         "DELETE FROM runtime_journalentry WHERE run_id = %s AND position <= %s", (run, until)
     )
@@ -190,7 +192,10 @@ def _decoded(position: int, body: str) -> Entry:
 
 
 def chained(run: UUID, mark: PruneMark, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows after the mark, which begin with position, body, MAC and key, as long as each follows the one before."""
+    """Yield the rows after the mark while each follows the one before.
+
+    They begin with position, body, MAC and key.
+    """
     verifies = macs.verifier(purposes.JOURNAL, str(run))
     previous = mark.head
     for count, row in enumerate(rows, start=mark.position + 1):
@@ -204,7 +209,7 @@ def chained(run: UUID, mark: PruneMark, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _verified(connection: Connection, run: UUID) -> tuple[PruneMark, Iterator[Row]]:
-    """Up to where entries were removed, and those that are left, as long as each follows the one before."""
+    """Return the prune mark and the remaining entries, verified one by one as they are read."""
     found = iter(_all(connection, run))
     first = next(found, None)
     if first is None:

@@ -1,7 +1,7 @@
-"""Kill switches: who stopped which agent, or all agents, and why, and who lifted the stop.
+"""Stores kill switches: who stopped which agent, or all agents, when and why, and who ended that.
 
-While a stop is on, no worker starts an effect of a run in which the agent works. The rows stay: they
-are the record of the act and of its end, each written by the statement that does it.
+While a kill switch is engaged, no worker starts an effect of a run in which its agent works. The rows stay as a
+record of both actions, each written by the statement that performs it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from runtime.store.pool import Connection
 
 EVERY_AGENT = ""
 
-# As part of other statements: the names of all that is stopped, and whether the run of a row is.
+# Parts of other statements: the names of all stopped agents, and whether one of them blocks a run.
 ACTIVE = "ARRAY(SELECT agent FROM runtime_stop WHERE lifted_at IS NULL)"
 BLOCKS_RUN = """
     EXISTS (SELECT FROM runtime_stop
@@ -25,7 +25,7 @@ _COLUMNS = "id, agent, stopped_by, reason, at, lifted_by, lifted_at"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillSwitch:
-    """One stop; `agent` is empty for all of them, `stopped_by` None for the command line."""
+    """One kill switch; `agent` is empty for all agents, `stopped_by` None for the command line."""
 
     id: int
     agent: str
@@ -37,7 +37,7 @@ class KillSwitch:
 
 
 def engage(connection: Connection, row: Mapping[str, str | None]) -> KillSwitch | None:
-    """Stop an agent. None if it is stopped already."""
+    """Engage a kill switch. None if the agent already has one."""
     found = connection.execute(
         f"""
         INSERT INTO runtime_stop (agent, stopped_by, token, reason)
@@ -53,7 +53,7 @@ def engage(connection: Connection, row: Mapping[str, str | None]) -> KillSwitch 
 def disengage(
     connection: Connection, stop: int, *, by: str | None, token: str | None
 ) -> KillSwitch | None:
-    """End a stop. None if it is not on."""
+    """Disengage a kill switch. None if it is not engaged."""
     found = connection.execute(
         f"""
         UPDATE runtime_stop SET lifted_at = clock_timestamp(), lifted_by = %(by)s,
@@ -66,7 +66,7 @@ def disengage(
 
 
 def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[KillSwitch]:
-    """Those that are on, or those that are over; the newest first."""
+    """List the engaged kill switches, or with `lifted` the disengaged ones, newest first."""
     rows = connection.execute(
         f"""
         SELECT {_COLUMNS} FROM runtime_stop WHERE (lifted_at IS NOT NULL) = %(lifted)s

@@ -1,8 +1,8 @@
 """Late outcomes: rows that a worker writes for an attempt when it no longer has the run.
 
 Such a row alone changes nothing. A step that finds the call in doubt journals the outcome; otherwise the row is
-evidence. There is one row for each attempt. It is never changed, and its MAC binds it to run, call, attempt and the
-time of that attempt's intent, so it cannot be used for another attempt.
+evidence. There is one row for each attempt. It is never changed. Its MAC binds it to run, call, attempt and the time
+of that attempt's intent, so it cannot be used for another attempt.
 """
 
 import json

@@ -47,7 +47,7 @@ class Ledger:
             return frozenset(self._facts)
 
     def contains(self, fact: str) -> bool:
-        """Whether the file has this line. Raise as `facts` does."""
+        """Say whether the file has this line. Raise as `facts` does."""
         with self._lock, self._opened() as file:
             self._catch_up(file)
             return fact in self._facts
@@ -128,11 +128,11 @@ def record(fact: str) -> None:
     try:
         kept.add(fact)
     except (OSError, LedgerBroken, KeyMissing) as problem:
-        log.critical("not noted in the ledger: %s (%s)", fact, problem)
+        log.critical("Ledger: line not written: %s (%s)", fact, problem)
 
 
 def contains(fact: str) -> bool:
-    """Whether the ledger has this line; False without a ledger. Raise LedgerBroken, KeyMissing, OSError."""
+    """Say whether the ledger has this line; False without a ledger. Raise LedgerBroken, KeyMissing, OSError."""
     kept = ledger()
     return kept is not None and kept.contains(fact)
 

@@ -1,8 +1,8 @@
-"""The mark up to which a journal was removed, under a MAC.
+"""Stores the prune mark: the position up to which a journal was deleted, with a MAC.
 
-A journal loses entries from its beginning only, after all of them were verified. The mark has the position and the
-MAC of the last removed entry, so that the rest is verified from there. Without the key, removing entries leaves a
-journal that does not verify.
+Entries are deleted from the beginning of a journal only, after all of them were verified. The mark has the position
+and the MAC of the last deleted entry, so the rest is verified from there. A journal that lost entries without a mark
+does not verify, and only a process with the key can write one.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from runtime.store.pool import Connection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneMark:
-    """Entries up to `position`, whose MAC was `head`, were removed at `at`; a journal that is whole has 0."""
+    """Entries up to `position`, whose MAC was `head`, were deleted at `at`. A complete journal has position 0."""
 
     position: int = 0
     head: str = ""
@@ -28,7 +28,7 @@ UNPRUNED = PruneMark()
 
 
 def read(connection: Connection, run: UUID) -> PruneMark:
-    """Raises Tampered, KeyMissing."""
+    """Read the mark of a run. Raises Tampered, KeyMissing."""
     row = connection.execute(
         "SELECT position, head, at, mac, key_id FROM runtime_pruning WHERE run_id = %s", (run,)
     ).fetchone()
@@ -36,12 +36,12 @@ def read(connection: Connection, run: UUID) -> PruneMark:
         return UNPRUNED
     mark = PruneMark(position=row[0], head=row[1], at=row[2])
     if not macs.verify(purposes.JOURNAL, Seal(mac=row[3], key_id=row[4]), *_parts(run, mark)):
-        raise Tampered("the mark of what was removed of the journal does not verify")
+        raise Tampered("the prune mark of the journal does not verify")
     return mark
 
 
 def write(connection: Connection, run: UUID, *, position: int, head: str) -> datetime:
-    """Set the mark, in the transaction that removes the entries. The time that it names."""
+    """Write the mark in the transaction that deletes the entries, and return its time."""
     row = connection.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # a SELECT without FROM has one row
     mark = PruneMark(position=position, head=head, at=row[0])
@@ -60,6 +60,6 @@ def write(connection: Connection, run: UUID, *, position: int, head: str) -> dat
 
 
 def _parts(run: UUID, mark: PruneMark) -> tuple[str, ...]:
-    """An entry's parts begin with the run's id, so that neither passes for the other."""
+    """Return the MAC's parts. An entry's parts begin with the run's id, so neither passes for the other."""
     at = "" if mark.at is None else mark.at.astimezone(UTC).isoformat()
     return ("pruned", str(run), str(mark.position), mark.head, at)

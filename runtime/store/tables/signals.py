@@ -1,8 +1,8 @@
-"""Signals: durable messages to a run, and the mailbox count by which none of them comes too late.
+"""Stores signals: durable messages to a run, and the signal count by which a step detects new ones.
 
-The transaction that writes a signal raises the run's mailbox. A step that consumes a signal, or releases the run,
-requires the mailbox to be what it was when the signals were read. So the step either sees a signal, or fails and reads
-again.
+The transaction that writes a signal increases the run's signal count (`mailbox`). A step that consumes a signal, or
+releases the run, requires the count to be unchanged since it read the signals. So the step either sees a signal, or
+fails and reads again.
 """
 
 import json
@@ -23,7 +23,7 @@ RESUME = "resume"
 MESSAGE = "message"
 EVENT = "event"
 
-# The part of the step statement that takes signals up.
+# The part of the step statement that consumes signals.
 CONSUME = """
     DELETE FROM runtime_signal WHERE id = ANY(%(signals)s) AND run_id = (SELECT id FROM run)
 """
@@ -94,7 +94,7 @@ Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal | Message
 
 
 def body_of(gate: UUID, decision: Decision) -> str:
-    """What the signal of a decision says, as it is stored."""
+    """Return the body of a decision's signal as stored."""
     body = {
         "gate": str(gate),
         "verdict": decision.verdict,
@@ -106,9 +106,9 @@ def body_of(gate: UUID, decision: Decision) -> str:
 
 
 def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> list[UUID]:
-    """Delete the decisions that do not count yet, of one gate or of all. Returns their gates.
+    """Delete the decisions that are not final yet, of one gate or of all. Returns their gates.
 
-    The caller holds the run's row.
+    The caller has locked the run's row.
     """
     rows = connection.execute(
         """
@@ -124,41 +124,41 @@ def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> lis
 
 
 def send_cancel(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
-    """Write the signal; the caller has raised the mailbox in the same transaction."""
+    """Write the signal; the caller has increased the signal count in the same transaction."""
     _send(connection, run, CANCEL, {"by": by, "reason": reason})
 
 
 def send_pause(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
-    """Write the signal; the caller has raised the mailbox in the same transaction."""
+    """Write the signal; the caller has increased the signal count in the same transaction."""
     _send(connection, run, PAUSE, {"by": by, "reason": reason})
 
 
 def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
-    """Write the signal; the caller has raised the mailbox in the same transaction."""
+    """Write the signal; the caller has increased the signal count in the same transaction."""
     _send(connection, run, RESUME, {"by": by})
 
 
 def send_message(connection: Connection, *, run: UUID, by: str, text: str) -> None:
-    """Write the signal; the caller has raised the mailbox in the same transaction."""
+    """Write the signal; the caller has increased the signal count in the same transaction."""
     _send(connection, run, MESSAGE, {"by": by, "text": text})
 
 
 def send_event(
     connection: Connection, *, run: UUID, frame: str, call: str, result: dict[str, Any], by: str
 ) -> None:
-    """Write the signal; the caller has raised the mailbox, and taken the wait away, in the same transaction."""
+    """Write the signal; the caller has increased the signal count and deleted the wait in the same transaction."""
     _send(connection, run, EVENT, {"frame": frame, "call": call, "result": result, "by": by})
 
 
 def number_of(connection: Connection, run: UUID, kind: str) -> int:
-    """How many signals of a kind no step has taken up. The caller holds the run's row."""
+    """Count the signals of a kind that no step has consumed. The caller has locked the run's row."""
     return connection.execute(
         "SELECT 1 FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, kind)
     ).rowcount
 
 
 def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
-    """The kind of the youngest of these signals that no step has taken up, None if there is none."""
+    """Return the kind of the newest of these signals that no step has consumed, None if there is none."""
     row = connection.execute(
         "SELECT kind FROM runtime_signal WHERE run_id = %s AND kind = ANY(%s) ORDER BY id DESC LIMIT 1",
         (run, list(kinds)),
@@ -168,7 +168,7 @@ def last_of(connection: Connection, run: UUID, *kinds: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSignals:
-    """The mailbox count, the signals in effect, and when the first of the others takes effect.
+    """The signal count, the signals in effect, and the time at which the next one takes effect.
 
     `settling` lists the gates whose decision can still be undone. `origin` is the run's origin by its row.
     """
@@ -181,7 +181,7 @@ class PendingSignals:
 
 
 def read(connection: Connection, run: UUID) -> PendingSignals:
-    """What was signalled to a run, in one statement so that it belongs together."""
+    """Read the signals of a run, in one statement so that they are consistent."""
     rows = connection.execute(
         """
         SELECT r.mailbox, ARRAY(SELECT jsonb_array_elements_text(r.origin)),
@@ -195,7 +195,10 @@ def read(connection: Connection, run: UUID) -> PendingSignals:
 
 
 def pending(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) -> PendingSignals:
-    """Of rows with id, kind, body, the time at which they take effect, and whether that has come. Raises Tampered."""
+    """Build the mail from rows with id, kind, body, the time of effect, and whether that has come.
+
+    Raises Tampered.
+    """
     found = [(_decode(number, kind, body), at, due) for number, kind, body, at, due in rows]
     later = [(signal, at) for signal, at, due in found if not due]
     return PendingSignals(
@@ -208,7 +211,7 @@ def pending(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) ->
 
 
 def waiting(connection: Connection, run: UUID) -> tuple[Signal, ...]:
-    """Every signal that no step has taken up, due or not. Raises Tampered."""
+    """Return every signal that no step has consumed, due or not. Raises Tampered."""
     rows = connection.execute(
         "SELECT id, kind, body FROM runtime_signal WHERE run_id = %s ORDER BY id", (run,)
     )
@@ -216,12 +219,12 @@ def waiting(connection: Connection, run: UUID) -> tuple[Signal, ...]:
 
 
 def delete_cancels(connection: Connection, run: UUID) -> None:
-    """Delete cancellations that came after the run had failed. The caller holds its row."""
+    """Delete cancellations that came after the run had failed. The caller has locked its row."""
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s AND kind = %s", (run, CANCEL))
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:
-    """Delete those of a run that is over: it takes none up any more."""
+    """Delete the signals of a run that has ended: it consumes no more."""
     connection.execute("DELETE FROM runtime_signal WHERE run_id = %s", (run,))
 
 
@@ -236,7 +239,7 @@ def _send(connection: Connection, run: UUID, kind: str, body: dict[str, object])
 
 
 def _decode(number: int, kind: str, body: str) -> Signal:
-    """Raises Tampered for what none of our processes wrote."""
+    """Decode a signal. Raises Tampered if none of our processes wrote it."""
     try:
         document = json.loads(body)
         if kind == CANCEL:

@@ -22,6 +22,7 @@ SPEND = """
 
 
 def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
+    """Return the parameters of the part."""
     return {
         "s_gates": [gate for gate, _ in spends],
         "s_attempts": [attempt for _, attempt in spends],

@@ -1,8 +1,8 @@
-"""The calls that wait for an event from outside, and what they require of its data.
+"""Stores the calls that wait for an external event, and the data that each requires.
 
-A row is opened by the step that has its call wait. It is taken away by the step in which the wait's time runs
-out or its run ends, or by the transaction that brings the event, which writes a signal in its place. Both hold
-the run's row first, and the step requires the mailbox that the event has raised, so there is one outcome.
+The step in which a call begins to wait writes its row. The step in which the wait times out or the run ends deletes
+the row. Otherwise the transaction that delivers the event deletes it and writes a signal instead. Both lock the run's
+row first, and the step requires the signal count that the event has increased, so there is one outcome.
 """
 
 import json
@@ -12,7 +12,7 @@ from uuid import UUID
 from runtime.core.events import WaitStarted
 from runtime.store.pool import Connection
 
-# Parts of the step statement: waits that begin with it, and waits that are over.
+# Parts of the step statement: waits that begin with it, and waits that have ended.
 OPEN = """
     INSERT INTO runtime_wait (run_id, frame, call, event, match, until)
     SELECT run.id, w.frame, w.call, w.event, w.match::jsonb, w.until
@@ -39,6 +39,7 @@ class EventWait:
 def parameters(
     opened: tuple[WaitStarted, ...], ended: tuple[tuple[str, str], ...]
 ) -> dict[str, object]:
+    """Return the parameters of the parts."""
     return {
         "w_frames": [wait.frame for wait in opened],
         "w_calls": [wait.call for wait in opened],
@@ -51,7 +52,7 @@ def parameters(
 
 
 def matching(connection: Connection, event: str, data: str, *, limit: int) -> list[EventWait]:
-    """The calls that wait for an event of this name whose data, as JSON, contains what they ask for, by run."""
+    """List the calls that wait for an event of this name and whose conditions its data (JSON) contains, by run."""
     rows = connection.execute(
         """
         SELECT run_id, frame, call FROM runtime_wait WHERE event = %s AND %s::jsonb @> match
@@ -63,7 +64,7 @@ def matching(connection: Connection, event: str, data: str, *, limit: int) -> li
 
 
 def complete(connection: Connection, wait: EventWait) -> bool:
-    """End a wait with its event. The caller holds the run's row. False if it is over already."""
+    """End a wait with its event. The caller has locked the run's row. False if it has already ended."""
     done = connection.execute(
         "DELETE FROM runtime_wait WHERE run_id = %s AND frame = %s AND call = %s",
         (wait.run, wait.frame, wait.call),
@@ -72,11 +73,11 @@ def complete(connection: Connection, wait: EventWait) -> bool:
 
 
 def close_all(connection: Connection, run: UUID) -> None:
-    """End every wait of a run that goes on here no more. The caller holds the run's row."""
+    """End every wait of a run that no longer continues here. The caller has locked the run's row."""
     connection.execute("DELETE FROM runtime_wait WHERE run_id = %s", (run,))
 
 
 def open_of(connection: Connection, run: UUID) -> set[tuple[str, str]]:
-    """Frame and call of every wait of a run."""
+    """Return frame and call of every wait of a run."""
     rows = connection.execute("SELECT frame, call FROM runtime_wait WHERE run_id = %s", (run,))
     return {(frame, call) for frame, call in rows.fetchall()}
