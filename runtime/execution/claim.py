@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> bool:
     """Claim the run and advance it until it is released. False if it cannot be claimed, or if this process drains.
 
-    `isolated` is for a process that has one run at a time: it takes those that are suspected of
-    killing workers, and releases them as soon as they have made progress.
+    An `isolated` process advances one run at a time. It claims only runs that may kill their workers, and releases
+    each as soon as it has made progress.
     """
     if context.heartbeat.draining.started:
         return False
@@ -60,7 +60,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
                 connection, run, owner=owner, worker=context.heartbeat.worker, isolated=isolated
             )
         if found is None:
-            log.info("run %s is not to be had: nothing is due, or another worker has it", run)
+            log.info("Run %s: not claimed, it is not due or another worker has it", run)
             context.heartbeat.check_signals(run)
             return False
         claim, stored = found
@@ -85,7 +85,7 @@ def _watched(claim: Claim, context: WorkerContext) -> Iterator[tuple[ClaimedRun,
 def _work(
     context: WorkerContext, held: ClaimedRun, messages: RunnerQueue, stored: StoredRun
 ) -> None:
-    """Verify what was loaded, and run the runner until it releases the run."""
+    """Verify the loaded data, and run the runner until it releases the run."""
     if _handle_crash_loop(held.claim):
         return
     loaded = _load(held.claim, stored, context.recent)
@@ -99,39 +99,41 @@ def _work(
 
 
 def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
-    """Release the run as its problem asks for."""
+    """Release or quarantine the run, depending on the error."""
     run = claim.run
     match exc:
         case LeaseLost():
-            log.warning("run %s: the lease was lost, nothing more is written", run)
+            log.warning("Run %s: lease lost, nothing more is written", run)
         case NewerSchema() | UnknownAgent() | WorkerOutdated():
-            log.warning("run %s left untouched, for another worker: %s", run, exc)
+            log.warning("Run %s: left unchanged for another worker: %s", run, exc)
             _skip(claim, context.backoff)
         case KeyMissing():
-            log.critical("key missing, run %s left untouched for now: %s", run, exc)
+            log.critical("Run %s: left unchanged for now, a key is missing: %s", run, exc)
             _back_off(claim)
         case Tampered():
             _quarantine(claim, str(exc))
         case NotJson() | psycopg.DataError() | DataError():
-            # Trying again brings the same: it would pay for the same model call each time.
+            # A retry would fail in the same way, and pay for the same model call each time.
             _quarantine(claim, f"its next entry cannot be written: {exc}")
         case _ if isinstance(exc, DATABASE_ERRORS) and pool.is_passing(exc):
-            log.warning("run %s: Postgres is out of reach, released once it is back: %s", run, exc)
+            log.warning("Run %s: Postgres is unreachable, the run is released later: %s", run, exc)
             context.heartbeat.abandon(run, claim.owner)
         case _:
-            # A fault of ours or of the installation: not at once again, and not without an alarm.
-            log.critical("run %s left as it is for now", run, exc_info=exc)
+            # An error in our code or in the installation: retry later, with an alarm.
+            log.critical(
+                "Run %s: left unchanged for now, after an unexpected error", run, exc_info=exc
+            )
             _back_off(claim)
 
 
 def _handle_crash_loop(claim: Claim, now: Continuation | None = None) -> bool:
-    """Whether a run that lost its worker is not to run here: it is isolated, or quarantined."""
+    """Isolate or quarantine a run that lost workers. False if it may run here."""
     why = crash_loops.quarantine_reason(claim)
     if why is not None:
         _quarantine(claim, why)
         return True
     if crash_loops.should_isolate(claim, now, suspects=lambda: _suspects(claim.run)):
-        log.warning("run %s lost its worker and is tried in a process of its own", claim.run)
+        log.warning("Run %s: its worker was lost, so it is tried alone in a process", claim.run)
         with pool.pooled() as connection:
             leases.isolate(connection, claim)
         dispatch.dispatch(claim.run, dispatch.ISOLATED)
@@ -145,7 +147,7 @@ def _suspects(run: UUID) -> int:
 
 
 def _quarantine(claim: Claim, why: str) -> None:
-    log.critical("run %s quarantined: %s", claim.run, why)
+    log.critical("Run %s: quarantined: %s", claim.run, why)
     with pool.pooled() as connection:
         leases.quarantine(connection, claim, plain(why))
     dispatch.notify_run(claim.run, inbox=True)
@@ -157,7 +159,7 @@ def _back_off(claim: Claim) -> None:
 
 
 def _skip(claim: Claim, backoff: versions.RunBackoff) -> None:
-    """Due again soon, with a hint at once: who gets it may be able to act on the run."""
+    """Release the run, due again soon, with a hint at once: another worker may be able to advance it."""
     with pool.pooled() as connection:
         backoff.add(claim.run, leases.read(connection, claim.run).signal_version)
         leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
@@ -170,7 +172,7 @@ def _signal_version(run: UUID) -> int:
 
 
 def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
-    """The verified state of the run at the claim's position."""
+    """Return the verified state of the run at the claim's position."""
     texts = stored.texts()
     conversations = recent.pop(claim.run, texts)
     now, entries = stored.state(claim, conversations)
@@ -188,7 +190,7 @@ def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
 
 
 def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.VersionChanges | None:
-    """How the agents have changed. Raises UnknownAgent or WorkerOutdated; None for a run that is to end in any case."""
+    """Return the changes of the agents; None for a run that only has to end. Raises UnknownAgent or WorkerOutdated."""
     try:
         return versions.compare(loaded.now, handler)
     except (UnknownAgent, WorkerOutdated):

@@ -1,11 +1,11 @@
-"""Elapsed time of this process, for leases: it also counts the time for which the machine slept."""
+"""Measures elapsed time for leases, including time in which the machine slept."""
 
 import time
 
-# Linux stops CLOCK_MONOTONIC while the machine sleeps; a lease that ran out meanwhile would look as good as before.
+# On Linux CLOCK_MONOTONIC stops while the machine sleeps, so a lease that expired meanwhile would seem valid.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def elapsed() -> float:
-    """Seconds since some moment before this process began."""
+    """Return the seconds since a fixed time before this process began."""
     return time.clock_gettime(_CLOCK)

@@ -1,7 +1,7 @@
 """Commits steps of one claimed run and releases it; retries while Postgres is unreachable.
 
-A step writer knows the committed state and the number of signals that it was read with. Times are the database's at the
-claim, plus what has passed since by this process's steady clock.
+A step writer knows the committed state and the signal count that belongs to it. Its time is the database time of the
+claim plus the time elapsed in this process.
 """
 
 import functools
@@ -54,30 +54,30 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A write is tried again after those of these errors that `pool.is_passing` accepts.
+# A write is retried after those of these errors that `pool.is_passing` accepts.
 DATABASE_ERRORS = (psycopg.Error, DatabaseError, InterfaceError)
 RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How many bytes the entries up to the live continuation have, 0 without one, and how many those after it."""
+    """The bytes of the entries up to the live continuation, 0 without one, and of the entries after it."""
 
     covered: int = 0
     tail: int = 0
 
     @staticmethod
     def of(entries: journal.Entries, *, base: int) -> "Sizes":
-        """Of a run whose continuation is at position `base`."""
+        """Measure the entries of a run whose continuation is at position `base`."""
         covered = sum(len(body) for position, body, *_ in entries.rows if position <= base)
         return Sizes(covered=covered, tail=sum(len(body) for _, body, *_ in entries.rows) - covered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A run as it was loaded: its verified state, the entries behind it, and its signals.
+    """A loaded run: its verified state, its entries, and its signals.
 
-    `texts` are the entries, to which each step adds one, and of which `conversations` may have read the first ones.
+    `texts` are the entries, to which each step adds one. `conversations` may have read the first ones.
     """
 
     now: Continuation
@@ -88,7 +88,7 @@ class Loaded:
 
 
 class StepWriter:
-    """Writes one run for as long as its claim holds. `now` is the committed state."""
+    """Writes one run while its claim is valid. `now` is the committed state."""
 
     def __init__(
         self,
@@ -102,7 +102,9 @@ class StepWriter:
         self._texts = loaded.texts  # of all entries
         self._conversations = loaded.conversations
         self._sizes = loaded.sizes
-        self._loaded: signals.PendingSignals | None = loaded.pending_signals  # until it is taken up
+        self._loaded: signals.PendingSignals | None = (
+            loaded.pending_signals
+        )  # until they are consumed
         self._yielding = yielding
         self._held = held
         self._slots = slots
@@ -114,14 +116,17 @@ class StepWriter:
             -1,
             (),
         )  # and the signal count of that moment
-        self.next_signal: datetime | None = None  # when one that does not count yet will
+        self.next_signal: datetime | None = (
+            None  # when the next signal takes effect that is not in effect yet
+        )
         self._started = clock.elapsed()
 
     def clock(self) -> datetime:
+        """Return the present database time."""
         return self._held.claim.at + timedelta(seconds=clock.elapsed() - self._started)
 
     def retry_while_unreachable(self, act: Callable[[], T]) -> T:
-        """Act, and try again until Postgres is back: an outcome must not be lost with a connection.
+        """Call `act`, and retry until Postgres is reachable again: a lost connection must not lose an outcome.
 
         Raises LeaseLost once another worker has the run.
         """
@@ -131,14 +136,14 @@ class StepWriter:
             except DATABASE_ERRORS as exc:
                 if not pool.is_passing(exc):
                     raise
-                log.warning("run %s: Postgres is out of reach: %s", self.now.run, exc)
+                log.warning("Run %s: Postgres is unreachable: %s", self.now.run, exc)
                 with self._slots.released():
                     self._held.lost.wait(RETRY_SECONDS)
                 if self._held.lost.is_set():
                     raise LeaseLost from exc
 
     def read_signals(self) -> tuple[signals.Signal, ...]:
-        """The signals, if the signal count is not as last read. A step that counts on them requires that count."""
+        """Read the signals if the signal count has changed. A step that consumes them requires that count."""
         found, self._loaded = self._loaded, None
         if found is None:
             known = (
@@ -158,7 +163,7 @@ class StepWriter:
         return found.due
 
     def late_outcomes(self, now: Continuation) -> tuple[LateOutcome, ...]:
-        """Read the run's late outcomes if a call is in doubt. Each of them has raised the signal count."""
+        """Read the run's late outcomes if a call is in doubt. Each of them has increased the signal count."""
         if not in_doubt(now):
             return ()
         if self._late[0] != self._signal_version:
@@ -169,7 +174,7 @@ class StepWriter:
         return self._late[1]
 
     def reread_signals(self) -> None:
-        """Have the signals read again."""
+        """Have the signals read again, even if their count has not changed."""
         self._held.signal_version = None
 
     def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.Result:
@@ -207,11 +212,11 @@ class StepWriter:
         return None
 
     def content(self, digest: str) -> Any:
-        """A result that is stored by its hash. Raises Tampered, or LeaseLost."""
+        """Return a result that is stored by its hash. Raises Tampered, or LeaseLost."""
         return self.retry_while_unreachable(functools.partial(_content, digest))
 
     def release(self) -> steps.Result:
-        """Release a run that needs nothing now. Raises LeaseLost."""
+        """Release a run that has no more to do now. Raises LeaseLost."""
         result = self.retry_while_unreachable(self._release)
         if result is steps.Result.WRITTEN:
             dispatch.notify_run(self.now.run, inbox=False)
@@ -220,7 +225,7 @@ class StepWriter:
         return result
 
     def _hint(self) -> None:
-        """To the end of the line if others wait."""
+        """Send the run to the end of the queue if others wait."""
         dispatch.dispatch(
             self.now.run, dispatch.NEW if self._yielding.should_yield else dispatch.RESUMED
         )
@@ -242,7 +247,7 @@ class StepWriter:
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
         if self._conversations.position > len(self._texts):
-            self._conversations.reset()  # they read the entry of a step that was not written
+            self._conversations.reset()  # they have read the entry of a step that was not written
         position, events = self.now.position + 1, records.events
         written = Entry(at=self.clock(), events=events)
         entry = journal.sign(self.now.run, position, self.now.head, written)
@@ -282,7 +287,7 @@ class StepWriter:
     def _continuation(
         self, now: Continuation, entry: journal.SignedEntry, *, pins: bool, release: bool
     ) -> Brief | None:
-        """The continuation that this step writes, None if the run goes on without a new one."""
+        """Return the continuation that this step writes, None if the run needs no new one."""
         covered, tail = self._sizes.covered, self._sizes.tail + len(entry.body)
         if pins:
             return Brief(state=now)
@@ -293,7 +298,7 @@ class StepWriter:
         return Brief(state=now) if continuations.needs_rewrite(covered, tail) else None
 
     def _brief(self, now: Continuation, entry: journal.SignedEntry) -> Brief | None:
-        """Have the conversations read every entry that they have not, up to this one, which is not written yet."""
+        """Read the new entries into the conversations, up to this one, and return the brief state or None."""
         for text in (*self._texts[self._conversations.position :], entry.body):
             self._conversations.read(text)
         return self._conversations.brief(now)
@@ -306,7 +311,7 @@ class StepWriter:
         with transaction.atomic():
             connection = pool.djangos()
             if next(tries) and steps.written_after_wait(connection, step):
-                return steps.Result.WRITTEN  # by the try before, whose COMMIT was cut off
+                return steps.Result.WRITTEN  # by the attempt before, whose COMMIT was interrupted
             for reason, gates in records.closed.items():
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
             result = steps.commit(
@@ -316,7 +321,7 @@ class StepWriter:
             return result
 
     def _open_requests(self, connection: Connection, records: Records) -> tuple[Part, ...]:
-        """What asks people, if gates open."""
+        """Return the parts that write the approval requests, if gates open."""
         snapshots = records.snapshots
         return self._approvals.open(connection, snapshots, origin=self._origin) if snapshots else ()
 
@@ -336,7 +341,7 @@ class StepWriter:
         return steps.Result.NEW_SIGNALS if ours else steps.Result.LOST
 
     def _due(self, now: Continuation) -> datetime | None:
-        """When a released run is due without a signal."""
+        """Return the time at which a released run is due without a signal."""
         return self._yielding.due(now, self.clock()) or _due(now, self.next_signal)
 
 
@@ -358,7 +363,7 @@ def _late(run: UUID) -> tuple[LateOutcome, ...]:
     with pool.pooled() as connection:
         found = late_outcomes.of(connection, run)
     for problem in found.forged:
-        log.critical("run %s: %s, and is ignored", run, problem)
+        log.critical("Run %s: late outcome ignored: %s", run, problem)
     return found.genuine
 
 

@@ -1,8 +1,8 @@
-"""Limits how many runs of a process are worked on at a time.
+"""Limits how many runs of a process are active at a time.
 
-A run that waits for a model blocks a thread, which costs little. A run that is worked on needs the interpreter and
-Postgres. A runner holds a slot while it works and releases it while it waits, so a process needs at most as many
-connections as it has slots. Where other slots are free, it keeps its own for the first millisecond. With the slot it
+A run that waits for a model blocks a thread, which costs little. An active run needs the interpreter and Postgres. A
+runner holds a slot while it works and releases it while it waits, so a process needs at most as many connections as
+slots. For the first millisecond of a wait it keeps its slot if other slots are free. When it releases the slot, it
 closes the connections that an author's rules opened through Django.
 """
 
@@ -24,7 +24,7 @@ class RunSlots:
             self._free.put(None)
 
     def any_free(self) -> bool:
-        """Whether no runner waits for a slot."""
+        """Say whether no runner waits for a slot."""
         return not self._free.empty()
 
     @contextmanager

@@ -1,13 +1,13 @@
 """Isolates runs that may kill their workers, and quarantines those that do.
 
-Every run in a process that dies loses its worker. A run is suspected if a tool of it was running that is started again
-without a person, or if it lost two workers at one position. A suspected run is tried alone in a process. If it makes
-progress there, it is an ordinary run again. If it costs that process its life ABEYANCE_POISON_LOSSES times in a row, it
-is quarantined.
+Every run in a process that dies loses its worker. A run is suspected if one of its running calls is repeated without
+asking a person, or if it lost two workers at one position. A suspected run is tried alone in a process. If it makes
+progress there, it is an ordinary run again. If it costs that process its life ABEYANCE_POISON_LOSSES times in a row,
+it is quarantined.
 
-Two lost workers prove little about a run that was one of many in both, as runs are that wait for slow models. So of the
-runs that one worker lost only a few are suspected at a time: 4 of those that lost two workers, and twice as many after
-each further loss. So the run that kills its workers, among n runs, is tried alone after about log2(n) deaths.
+Two lost workers prove little about a run that was one of many in both, as runs are that wait for slow models. So only
+a few of the runs that one worker lost are suspected at a time: 4 after two lost workers, and twice as many after each
+further loss. So the run that kills its workers, among n runs, is tried alone after about log2(n) deaths.
 """
 
 from collections.abc import Callable

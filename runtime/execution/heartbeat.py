@@ -1,7 +1,7 @@
 """Renews the lease of a worker process every second, in one thread with a connection of its own.
 
-It wakes the runner of each run when a signal arrived, when the run is lost, and when the lease allows effects again
-after Postgres was out of reach.
+It wakes the runner of a run when a signal arrives, when the run is lost, and when the lease allows effects again
+after an outage.
 """
 
 import json
@@ -30,28 +30,29 @@ STATEMENT = f"""
 
 BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
-RELEASE_GRACE_SECONDS = 2.0  # after a drain is over, to release the runs
+RELEASE_GRACE_SECONDS = 2.0  # after the end of a drain, for releasing runs
 
 
 @dataclass(slots=True)
 class Lease:
-    """This process's lease, judged by its own clock. It counts from when the renewal was sent, which is no later."""
+    """This process's lease by its own clock. It counts from the sending of the renewal, which is never too late."""
 
     surely_until: float = float("-inf")
 
     def renewed(self, sent: float) -> None:
+        """Extend the lease from `sent`, the time at which the renewal was sent."""
         self.surely_until = sent + leases.lease_seconds() * (1 - MARGIN)
 
     def lasts(self) -> bool:
-        """Whether it surely lasts a moment longer."""
+        """Say whether the lease is certainly valid a moment longer."""
         return clock.elapsed() <= self.surely_until
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ClaimedRun:
-    """One run of this process. `wake` is called from the heartbeat's thread on news.
+    """A claimed run of this process. `wake` is called from the heartbeat's thread.
 
-    `kill_switches` names the agents that are switched off, as of the last beat.
+    `kill_switches` names the stopped agents, as of the last beat.
     """
 
     claim: Claim
@@ -63,9 +64,9 @@ class ClaimedRun:
     starved: bool = False
 
     def has_budget(self) -> bool:
-        """Whether an effect may start: the run is not lost, and the lease surely lasts a moment longer.
+        """Say whether an effect may start: the run is not lost, and the lease is certainly valid a moment longer.
 
-        After a no the next renewal wakes the runner that asked.
+        If not, the next renewal wakes the runner.
         """
         self.starved = self.lost.is_set() or not self.lease.lasts()
         return not self.starved
@@ -83,18 +84,20 @@ class Drain:
         return self._over_at is not None
 
     def is_over(self, margin: float = 0.0) -> bool:
-        """Whether running calls had their time, and `margin` seconds more."""
+        """Say whether the time for running calls is over, and `margin` seconds more."""
         return self._over_at is not None and time.monotonic() >= self._over_at + margin
 
     def start(self, within: float) -> None:
-        """Give running calls so many seconds."""
+        """Start the drain: running calls have these seconds to finish."""
         if self._over_at is None:
             self._over_at = time.monotonic() + within
 
 
 class Heartbeat:
-    """The lease of this process. Start it once, after fork. `agents` are the versions it has, by name;
-    `isolated` says that it takes one run at a time, of those that may kill it.
+    """The lease of this process. Start it once, after fork.
+
+    `agents` are the versions it has, by name. An `isolated` process advances one run at a time, of those that may
+    kill it.
     """
 
     def __init__(self, agents: Mapping[str, str] | None = None, *, isolated: bool = False) -> None:
@@ -106,7 +109,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.worker = uuid4()  # this process, as others know it
+        self.worker = uuid4()  # the id of this process for others
         self._worker = {
             "worker": self.worker,
             "host": socket.gethostname(),
@@ -117,23 +120,24 @@ class Heartbeat:
         }
 
     def start(self) -> None:
-        """Beat once, so that the lease lasts before a run is claimed under it, and then every second."""
+        """Beat once, so that the lease is valid before a run is claimed under it, and then every second."""
         try:
             with pool.own() as connection:
                 self._beat(connection)
         except psycopg.Error as exc:
-            log.warning("heartbeat missed: %s", exc)
+            log.warning("Heartbeat missed: %s", exc)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop the thread and wait for its last beat."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     @contextmanager
     def watched(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
-        """Watch the run for as long as the block lasts."""
+        """Watch the run while the block runs."""
         held = ClaimedRun(
             claim=claim, lease=self.lease, wake=wake, kill_switches=claim.kill_switches
         )
@@ -146,30 +150,31 @@ class Heartbeat:
                 del self._held[claim.owner]
 
     def abandon(self, run: UUID, owner: UUID) -> None:
-        """Release a run on which this process does not work, as soon as Postgres takes it.
+        """Release a run that this process does not advance, as soon as Postgres is reachable.
 
-        The lease of a live process lasts, so no other worker would ever get the run.
+        The lease of a live process stays valid, so no other worker would ever get the run.
         """
         with self._lock:
             self._abandoned[owner] = run
 
     def drain(self, within: float) -> None:
-        """Have every runner release its run. For signal handlers too: it takes no lock."""
+        """Have every runner release its run. Signal handlers may call it: it takes no lock."""
         self.draining.start(within)
         for held in list(self._held.values()):
             held.wake()
 
     def retire(self, within: float) -> None:
-        """Drain, and say with every further beat that this process has too many hung tools to be of use."""
+        """Drain, and report with every further beat that too many tools of this process hang."""
         self._worker["hung"] = True
         self.drain(within)
 
     @property
     def is_hung(self) -> bool:
+        """Whether too many tools of this process hang."""
         return bool(self._worker["hung"])
 
     def check_signals(self, run: UUID) -> None:
-        """Have the runner of a run read its signals, because a hint for the run came to this process."""
+        """Have the runner of a run read its signals, because a hint for the run arrived here."""
         with self._lock:
             found = [one for one in self._held.values() if one.claim.run == run]
         for held in found:
@@ -187,14 +192,14 @@ class Heartbeat:
                 self._beat(connection)
             except Exception as exc:  # or every run of this process would lose its lease
                 known = isinstance(exc, psycopg.Error)
-                log.warning("heartbeat missed: %s", exc, exc_info=None if known else exc)
+                log.warning("Heartbeat missed: %s", exc, exc_info=None if known else exc)
                 if connection is not None:
                     connection.close()
         if connection is not None:
             connection.close()
 
     def _force_release(self) -> None:
-        """Wake every runner. After a grace, have those that could not release their run give up."""
+        """Wake every runner. After a grace, have those that could not release their run stop."""
         with self._lock:
             held = list(self._held.values())
         for one in held:
@@ -225,7 +230,7 @@ class Heartbeat:
     def _renew(
         self, connection: pool.Connection, held: Mapping[UUID, ClaimedRun]
     ) -> dict[UUID, tuple[int, frozenset[str]]]:
-        """Renew the lease. Returns the signal count and the switched-off agents of each run still held, by owner."""
+        """Renew the lease. Returns the signal count and the stopped agents of each run still held, by owner."""
         rows = connection.execute(
             STATEMENT,
             {

@@ -1,7 +1,7 @@
-"""The long runs that this process released last, so that it reads their entries once.
+"""Caches the long runs that this process released last, so that it reads their entries once.
 
-Every entry's MAC is verified again when such a run is claimed. If the entries are the very same texts as before, their
-conversations are too; entries that were added since are read.
+Every entry's MAC is verified again when such a run is claimed. If the entries are the same texts as before, their
+conversations are too; new entries are read.
 """
 
 import threading
@@ -24,13 +24,13 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class RecentRuns:
-    """By run, the one that was released last at the end. A run that is taken is no longer here."""
+    """The cached runs by id, the one released last at the end. A run that is taken leaves the cache."""
 
     _runs: OrderedDict[UUID, _Read] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put(self, run: UUID, texts: list[str], conversations: Conversations) -> None:
-        """Keep what was read of these entries, if it was, and drop the oldest runs until there is room."""
+        """Keep the conversations of these entries, if they were read, and drop the oldest runs until there is room."""
         if not 0 < conversations.position <= len(texts):
             return
         with self._lock:
@@ -42,7 +42,7 @@ class RecentRuns:
                 self._runs.popitem(last=False)
 
     def pop(self, run: UUID, texts: list[str]) -> Conversations:
-        """What was read of the run, if its entries begin as they did then; else conversations that have read none."""
+        """Return the cached conversations if the run's entries begin as they did then, else empty ones."""
         with self._lock:
             found = self._runs.pop(run, None)
         if found is None or texts[: len(found.texts)] != found.texts:

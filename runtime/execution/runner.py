@@ -61,7 +61,7 @@ CANCEL_GRACE = timedelta(seconds=10)  # for running calls when a run is cancelle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """What a worker process has to advance runs with; one per process."""
+    """The tools of one worker process for advancing runs."""
 
     handler: EffectHandler
     approvals: Approvals
@@ -72,12 +72,12 @@ class WorkerContext:
     recent: RecentRuns = field(default_factory=RecentRuns)
 
 
-RunnerMessage = EffectFinished | None  # None to look for signals, a lost lease or a free slot
+RunnerMessage = EffectFinished | None  # None to check for signals, a lost lease or a free slot
 RunnerQueue = queue.SimpleQueue[RunnerMessage]
 
 
 class Runner:
-    """Advances one run until it releases it."""
+    """Advances one run until it is released."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Runner:
         self._step = self._new_step()
 
     def work(self) -> Continuation:
-        """Advance the run until it is released, and return the state that it has then."""
+        """Advance the run until it is released, and return its state then."""
         for event in recover(self._writer.now, now_writes(self._version_changes or {})):
             self._step.add(event)
         try:
@@ -125,7 +125,7 @@ class Runner:
             self._discard_messages()
 
     def _advance(self) -> bool:
-        """Build a step and commit it. True when the run was released."""
+        """Build a step and commit it. True once the run is released."""
         writer = self._writer
         self._commit_results()
         self._settle_cancelling()
@@ -180,7 +180,7 @@ class Runner:
             self._step.change(change)
 
     def _at_rest(self) -> bool:
-        """Whether no effect is running or planned, and no wait is short enough to keep the run for it."""
+        """Say whether no effect is running or planned, and no wait is short enough to keep the claim."""
         now = self._step.now
         if now.ended or self._yielding.gives_up:
             return True
@@ -209,7 +209,7 @@ class Runner:
         )
 
     def _calling_models(self) -> set[str]:
-        """The frames whose model call is recorded or running."""
+        """Return the frames whose model call is recorded or running."""
         waiting = {work.frame for work in self._ready if isinstance(work, CallModel)}
         running = (effect.request for effect in self._running)
         return waiting | {one.frame for one in running if isinstance(one, ModelRequest)}
@@ -229,7 +229,7 @@ class Runner:
             return
 
     def _next(self) -> RunnerMessage:
-        """Return the next message. A runner releases its slot while it waits. Raises queue.Empty at the time-out."""
+        """Return the next message. The slot is released during the wait. Raises queue.Empty at the timeout."""
         slots = self._context.slots
         try:
             return self._messages.get(timeout=KEEP_SLOT if slots.any_free() else 0)
@@ -259,13 +259,13 @@ class Runner:
         self._step.add(event)
 
     def _submit(self, message: EffectFinished) -> None:
-        """Called in an effect's thread. A message that comes after the runner has ended is discarded."""
+        """Queue a message, in an effect's thread. After the runner has ended, discard it."""
         self._messages.put(message)
         if self._ended.is_set():
             message.discard()
 
     def _discard_messages(self) -> None:
-        """Discard what was not committed: first open transactions, with their locks."""
+        """Discard the uncommitted messages: first open transactions, with their locks."""
         self._ended.set()
         while not self._messages.empty():
             message = self._messages.get_nowait()
@@ -277,7 +277,7 @@ class Runner:
             message.discard()
 
     def _timeout(self) -> float | None:
-        """Seconds until a wait is over, a gate expires or a cancelled run's grace ends; None without any."""
+        """Return the seconds until a wait ends, a gate expires or a cancelled run's grace ends; None without any."""
         moments = self._wake_times()
         for pending in self._step.now.pending:
             if pending.expires_at is not None and pending.gate not in self._expired:
@@ -290,7 +290,7 @@ class Runner:
         return max(0.0, (soonest - self._writer.clock()).total_seconds())
 
     def _wake_times(self) -> list[datetime]:
-        """When each wait of the run is over, and when its next signal takes effect."""
+        """List the times at which waits of the run end and its next signal takes effect."""
         moments = [wait.until for wait in self._step.now.waits()]
         if self._writer.next_signal is not None:
             moments.append(self._writer.next_signal)
@@ -299,7 +299,7 @@ class Runner:
     # Time
 
     def _expire(self) -> None:
-        """Expire the gates that are due. The decision then arrives as a signal, as any other."""
+        """Expire the gates that are due. Each expiry then arrives as a signal."""
         for pending in self._step.now.pending:
             expired = pending.expires_at is not None and pending.expires_at <= self._writer.clock()
             if expired and pending.gate not in self._expired:
@@ -334,7 +334,8 @@ class Runner:
     def _must_not_start(self, work: Work) -> str | None:
         """Return why recorded work must not start any more, None if it may.
 
-        A call whose intent is older than a lease needs a new one: "run again" would be offered too early.
+        A call whose intent is older than a lease needs a new one, because people could already be offered "run
+        again".
         """
         now = self._writer.now
         if now.phase is Phase.CANCELLING:
@@ -351,7 +352,7 @@ class Runner:
     # Effects
 
     def _launch(self) -> None:
-        """Start the effects whose intents are committed, as long as the lease surely lasts."""
+        """Start the effects whose intents are committed, while the lease is certainly valid."""
         if self._writer.now.phase is Phase.CANCELLING and self._grace_ends is None:
             self._held.wake()  # to begin the grace
         while self._ready:
@@ -366,7 +367,7 @@ class Runner:
             self._context.effect_pool.launch(self._run_effect(request))
 
     def _run_effect(self, request: ModelRequest | ToolRequest) -> RunningEffect:
-        """Note an effect as running, and the approval that it uses up as spent."""
+        """Record an effect as running, and the approval that it uses as spent."""
         effect = RunningEffect(request=request, submit=self._submit, worker=self._held.claim.worker)
         if isinstance(request, ToolRequest):
             call = self._writer.now.call(request.frame, request.call)
@@ -377,7 +378,7 @@ class Runner:
         return effect
 
     def _abort_model_calls(self) -> None:
-        """End the running model calls. The parts of their replies that have arrived are their outcome."""
+        """End the running model calls. The received parts of their replies are their outcome."""
         for effect in self._running:
             if isinstance(effect.request, ModelRequest):
                 effect.abort()

@@ -1,4 +1,4 @@
-"""Builds the next step: what arrived, and what follows from it without I/O except through ports."""
+"""Builds the next step from received messages, with everything that follows without I/O except through ports."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -82,7 +82,7 @@ STARTING = frozenset({Verdict.APPROVE, Verdict.RUN_AGAIN})
 
 
 class StepBuilder:
-    """Grows from a committed state. `reserve` is asked for a slot before any work is written down."""
+    """Builds on a committed state. `reserve` reserves a slot before any work is recorded."""
 
     def __init__(
         self,
@@ -101,14 +101,16 @@ class StepBuilder:
         self._unverified: dict[UUID, GateDecidedSignal] = {}
 
     def add(self, event: Event) -> None:
+        """Add an event."""
         self.change(changed(event))
 
     def change(self, record: Changed) -> None:
+        """Add a change, and apply its event to the state."""
         self.now = evolve(self.now, record.event)
         self.records.add(record)
 
     def apply_version_changes(self, version_changes: VersionChanges) -> None:
-        """Let every frame whose agent has changed go on under this process's version, or ask people first."""
+        """Continue every frame whose agent has changed with this process's version, or ask people first."""
         if self.now.phase is not Phase.STARTED:
             return
         for gate in version_gates(self.now):
@@ -124,7 +126,7 @@ class StepBuilder:
                 self._record(open_version_gate(self.now, frame, change, self._clock()))
 
     def consume(self, signal: Signal) -> None:
-        """Take a signal up once; one whose gate is not waited for, or that comes too late, changes nothing.
+        """Consume a signal. It changes nothing if its gate is not open or it comes too late.
 
         Raises Tampered for a decision that no person made.
         """
@@ -148,7 +150,7 @@ class StepBuilder:
                 self._consume_event(signal)
             case _ as never:
                 assert_never(never)
-        # Last: what fails on the way, as a verification does without Postgres, is consumed again.
+        # Last: if an earlier line fails, as verification does without Postgres, the signal is consumed later.
         self.records.signals.append(signal.id)
 
     def receive_late(self, late: LateOutcome, settling: Collection[UUID]) -> None:
@@ -168,7 +170,7 @@ class StepBuilder:
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
-        """Start nothing new, and close every gate of the run."""
+        """Start no new effect, and close every gate of the run."""
         if self.now.phase is not Phase.STARTED:
             return
         self.add(Cancelling(by=by, reason=reason))
@@ -178,7 +180,7 @@ class StepBuilder:
             self.add(WaitEnded(frame=wait.frame, call=wait.call, outcome="closed"))
 
     def end_waits(self) -> None:
-        """Let every retry go on whose time has come, and end every wait."""
+        """Start every retry whose time has come, and end every wait that is over."""
         if not self.now.waits():
             return
         for wait in self.now.retries():
@@ -189,9 +191,9 @@ class StepBuilder:
                 self.add(timed_out(self.now, wait.frame, wait.call))
 
     def plan_next(self, busy: set[str]) -> None:
-        """Add what follows without the outside until nothing does. `busy` frames await their model.
+        """Add everything that follows without I/O. `busy` frames wait for their model.
 
-        A run that is being ended waits for them: the model calls are stopped, and their partial replies are kept as
+        A run that is ending waits for them: their model calls are stopped, and the partial replies are kept as
         evidence. Raises Tampered for an approval that no person gave.
         """
         asked = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
@@ -235,7 +237,7 @@ class StepBuilder:
         return hold is not None
 
     def _check_limits(self, commands: Sequence[Command]) -> None:
-        """Open one gate for every limit that is used up and needed."""
+        """Open one gate for all limits that are exhausted and needed."""
         at = self._clock()
         found = exhausted(self.now, commands, at)
         if found:
@@ -313,7 +315,7 @@ class StepBuilder:
         self.change(changed(result.event, snapshot=result.snapshot))
 
     def _start(self, command: StartTool) -> None:
-        """Look once more, then write the intent down if it can be acted on at once."""
+        """Recheck the approval, then record the intent if a slot is free."""
         other = self._recheck(command)
         if other is not None:
             self._record(other)
@@ -325,7 +327,7 @@ class StepBuilder:
             self.change(changed(started, work=command))
 
     def _recheck(self, command: StartTool | StartWait) -> AdmissionResult | None:
-        """Check an approved call once more; that verifies an approval which this step consumes as well."""
+        """Check an approved call once more. This also verifies the approval that the step consumes."""
         gate = self.now.call(command.frame, command.call).gate
         if gate is None:
             return None
@@ -398,7 +400,7 @@ class StepBuilder:
 
 
 def late_arrivals(late: LateOutcome) -> str:
-    """Say why no person needs to settle a call any more."""
+    """Say why a call no longer needs a person."""
     became = "returned its result" if late.outcome == "returned" else "reported its failure"
     return f"The call itself {became} late, so no person needs to settle it."
 

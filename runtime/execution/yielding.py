@@ -1,11 +1,11 @@
 """Decides when a worker yields a run that has more to do, and releases it in time.
 
 Once a run yields, nothing new starts. Running calls may finish and are journaled; then the runner releases the run,
-due at once, for another worker. A call that does not finish before the drain is over is given up, and the worker that
+due at once, for another worker. A call that does not finish before the end of the drain is given up. The worker that
 claims the run next treats it as lost work, by its effect class.
 
-A run yields when its process drains; when it took 50 steps or 30 s and other runs wait; when an agent of it is switched
-off; and, if it is tried alone in its process, when it made progress. A run whose agent is switched off is claimed again
+A run yields when its process drains, when one of its agents is switched off, and when it took 50 steps or 30 s and
+other runs wait. An isolated run also yields when it made progress. A run whose agent is switched off is claimed again
 after the switch is lifted.
 """
 
@@ -23,7 +23,7 @@ STEPS, SECONDS = 50, 30.0
 
 
 class YieldPolicy:
-    """Of one runner and its run."""
+    """The yield policy of one runner and its run."""
 
     def __init__(self, held: ClaimedRun, draining: Drain) -> None:
         self._held = held
@@ -34,7 +34,7 @@ class YieldPolicy:
         self.should_yield = False
 
     def count_step(self, has_waiting_runs: Callable[[], bool]) -> None:
-        """Count a step. After every 50 steps, and every 30 s, find out whether other runs wait for a worker."""
+        """Count a step. After every 50 steps, and every 30 s, check whether other runs wait for a worker."""
         self._steps += 1
         if self._steps < STEPS and time.monotonic() - self._since < SECONDS:
             return
@@ -42,33 +42,34 @@ class YieldPolicy:
         self.should_yield = has_waiting_runs()
 
     def made_progress(self) -> None:
-        """An effect has ended: the trial of a run that is alone in its process is over."""
+        """Record progress: an isolated run yields after its first finished effect."""
         self._made_progress = self._held.claim.isolated
 
     def ended(self, now: Continuation) -> bool:
-        """Whether nothing new may start."""
+        """Say whether no new effect may start."""
         return (
             self._draining.started or self._made_progress or self.should_yield or self._stopped(now)
         )
 
     @property
     def gives_up(self) -> bool:
-        """Whether running calls are not waited for any longer."""
+        """Say whether the runner stops waiting for running calls."""
         return self._draining.is_over()
 
     def has_ready_work(self, now: Continuation) -> bool:
-        """Whether the run, if it is released now, has work for another worker at once."""
+        """Say whether a released run has work for another worker at once."""
         return self._has_remaining_work(now) and not self._stopped(now)
 
     def due(self, now: Continuation, at: datetime) -> datetime | None:
-        """When a run that is released at `at` is due, None if it has nothing more to do."""
+        """Return the due time of a run released at `at`; None if it has no more to do."""
         if not self._has_remaining_work(now):
             return None
         if self._stopped(now) and not self._held.kill_switches & {
             kill_switches.EVERY_AGENT,
             now.agent,
         }:
-            # A claim checks the run's own agent alone. Claim it now and then, to see whether this switch is lifted.
+            # A claim checks only the run's own agent. The run is due now and then, to see whether this switch was
+            # lifted.
             return at + timedelta(seconds=leases.BACK_OFF_SECONDS)
         return at
 

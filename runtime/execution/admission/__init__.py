@@ -1,1 +1,1 @@
-"""Whether what a run wants next may start: admission, gates, limits, versions and waits."""
+"""Decides whether the next commands of a run may start: admission, gates, limits, versions and waits."""

@@ -1,7 +1,7 @@
 """Admits, gates or refuses a proposed call, and checks an approved one again just before it starts.
 
-Code describes the call; the approvals port says whether a person must decide. What was true then is frozen into the
-call's terms.
+Code describes the call; approvals says whether a person must decide. The answers are fixed in the call's
+options.
 """
 
 import logging
@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 
 MAX_ERROR = 500
 
-# What is not the fault of a rule: the run is released or quarantined, and no person is asked.
+# Errors that no rule causes: the run is released or quarantined, and no person is asked.
 _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Checks calls with the code and the policy of this process; `clock` tells database time."""
+    """Checks calls with the code and the policy of this process; `clock` returns database time."""
 
     handler: EffectHandler
     approvals: Approvals
@@ -78,10 +78,10 @@ class Admission:
     def recheck(
         self, now: Continuation, frame: str, call: str, decision: Decision | None = None
     ) -> AdmissionResult | None:
-        """Just before an attempt at an approved call: None if it still is what was approved.
+        """Check an approved call just before an attempt: None if it is unchanged since the approval.
 
-        If it changed, or the approval does not hold any more, people are asked again. Raises Tampered if
-        its approval is not what was written, or not `decision`, which is to be taken up with the attempt.
+        If it changed, or the approval is no longer valid, people are asked again. Raises Tampered if its approval
+        does not verify, or is not `decision`, which the step of the attempt consumes.
         """
         try:
             return self._check_decision(now, frame, call, decision)
@@ -91,7 +91,7 @@ class Admission:
             return self._hold_on_error(now, frame, call, exc)
 
     def hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
-        """Before a frame asks its model: a hold if its agent's rules say so, once a turn, or after an outage."""
+        """Open a hold before a frame's model call if its agent's rules say so: once a turn, or after an outage."""
         found = now.frame(frame)
         at = self.clock()
         if found.outage and found.outage.asks_at and found.outage.asks_at <= at:
@@ -110,7 +110,7 @@ class Admission:
         except _OURS:
             raise
         except Exception as exc:
-            log.exception("the hold rules of %s failed in run %s", found.agent, now.run)
+            log.exception("Agent %s: its hold rules failed in run %s", found.agent, now.run)
             why = f"The hold rules of {found.agent} failed: {type(exc).__name__}"
         if not why:
             return None
@@ -120,10 +120,13 @@ class Admission:
     def _hold_on_error(
         self, now: Continuation, frame: str, call: str, exc: Exception
     ) -> AdmissionResult:
-        """Open a hold: the reply is paid for and kept, and its call waits until a person has it checked again."""
-        log.error("the admission of %s/%s of run %s failed", frame, call, now.run, exc_info=exc)
+        """Open a hold: the reply has been paid for, so it is kept.
+
+        Its call stays proposed until a person resolves the hold.
+        """
+        log.error("Admission of %s/%s failed in run %s", frame, call, now.run, exc_info=exc)
         tool = now.call(frame, call).tool
-        why = f"Nobody can say whether {tool} needs an approval: {type(exc).__name__}"
+        why = f"It is unknown whether {tool} needs an approval: {type(exc).__name__}"
         args = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
         return open_frame_gate(now, frame, GateKind.HOLD, why=why, args=args, at=self.clock())
 
@@ -145,19 +148,19 @@ class Admission:
         return None
 
     def verify_decision(self, signal: GateDecidedSignal) -> None:
-        """Raises Tampered unless a person with the right to decide signed this decision."""
+        """Raise Tampered unless a person with the right to decide signed this decision."""
         try:
             self.approvals.verify_decision(gate=signal.gate, decision=signal.decision)
         except NotConfirmed as exc:
             raise Tampered(f"the decision of gate {signal.gate}: {exc}") from exc
 
     def open_in_doubt(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
-        """The gate at which people say what became of a call whose outcome is unknown.
+        """Return the gate at which people resolve a call whose outcome is unknown.
 
-        It is described as the code has it today, but its effect class stays what it was at its start.
+        The present code describes it, but its effect class stays as it was at its start.
         """
         found = now.call(frame, call)
-        assert found.terms is not None  # a call is judged before it is started
+        assert found.terms is not None  # a call is checked before it is started
         assert found.started_at is not None
         info = replace(self._info_of_started(now, frame, found), effect=found.terms.effect)
         event = GateOpened(
@@ -172,7 +175,7 @@ class Admission:
         return AdmissionResult(event=event, snapshot=shown)
 
     def _info_of_started(self, now: Continuation, frame: str, call: Call) -> CallInfo:
-        """What the code says today of a call that was started, even if it could not be made today."""
+        """Describe a started call by the present code, even if it could not be made today."""
         assert call.terms is not None
         try:
             return self._describe(now, frame, call)
@@ -229,7 +232,7 @@ class Admission:
 
 
 def _require_new(now: Continuation, frame: str, call: Call) -> None:
-    """A model that proposes the same call twice in one turn means it once."""
+    """Refuse a call that its model has already proposed in this turn."""
     for other in now.frame(frame).of_turn():
         if other.id == call.id:
             return

@@ -1,4 +1,4 @@
-"""What a limit gate shows, and what a person grants at it."""
+"""Opens limit gates, and reads the grants that people give at them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,7 +23,7 @@ from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 def open_limit_gate(
     now: Continuation, reached: Sequence[ExhaustedLimit], at: datetime
 ) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
-    """One gate for everything that was reached, and what was reached."""
+    """Return one gate for all exhausted limits, with an event for each limit."""
     frame = next((one.frame for one in reached if one.frame is not None), ROOT)
     why = f"Used up: {'; '.join(_words(now, one) for one in reached)}"
     args = {"limits": [_fact(now, one) for one in reached]}
@@ -44,14 +44,14 @@ def open_limit_gate(
 
 
 def read_grant(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
-    """What was granted with a decision, None if it is not about a limit or ends the run. Raises Tampered."""
+    """Read the grant of a decision; None if it is not about a limit or ends the run. Raises Tampered."""
     if pending.kind is not GateKind.LIMIT or decision.verdict is not Verdict.CONTINUE:
         return None
     reached: set[Limit] = {one.limit for one in now.short.limits} if now.short else set()
     try:
         amounts = granted(decision.result, reached)
     except InvalidBudget as exc:
-        raise Tampered(f"what was granted at gate {pending.gate}: {exc}") from exc
+        raise Tampered(f"the grant at gate {pending.gate}: {exc}") from exc
     return BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
 
 

@@ -1,4 +1,4 @@
-"""Opening gates: the event, and the snapshot that reviewers are shown."""
+"""Opens gates: the event, and the snapshot of the call for reviewers."""
 
 import secrets
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ _RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionResult:
-    """The event that says what was found, and the snapshot for reviewers if a gate opens."""
+    """The event with the result of a check, and the snapshot for reviewers if a gate opens."""
 
     event: CallAdmitted | CallRefused | GateOpened
     snapshot: ReviewSnapshot | None = None
 
 
 def gate_id(at: datetime) -> UUID:
-    """The id of a gate that is opened at `at`."""
+    """Make the id of a gate that opens at `at`."""
     return by_time(at, secrets.randbits(RANDOM_BITS))
 
 
@@ -41,7 +41,10 @@ def open_frame_gate(
     at: datetime,
     version: str = "",
 ) -> AdmissionResult:
-    """A gate of `kind` at `frame`. `why` is one sentence, `args` is what people need to decide, as JSON."""
+    """Return a gate of `kind` at `frame`.
+
+    `why` is one sentence; `args` is the data that people need to decide, as JSON.
+    """
     event = GateOpened(
         gate=gate_id(at),
         kind=kind,
@@ -79,7 +82,7 @@ def open_frame_gate(
 def open_outage_gate(
     now: Continuation, frame: Frame, outage: Outage, at: datetime
 ) -> AdmissionResult:
-    """The hold at which people hear that no model of the frame's agent has replied for too long."""
+    """Return the hold that tells people that no model of the frame's agent has replied for too long."""
     args = {
         "agent": frame.agent,
         "since": outage.since.isoformat(timespec="seconds"),
@@ -91,8 +94,8 @@ def open_outage_gate(
 
 
 def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -> ReviewSnapshot:
-    """What people are shown of a call."""
-    assert event.terms is not None  # only a halt has none
+    """Return the snapshot of a call for reviewers."""
+    assert event.terms is not None  # only a gate of a frame has none
     return ReviewSnapshot(
         run=now.run,
         gate=event.gate,

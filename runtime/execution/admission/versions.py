@@ -1,12 +1,11 @@
-"""Compares the agents of a run with those of this process: which workers may act on the run, and under which version.
+"""Compares the agents of a run with those of this process, and decides whether and how it may advance the run.
 
-During a release, old and new workers run side by side, and each of them may get any hint. A worker whose version of an
-agent is older than the one that the run has met, or that does not have the agent, releases the run without writing an
-entry, forwards the hint, and skips the run with growing back-off. A run that is to end needs no agent: any worker ends
-it.
+During a release, old and new workers run side by side, and each may receive any hint. A worker may lack an agent, or
+have an older version of it than the run has used. It then releases the run without writing an entry, forwards the
+hint, and skips the run with growing back-off. A run that only has to end needs no agent: any worker ends it.
 
-A worker whose version is newer continues under it if that needs no approval, and otherwise opens a version gate. From
-then on the run has met that version too.
+A worker with a newer version continues with it if that needs no approval, and otherwise opens a version gate. From
+then on the run has used that version too.
 """
 
 import threading
@@ -35,9 +34,9 @@ VersionChanges = dict[str, VersionChange]
 
 
 def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
-    """How this process's agents differ from those of the open frames, by frame.
+    """Return the differences between this process's agents and those of the open frames, by frame.
 
-    Raises UnknownAgent or WorkerOutdated if this process may not act on the run.
+    Raises UnknownAgent or WorkerOutdated if this process may not advance the run.
     """
     if not now.frames:
         handler.agent(now.agent)
@@ -48,7 +47,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
             continue
         if change.older:
             raise WorkerOutdated(
-                f"it has met a newer version of {frame.agent} than this worker has"
+                f"it has used a newer version of {frame.agent} than this worker has"
             )
         found[frame.id] = change
     for gate in version_gates(now):
@@ -62,14 +61,14 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
 
 
 def version_gates(now: Continuation) -> tuple[Pending, ...]:
-    """The version gates that are open."""
+    """Return the open version gates."""
     return tuple(gate for gate in now.pending if gate.kind is GateKind.VERSION)
 
 
 def open_version_gate(
     now: Continuation, frame: str, change: VersionChange, at: datetime
 ) -> AdmissionResult:
-    """The gate at which people see what changed, and let the frame go on or end the run."""
+    """Return the gate at which people see the changes, and continue the frame or end the run."""
     agent = now.frame(frame).agent
     args = {
         "agent": agent,
@@ -91,13 +90,13 @@ def open_version_gate(
 
 
 def require_agents(now: Continuation, version_changes: VersionChanges | None) -> None:
-    """Raises WorkerOutdated for a worker without the run's agents, unless the run is ending."""
+    """Raise WorkerOutdated for a worker without the run's agents, unless the run is ending."""
     if version_changes is None and now.phase is not Phase.CANCELLING:
-        raise WorkerOutdated("no signal ends it any more")
+        raise WorkerOutdated("no signal ends it any longer")
 
 
 def now_writes(version_changes: VersionChanges) -> dict[str, tuple[str, ...]]:
-    """The tools that have become writes, by frame."""
+    """Return the tools that have become writes, by frame."""
     return {frame: change.writes for frame, change in version_changes.items()}
 
 
@@ -143,7 +142,7 @@ class _Refused:
 
 
 class RunBackoff:
-    """The runs that this process could not act on. `clock` is a steady one."""
+    """The runs that this process could not advance. `clock` is a monotonic one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -151,7 +150,7 @@ class RunBackoff:
         self._runs: dict[UUID, _Refused] = {}
 
     def add(self, run: UUID, signal_version: int) -> None:
-        """Leave the run alone for twice as long as last time, unless it gets a signal."""
+        """Skip the run for twice as long as last time, or until it receives a signal."""
         with self._lock:
             at = self._clock()
             self._expire(at)
@@ -163,12 +162,12 @@ class RunBackoff:
             )
 
     def drop(self, run: UUID) -> None:
-        """This process has acted on the run after all."""
+        """Stop skipping the run, because this process has advanced it."""
         with self._lock:
             self._runs.pop(run, None)
 
     def is_active(self, run: UUID, signal_version: Callable[[], int]) -> bool:
-        """Whether to leave the run alone now. `signal_version` is asked for the count only if that matters."""
+        """Say whether to skip the run now. `signal_version` returns its count; it is called only if needed."""
         with self._lock:
             found = self._runs.get(run)
         return (
@@ -178,7 +177,7 @@ class RunBackoff:
         )
 
     def forward_once(self, run: UUID) -> bool:
-        """Whether another worker should hear of a hint that came here: once a pause, or hints would go round."""
+        """Say whether to forward a hint to another worker: once in each back-off, or hints would circulate."""
         with self._lock:
             at, found = self._clock(), self._runs.get(run)
             if found is None or at - found.passed_on < MIN_PAUSE_SECONDS:
@@ -187,7 +186,7 @@ class RunBackoff:
             return True
 
     def _expire(self, at: float) -> None:
-        """Those of long ago: their runs have found another worker."""
+        """Drop old entries: other workers have advanced their runs since."""
         gone = [run for run, one in self._runs.items() if one.until + FORGET_SECONDS < at]
         for run in gone:
             del self._runs[run]

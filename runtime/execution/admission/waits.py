@@ -1,4 +1,4 @@
-"""How a call begins to wait: what its arguments ask for, or an error that the model can act on."""
+"""Begins the wait of a call from its arguments, or refuses it with an error that the model can act on."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,9 +14,9 @@ class InvalidWait(Exception):
 
 
 def begin(now: Continuation, effect: StartWait, at: datetime) -> WaitStarted | WaitEnded:
-    """What becomes of a call that is to wait from `at` on. Its arguments fit its schema."""
+    """Begin the wait of a call at `at`, or refuse it. Its arguments fit its schema."""
     call = now.call(effect.frame, effect.call)
-    assert call.terms is not None  # a call is judged before it waits
+    assert call.terms is not None  # a call is checked before it waits
     try:
         if call.terms.waits == "time":
             until = _time(call.args.get("moment"), "moment", at)
@@ -27,7 +27,7 @@ def begin(now: Continuation, effect: StartWait, at: datetime) -> WaitStarted | W
 
 
 def timed_out(now: Continuation, frame: str, call: str) -> WaitEnded:
-    """What becomes of a call whose time has come."""
+    """Return the end of a wait whose time has come."""
     found = now.call(frame, call)
     for_time = found.terms is not None and found.terms.waits == "time"
     result: dict[str, Any] = {"timed_out": True}
@@ -49,7 +49,7 @@ def _for_event(frame: str, call: Call, at: datetime) -> WaitStarted:
 
 
 def _time(text: object, field: str, at: datetime) -> datetime:
-    """A moment of RFC 3339 that is still to come. The error says what time it is, since a model has no clock."""
+    """Read a future time (RFC 3339). The error contains the present time, because a model has no clock."""
     now = f"it is {at.isoformat(timespec='seconds')} now"
     try:
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None

@@ -1,1 +1,1 @@
-"""Effects: tools and models are called outside the runner's thread, and each ends in one outcome by its deadline."""
+"""Runs tools and model calls outside the runner's thread. Each has one outcome, by its deadline."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, order=True)
 class _Deadline:
-    """One deadline. `callback` is None once it was cancelled."""
+    """One deadline. `callback` is None once it is cancelled."""
 
     at: float
     number: int
@@ -29,7 +29,7 @@ class DeadlineTimer:
         self._thread.start()
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back in so many seconds. The function returned cancels it."""
+        """Call `callback` after these seconds. The returned function cancels it."""
         deadline = _Deadline(time.monotonic() + seconds, next(self._numbers), callback)
         with self._changed:
             heapq.heappush(self._deadlines, deadline)
@@ -42,6 +42,7 @@ class DeadlineTimer:
         return cancel
 
     def close(self) -> None:
+        """Stop the thread. Deadlines that have not passed are dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify()

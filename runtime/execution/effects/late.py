@@ -1,7 +1,7 @@
 """Records late outcomes, so that a known outcome is not lost.
 
-A call may end after its deadline, or after its worker has lost or released the run. Its outcome is then written beside
-the run, not into it: the worker that holds the run, or claims it next, reads it there.
+A call may end after its deadline, or after its worker has lost or released the run. Its outcome is then written to a
+table of its own. The worker that has the run, or claims it next, reads it there.
 """
 
 import logging
@@ -31,7 +31,7 @@ TRIES, PAUSE_SECONDS = 120, 0.5  # while Postgres is unreachable
 
 
 def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, worker: UUID) -> None:
-    """Record the outcome beside the run, unless it is unknown or the call may be repeated without harm.
+    """Record the outcome, unless it is unknown or the call may safely be repeated.
 
     `started_at` is the time of the intent. Blocks while Postgres is unreachable, for at most a minute. Never raises.
     """
@@ -43,14 +43,14 @@ def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, work
     for _ in range(TRIES):
         try:
             _record(request, outcome, started_at, worker)
-        except Exception as exc:  # the caller must free its thread in any case
+        except Exception as exc:  # the caller must free its thread in every case
             if not isinstance(exc, psycopg.Error) or not pool.is_passing(exc):
-                log.exception("the late outcome of %s could not be recorded", request.key)
+                log.exception("Call %s: late outcome not recorded", request.key)
                 return
             time.sleep(PAUSE_SECONDS)  # a bounded retry: Postgres sends no signal when it is back
         else:
             return
-    log.critical("the late outcome of %s is lost: Postgres is out of reach", request.key)
+    log.critical("Call %s: late outcome lost, Postgres is unreachable", request.key)
 
 
 def _record(
@@ -76,7 +76,7 @@ def _record(
             return
         with suppress(RunEnded):  # then the row is only evidence
             runs.notify_signal(connection, request.run)
-    log.warning("%s ended late; its outcome is recorded: %s", request.key, late.outcome)
+    log.warning("Call %s: ended late, outcome recorded: %s", request.key, late.outcome)
     dispatch.dispatch(request.run)
     dispatch.notify_run(request.run, inbox=False)
 

@@ -1,4 +1,4 @@
-"""From the committed state to a request, and from an outcome to the event that is journaled of it. Does no I/O."""
+"""Converts state to requests, and outcomes to events. Does no I/O."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -43,7 +43,7 @@ from runtime.store.tables.late_outcomes import LateOutcome
 # Why a call does not start although its intent is written
 CANCELLED = "the run was cancelled before this call was started"
 RELEASED = "the worker released the run before the call started"
-STALE = "it could not start in time, because Postgres was out of reach"
+STALE = "it could not start in time, because Postgres was unreachable"
 
 
 def request_for(
@@ -68,7 +68,7 @@ def request_for(
             calls=frame.calls,
         )
     call = frame.find(work.call)
-    assert call.terms is not None  # a call is judged before it is started
+    assert call.terms is not None  # a call is checked before it is started
     return ToolRequest(
         run=now.run,
         frame=frame.id,
@@ -212,7 +212,7 @@ def _tool_event(
 
 
 def not_started(work: StartTool, why: str) -> ToolFailed | RetryScheduled:
-    """Return the event for a call whose intent is written and that does not start: it failed, or is tried again."""
+    """Return the event for a call whose intent is written but that does not start: a failure, or a retry."""
     if why == CANCELLED:
         return ToolFailed(frame=work.frame, call=work.call, attempt=work.attempt, error=why)
     return RetryScheduled(
@@ -232,7 +232,7 @@ def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
 
 
 def rolled_back(outcome: Outcome) -> Outcome:
-    """Return the outcome of a transactional call: anything but a result was rolled back, so nothing is uncertain."""
+    """Return the outcome of a transactional call: every outcome but a result is rolled back, so none is unknown."""
     if isinstance(outcome, Unknown):
         return ToolFailure(error=outcome.error, retryable=True, cause=outcome.cause)
     return outcome

@@ -1,6 +1,6 @@
 """Calls the effect handler: performs a tool call, or starts a model call.
 
-Each ends with an outcome, never with an exception, and the outcome is valid for the journal.
+Each ends with an outcome that the journal accepts, never with an exception.
 """
 
 import logging
@@ -41,7 +41,7 @@ def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outc
     try:
         outcome = handler.perform(request)
     except Exception as exc:
-        log.exception("the effect handler raised on %s", request)
+        log.exception("Effect handler raised an error for %s", request)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
     outcome = _valid(request, outcome)
     failpoints.hit("performed", request.effect, depth_of(request.frame))
@@ -62,7 +62,7 @@ def start_model_call(
     try:
         return handler.start_model_call(request, came)
     except Exception as exc:
-        log.exception("the effect handler raised on the model call of %s", request.run)
+        log.exception("Run %s: effect handler raised an error for a model call", request.run)
         deliver(ModelFailure(error=plain(f"{type(exc).__name__}: {exc}")))
         return no_abort
 
@@ -72,7 +72,7 @@ def _valid(request: ModelRequest | ToolRequest, outcome: Outcome) -> Outcome:
     try:
         return validate_outcome(outcome)
     except NotJson as exc:
-        problem = f"what it returned cannot be kept: {exc}"
+        problem = f"its result cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):
             return ModelFailure(error=problem)
         if isinstance(request, ToolRequest) and RULES[request.effect].happened_when_returned:

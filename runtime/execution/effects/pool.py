@@ -1,8 +1,9 @@
 """A bounded pool for effects, with one deadline for each: tools run in threads, model calls hold none.
 
-Every tool is handed to a thread, a quick one too: running it in the runner's thread was measured, and is no faster
-(ADR 0039). A thread cannot be ended. A tool that overruns its deadline is waited for no more, but keeps its slot until
-it returns. Once half of the tool slots of a process are lost that way, the process must be replaced.
+Every tool runs in a thread of its own, even a quick one. Running it in the runner's thread was measured and is no
+faster (ADR 0039). A thread cannot be ended. The runner stops waiting for a tool at its deadline, but the tool keeps
+its slot until it returns. Once half of the tool slots of a process are lost in this way, the process must be
+replaced.
 """
 
 import logging
@@ -25,15 +26,15 @@ log = logging.getLogger(__name__)
 
 TOOL_SLOTS = 32
 MODEL_SLOTS = 256
-DEADLINE_SLACK = 1.0  # seconds that an effect has, after its deadline, to end by itself
-HUNG_SHARE = 2  # a process is replaced when one tool slot in so many is lost
+DEADLINE_SLACK = 1.0  # seconds after its deadline in which an effect may still end by itself
+HUNG_SHARE = 2  # a process is replaced when 1/HUNG_SHARE of its tool slots are lost
 
 
 class Slots:
     """A bounded number of effects of one kind, with a queue of runners that wait for a slot.
 
-    A woken runner takes what it needs and wakes the next one; a runner that ends leaves the queue. So none waits while
-    a slot is free, even if the one before it has ended or needs none any more.
+    A woken runner reserves its slots and wakes the next one; a runner that ends leaves the queue. So no runner waits
+    while a slot is free, even if the one before it has ended or needs no more slots.
     """
 
     def __init__(self, number: int) -> None:
@@ -42,7 +43,7 @@ class Slots:
         self._lock = threading.Lock()
 
     def reserve(self, wake: Callable[[], None]) -> bool:
-        """Take a slot, or wait in the queue to be woken."""
+        """Reserve a slot, or join the queue to be woken."""
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -52,7 +53,7 @@ class Slots:
             return False
 
     def is_busy(self) -> bool:
-        """Whether any slot is taken."""
+        """Say whether any slot is reserved."""
         with self._lock:
             return self._free < self._number
 
@@ -80,7 +81,7 @@ class Slots:
 
 
 class EffectPool:
-    """Starts effects in reserved slots, and submits one outcome of each to its runner, in time.
+    """Starts effects in reserved slots, and submits one outcome of each to its runner by the deadline.
 
     A slot is reserved before an intent is recorded. `replace` is called once, when too many slots are lost.
     """
@@ -102,7 +103,7 @@ class EffectPool:
         self._lock = threading.Lock()
 
     def reserve(self, work: CallModel | StartTool, wake: Callable[[], None]) -> bool:
-        """Take a slot for this work, or be woken when one is free."""
+        """Reserve a slot for this work, or have `wake` called when one is free."""
         return self._slots(work).reserve(wake)
 
     def release(self, work: CallModel | StartTool) -> None:
@@ -110,12 +111,12 @@ class EffectPool:
         self._slots(work).release()
 
     def wake_next(self) -> None:
-        """Called by a runner that may have been woken, once it has reserved what it needs."""
+        """Wake the next runner. A woken runner calls this once it has reserved its slots."""
         for slots in (self._tools, self._models):
             slots.wake_next()
 
     def cancel_wait(self, wake: Callable[[], None]) -> None:
-        """Called by a runner that ends and may wait for a slot."""
+        """Leave the queues. A runner that ends calls this."""
         for slots in (self._tools, self._models):
             slots.cancel_wait(wake)
 
@@ -131,10 +132,11 @@ class EffectPool:
             self._threads.submit(self._run_tool, effect, request)
 
     def is_busy(self) -> bool:
-        """Whether an effect is under way."""
+        """Say whether an effect is running."""
         return self._tools.is_busy() or self._models.is_busy()
 
     def close(self) -> None:
+        """Wait for the running tools and stop all threads."""
         self._threads.shutdown(wait=True)
         self._deadlines.close()
 
@@ -160,7 +162,9 @@ class EffectPool:
             if in_time:
                 effect.finish(outcome)
             else:
-                log.warning("%s ended after its deadline: %s", request.key, type(outcome).__name__)
+                log.warning(
+                    "Call %s: ended after its deadline: %s", request.key, type(outcome).__name__
+                )
                 effect.record_late(outcome)
 
     def _free(self, effect: RunningEffect) -> bool:
@@ -173,7 +177,7 @@ class EffectPool:
         return first
 
     def _overrun(self, effect: RunningEffect) -> None:
-        """The deadline has passed. Called in the thread of the deadlines, which must not be blocked."""
+        """Handle a passed deadline. Called in the thread of the deadlines, which must not block."""
         request = effect.request
         if isinstance(request, ModelRequest):
             self._finish_model_call(effect, timed_out(request))
@@ -184,10 +188,10 @@ class EffectPool:
                 return
             self._hung[effect] = request.tool
             tools = list(self._hung.values())
-        # In a thread of its own: to end a transaction, Postgres is asked.
+        # In a thread of its own, because ending a transaction asks Postgres.
         threading.Thread(target=_give_up, args=(effect,), daemon=True).start()
         log.error(
-            "%s of %s did not end at its deadline and keeps its slot: %d of %d slots are lost so",
+            "Tool %s: call %s did not end at its deadline and keeps its slot: %d of %d slots are lost",
             request.tool,
             request.key,
             len(tools),

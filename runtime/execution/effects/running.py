@@ -1,4 +1,4 @@
-"""An effect under way: how its outcome reaches the runner, or the table of late outcomes."""
+"""A running effect: its outcome goes to the runner, or to the table of late outcomes."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ def no_abort() -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningEffect:
-    """One launched effect. It is settled once: by its own end or by its deadline, whichever comes first.
+    """One launched effect. It is settled once, by the first of its own end and its deadline.
 
     `submit` puts a message into the runner's queue. `started_at` is the time of the intent, `worker` this process; a
     late outcome is recorded with both. `abort` ends a model call, or the transaction of a transactional call.
@@ -32,16 +32,17 @@ class RunningEffect:
 
     @property
     def place(self) -> tuple[str, str | None]:
-        """The frame and the call; no call for the frame's model."""
+        """The frame and the call; no call for the frame's model call."""
         request = self.request
         return request.frame, request.call if isinstance(request, ToolRequest) else None
 
     @property
     def is_settled(self) -> bool:
+        """Whether the effect is settled."""
         return self._settled.locked()
 
     def settle(self) -> bool:
-        """Whether the caller is the first to settle this effect, and so submits its outcome."""
+        """Settle this effect. False if it was settled before; only the first caller submits the outcome."""
         return self._settled.acquire(blocking=False)
 
     def finish(self, outcome: Outcome) -> None:
@@ -62,5 +63,5 @@ class EffectFinished:
     outcome: Outcome
 
     def discard(self) -> None:
-        """The runner has ended and does not journal the outcome."""
+        """Drop the outcome: the runner has ended and does not journal it."""
         self.effect.record_late(self.outcome)

@@ -1,7 +1,8 @@
-"""Transactional calls: what the tool writes through Django commits with the journal entry, or not at all.
+"""Transactional calls: the tool's writes through Django commit with the journal entry, or not at all.
 
-The tool runs in its thread inside one transaction, without a lock on the run. Its result goes to the runner, which is
-the only one to append to the journal: it answers with a step, the last statement of the tool's own transaction.
+The tool runs in its thread inside one transaction, without a lock on the run. Its result goes to the runner, because
+only the runner appends to the journal. The runner answers with a step, which becomes the last statement of the tool's
+transaction.
 """
 
 import logging
@@ -22,8 +23,8 @@ from runtime.store import pool, steps
 
 log = logging.getLogger(__name__)
 
-# Such a call holds its connection until a run has written its step. One connection is left to runs that need it for
-# theirs, or each could wait for the other.
+# Such a call holds its connection until a runner has written its step. One connection is kept free for those steps,
+# or call and runner could wait for each other.
 _room = threading.BoundedSemaphore(pool.DJANGOS_OF_A_WORKER - 1)
 
 
@@ -44,7 +45,7 @@ class TransactionalResult(EffectFinished):
         self._step.put(None)
 
     def write_step(self) -> bool:
-        """Tool's thread: wait for the step and write it. False if there is none. Raises LeaseLost."""
+        """Wait for the step and write it, in the tool's thread. False if there is none. Raises LeaseLost."""
         step = self._step.get()
         if step is None:
             return False
@@ -53,14 +54,14 @@ class TransactionalResult(EffectFinished):
         return True
 
     def report(self, problem: BaseException | None) -> None:
-        """Tool's thread: the transaction has ended."""
+        """Report the end of the transaction to the runner, from the tool's thread."""
         self._problem.put(problem)
 
 
 def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -> Outcome | None:
-    """Perform the call in a transaction of this thread. None if it had a result, which is then with the runner.
+    """Perform the call in a transaction of this thread. None if the runner has its result.
 
-    An outcome that is returned was rolled back.
+    A returned outcome was rolled back.
     """
     request = effect.request
     assert isinstance(request, ToolRequest)
@@ -79,7 +80,7 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
     except (Error, psycopg.Error, RuntimeFault) as exc:
         problem = exc
     except Exception as exc:
-        log.exception("a transactional call ended badly: %s", request.key)
+        log.exception("Call %s: its transaction failed", request.key)
         problem = exc
     finally:
         connection.close()
@@ -93,11 +94,11 @@ def transact(effect: RunningEffect, perform: Callable[[ToolRequest], Outcome]) -
 
 @contextmanager
 def _abortable(effect: RunningEffect) -> Iterator[None]:
-    """Let `effect.abort` end the transaction, with its locks, for as long as it is open."""
+    """Let `effect.abort` end the transaction, with its locks, while it is open."""
     backend, lock = pool.backend(pool.djangos()), threading.Lock()
 
     def abort() -> None:
-        with lock:  # or the connection could serve another transaction by now
+        with lock:  # or the connection could already serve another transaction
             if effect.abort is abort:
                 _terminate(backend, effect)
 
@@ -113,4 +114,4 @@ def _terminate(backend: int, effect: RunningEffect) -> None:
     try:
         pool.terminate(backend)
     except psycopg.Error as exc:
-        log.warning("the transaction of %s is still open: %s", effect.place, exc)
+        log.warning("Call %s: its transaction is still open: %s", effect.place, exc)

@@ -1,4 +1,4 @@
-"""Validates outcomes of models and tools: refuses what exceeds a limit, and makes error texts plain."""
+"""Validates outcomes of models and tools: refuses values over a limit, and cleans error texts."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -50,7 +50,7 @@ def _check_answer(answer: ModelAnswer) -> None:
 
 
 def _is_within_limits(answer: ModelAnswer) -> bool:
-    """Say whether all parts together keep the limits of one: then each of them does."""
+    """Say whether all parts together are within the limits of one part: then each of them is."""
     calls = [[proposal.tool, proposal.args] for proposal in answer.calls]
     parts = [answer.reply, answer.text, answer.usage, answer.output, calls]
     try:
