@@ -4,4 +4,6 @@ from django.apps import AppConfig
 
 
 class RuntimeConfig(AppConfig):
+    """The Django app of the engine."""
+
     name = "runtime"

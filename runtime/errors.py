@@ -1,4 +1,4 @@
-"""What can go wrong in the engine. A docstring is the default message; attributes carry the facts."""
+"""The errors of the engine. A docstring is the default message; attributes hold the facts."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,13 @@ class RuntimeFault(Exception):
         super().__init__(message or (type(self).__doc__ or "").strip())
 
 
-# The caller's
+# Errors of the caller
 
 
 class RequestError(Exception):
-    """The base of what a caller is refused; never raised itself.
+    """The base of refused requests; never raised itself.
 
-    The API answers with `status`, `code`, `detail` and `extra`; `field` names the part of the request that is wrong.
+    The API answers with `status`, `code`, `detail` and `extra`; `field` names the wrong part of the request.
     """
 
     status: int
@@ -31,7 +31,7 @@ class RequestError(Exception):
 
     @property
     def detail(self) -> str:
-        """What a person reads."""
+        """The text that people read."""
         return str(self)
 
 
@@ -168,7 +168,7 @@ class LeaseLost(RuntimeFault):
     """Another worker has the run, so this worker can no longer write to it."""
 
 
-# The installation's: the run is released untouched and tried again later
+# Errors of the installation: the run is released unchanged and tried again later
 
 
 class WorkerOutdated(RuntimeFault):
@@ -183,7 +183,7 @@ class LedgerBroken(RuntimeFault):
     """The ledger of this machine does not verify: no approved call starts on this machine."""
 
 
-# The data's: the run is parked
+# Errors in stored data: the run is quarantined
 
 
 class Tampered(RuntimeFault):
@@ -191,7 +191,10 @@ class Tampered(RuntimeFault):
 
 
 class Forbidden(RequestError):
-    """The actor may read the object but not do this; `code` is the reason: `requester`, `origin`, `scope`, …"""
+    """The actor may read the object but not do this.
+
+    `code` is the reason, such as `requester`, `origin` or `scope`.
+    """
 
     status = 403
 

@@ -94,7 +94,7 @@ class Pruning(models.Model):
 
 
 class Continuation(models.Model):
-    """Everything that a suspended run needs to continue, as the exact signed bytes; one live row per run."""
+    """The continuation of a suspended run, as the exact signed bytes; one live row per run."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT)
     position = models.BigIntegerField()
@@ -213,7 +213,7 @@ class OutsideEvent(models.Model):
     id = models.TextField(primary_key=True)
     name = models.TextField()
     digest = models.TextField()  # of name and data
-    waits = models.IntegerField()  # how many it ended
+    waits = models.IntegerField()  # number of waits that it ended
     sent_by = models.TextField()
     token = models.TextField(null=True)  # the API token that was used
     at = models.DateTimeField(db_default=Now())

@@ -205,7 +205,7 @@ def _reached() -> "Iterator[redis.Redis]":
     try:
         yield _broker(settings.REDIS_URL)
     except (redis.RedisError, OSError) as exc:
-        raise ConnectionError(f"the broker is out of reach: {exc}") from exc
+        raise ConnectionError(f"the broker is unreachable: {exc}") from exc
 
 
 @functools.cache

@@ -46,6 +46,7 @@ class Finding:
 
 
 def ledger_findings(run: UUID) -> Iterator[Finding]:
+    """Find used approvals that the ledger has and the database lacks."""
     try:
         with pool.pooled() as connection:
             lost = spent.missing(connection, run)
@@ -57,6 +58,7 @@ def ledger_findings(run: UUID) -> Iterator[Finding]:
 
 
 def audit_findings(run: UUID) -> Iterator[Finding]:
+    """Find audit rows that do not verify."""
     try:
         problem = wiring.approvals().problem_of(run)
     except KeyMissing as exc:
@@ -66,6 +68,7 @@ def audit_findings(run: UUID) -> Iterator[Finding]:
 
 
 def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
+    """Compare the row, the continuation, the gates, the signals and the blobs with the replayed journal."""
     if row.erased:
         yield from _erased_findings(connection, row)
         return
@@ -220,7 +223,7 @@ def _origin_findings(connection: Connection, row: RunRow, now: Continuation) -> 
 
 
 def _import_findings(replayed: Replayed) -> Iterator[Finding]:
-    """Verify that imported entries are the ones that the other installation signed."""
+    """Verify that the other installation signed the imported entries."""
     for event, digests in replayed.imported:
         manifest = export_file.entries_signed(event.manifest)
         public = bytes.fromhex(event.key)

@@ -67,7 +67,7 @@ class Replayed:
     closed: set[UUID] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
-        """Record what an event says of gates, and an import."""
+        """Record the gates and the import in an event."""
         match event:
             case GateOpened():
                 self.gates[event.gate] = OpenedGate(
@@ -90,6 +90,7 @@ class Replayed:
 
 
 def read_row(connection: Connection, run: UUID) -> RunRow:
+    """Read the run's row. Raises NoSuchRun."""
     found = connection.execute(
         f"""
         SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,

@@ -12,7 +12,7 @@ from runtime.ports.access import Actor
 
 
 class AgainCommand(BaseCommand):
-    """A command that calls `act` with run, reason and actor, and reports `done`; `who` is the help for `--as`."""
+    """A command that calls `act` with run, reason and actor, and reports `done`; `who` is the help text of `--as`."""
 
     act: ClassVar[Callable[..., object]]
     who: ClassVar[str]

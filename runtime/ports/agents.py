@@ -1,4 +1,4 @@
-"""The agents as the engine and the web know them; implemented by agents."""
+"""Agents as the engine and the web process know them; implemented by agents."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,10 +19,9 @@ from runtime.ports.access import Expression
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInfo:
-    """What the engine freezes of an agent when a frame opens. Digests are `sha256:<hex>`.
+    """The facts of an agent that the engine fixes when a frame opens. Digests are `sha256:<hex>`.
 
-    `budget` is what one activation may use with all below it; `rates` are what its model charges, None if
-    nobody knows.
+    `budget` limits one activation with everything below it. `rates` are the prices of its model, None if unknown.
     """
 
     name: str
@@ -37,13 +36,13 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallInfo:
-    """What the code says of one proposed call: how risky it is and how to put it in a sentence.
+    """A proposed call as the code describes it: its risk, its sentence, its schema and its options.
 
-    `schema` is the JSON Schema of the arguments, `schema_digest` its digest; `deadline` is in seconds;
-    `delegate` names the sub-agent when the call is a delegation; `gated` asks for a person whatever policy says.
-    `result_schema` is the JSON Schema of what the tool returns, None if it does not say. `expires_in` is how
-    many seconds people have to decide, None for the installation's default. `waits` says that the call is a
-    wait of the engine's: for the `moment` in its arguments, or for an `event` that contains `match`, up to `until`.
+    `schema` is the JSON Schema of the arguments, `schema_digest` its digest; `deadline` is in seconds. `delegate`
+    names the sub-agent of a delegation. `gated` requires a person even if policy does not. `result_schema` is the
+    JSON Schema of the result, None if the tool declares none. `expires_in` is the time to decide in seconds, None for
+    the installation's default. `waits` says that the engine performs the call as a wait, for the `moment` in its
+    arguments or for an `event` that contains `match`, up to `until`.
     """
 
     tool: str
@@ -63,9 +62,9 @@ class CallInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChange:
-    """How this process's agent differs from the version that a frame was opened for.
+    """The differences between this process's agent and the version for which a frame was opened.
 
-    `older` says that the frame's version came after this process's. `writes` are tools that have become writes.
+    `older` says that the frame's version is newer than this process's. `writes` are tools that have become writes.
     """
 
     agent: AgentInfo
@@ -75,14 +74,17 @@ class VersionChange:
 
     @property
     def asks(self) -> bool:
-        """Whether a person must agree before the frame goes on under this version."""
+        """Whether a person must agree before the frame continues with this version."""
         return any(change.asks for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnBoundary:
-    """Where a frame stands before a model call: `turn` replies behind it, `seconds` since it began or last
-    went on from a hold; `messages` as a ModelRequest has them."""
+    """The position of a frame before a model call.
+
+    `turn` counts its replies. `seconds` is the time since it began, or since a person last released it from a hold.
+    `messages` are as in ModelRequest.
+    """
 
     agent: str
     turn: int
@@ -95,7 +97,7 @@ class CallRejected(Exception):
 
 
 class AgentCatalogue(Protocol):
-    """The published agents, as the web knows them without importing author code; implemented by agents."""
+    """The published agents, read without importing author code; implemented by agents."""
 
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent or InvalidInput unless `value` may start `agent`."""
@@ -104,13 +106,13 @@ class AgentCatalogue(Protocol):
         """Return the expression of the schema of an agent's input, for `check_read`."""
 
     def check_read(self, agent: str, schema: Any, value: Any) -> None:
-        """Raise as `check_input` does, by the value that `schema` had."""
+        """Raise as `check_input` does, from the value that `schema` had."""
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
-        """Whether this version of an agent was published after all of those."""
+        """Say whether this version of an agent was published after all of those."""
 
     def knows(self, agent: str) -> bool:
-        """Whether an agent of that name was ever published."""
+        """Say whether an agent of that name was ever published."""
 
     def names(self) -> list[str]:
-        """Of every agent that was ever published, in order."""
+        """List the names of all agents that were ever published, in order."""

@@ -1,4 +1,4 @@
-"""What people are asked, and what they decided; implemented by approvals."""
+"""Approval requests and decisions; implemented by approvals."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from runtime.ports.agents import CallInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSnapshot:
-    """The frozen snapshot of one call behind a gate: exactly what will run, or what is in doubt.
+    """The snapshot of one call behind a gate: exactly the call that will run, or that is in doubt.
 
-    `path` goes from the root agent over sub-agents to the tool; `action_digest` binds it all.
-    `expires_at` is when time itself decides. `not_before` is when a call in doubt may run again:
-    after its intent, its deadline and a lease, nothing of the first start can be under way.
-    `origin` lists the people in the run's origin, who cannot decide in it.
+    `path` goes from the root agent over sub-agents to the tool; `action_digest` covers the whole action. The clock
+    decides at `expires_at`. A call in doubt may run again from `not_before`. By then its deadline and a lease have
+    passed since its intent, so the first attempt cannot still run. `origin` lists the people in the run's origin, who
+    cannot decide in it.
 
-    Of a halt (a hold, a limit, a changed version) `call` and `tool` are empty, `path` ends at the agent,
-    `sentence` says why it stopped and `args` what people need to know to decide.
+    For a gate of a frame (a hold, a limit, a changed version) `call` and `tool` are empty and `path` ends at the
+    agent. `sentence` says why the frame stopped, and `args` holds the facts for the decision.
     """
 
     run: UUID
@@ -52,23 +52,22 @@ class ReviewSnapshot:
 
 
 class NotConfirmed(Exception):
-    """A decision does not match what was decided, or nobody signed it: the run is parked."""
+    """A decision differs from the signed one, or is not signed: the run is quarantined."""
 
 
 class ApprovalVoid(Exception):
-    """The approval is genuine, but does not hold any more: people are asked again.
+    """The approval is genuine but no longer valid: people are asked again.
 
-    The decider lost the right, or has steered the run since.
+    The reviewer has lost the right, or has steered the run since.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a statement of the engine's: `INSERT … SELECT … FROM run`, empty if that writes nothing.
+    """An addition to a statement of the engine: `INSERT … SELECT … FROM run`, empty if there is nothing to write.
 
-    `parameters` are named so that they meet none of another part. `overtaken` is the constraint whose violation
-    says that another transaction was faster: then the step is built again. A `required` part returns the row
-    that it has to write.
+    Its `parameters` have names that no other part uses. A violation of the constraint `overtaken` means that another
+    transaction was faster: then the step is built again. A `required` part must return the row that it writes.
     """
 
     name: str
@@ -79,10 +78,10 @@ class Part:
 
 
 class Approvals(Protocol):
-    """Says which calls need a person and keeps their requests; implemented by approvals."""
+    """Decides which calls need a person, and keeps their requests; implemented by approvals."""
 
     def requires_approval(self, info: CallInfo) -> bool:
-        """Whether this call waits for a person. Policy may be stricter than the tool, never laxer."""
+        """Say whether this call waits for a person. Policy may be stricter than the tool, never less strict."""
 
     def open(
         self,
@@ -91,15 +90,15 @@ class Approvals(Protocol):
         *,
         origin: Collection[str],
     ) -> tuple[Part, ...]:
-        """What the step that opens these gates of one run has to write: a request per snapshot, and its audit.
+        """Return the rows for a step that opens these gates of one run: a request for each snapshot, and its audit.
 
-        Nothing is written here. `origin` are the people the run comes from, as its row says.
+        This writes nothing itself. `origin` are the people in the run's origin, as its row says.
         """
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
-        """When a decision is taken up: raise NotConfirmed unless the web signed exactly this one.
+        """Verify a received decision: raise NotConfirmed unless the web process signed exactly this one.
 
-        A decision by time itself (`expire`) has no signature. Raises KeyMissing.
+        An expiry (`expire`) has no signature. Raises KeyMissing.
         """
 
     def verify_approval(
@@ -110,20 +109,19 @@ class Approvals(Protocol):
         origin: Collection[str] = (),
         decision: Decision | None = None,
     ) -> None:
-        """Just before an approved call starts: return if exactly this action was approved, and still is.
+        """Verify an approval just before its call starts: exactly this action was approved, and still is.
 
-        A `decision` that is taken up with the start is verified by the same query.
-        `origin` is the run's origin by its journal: an approval by one of these people does not count.
-        Raises NotConfirmed, ApprovalVoid, or KeyMissing.
+        If the step also receives the `decision`, the same check verifies it. `origin` is the run's origin by its
+        journal: an approval by one of these people does not count. Raises NotConfirmed, ApprovalVoid, or KeyMissing.
         """
 
     def expire(self, gate: UUID) -> None:
-        """Settle the gate by time, in a transaction of its own, unless somebody was faster."""
+        """Expire the gate in a transaction of its own, unless a person decided first."""
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
-        """Cancel what is still pending at these gates, inside the caller's transaction.
+        """Cancel the pending requests of these gates, inside the caller's transaction.
 
-        `actor` cancels the run and is audited, also if it waits at no gate; None is the engine itself.
+        `actor` cancels the run and is audited, even if no gate is open; None is the engine itself.
         """
 
     def join(self, *, run: UUID, person: str) -> None:
@@ -132,16 +130,16 @@ class Approvals(Protocol):
     def record_audit(
         self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]
     ) -> None:
-        """Write the audit row of what somebody did to a run, inside the caller's transaction."""
+        """Write the audit row of an action on a run, inside the caller's transaction."""
 
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
-        """Remove what people were shown of the calls of a run that is over, in the caller's transaction.
+        """Erase the request contents of a run that has ended, in the caller's transaction.
 
-        Decisions, digests and signatures stay. It is audited, with `head`, the MAC of the journal's last entry.
+        Decisions, digests and signatures stay. The audit row contains `head`, the MAC of the journal's last entry.
         """
 
     def problem_of(self, run: UUID) -> str | None:
-        """What is wrong with the run's audit rows, in a sentence; None if they hold. Raises KeyMissing."""
+        """Describe the first problem with the run's audit rows; None if they verify. Raises KeyMissing."""
 
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
-        """The approval request of each gate that has one, by gate, for whoever shows the gates."""
+        """Return the approval request of each gate that has one, by gate."""

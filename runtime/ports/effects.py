@@ -14,21 +14,21 @@ from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChang
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One model call. `messages` are the frame's, oldest first:
+    """One model call. `messages` are the frame's, oldest first.
 
-    `{"role": "input", "content": <json>}`,
-    `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}` and
-    `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in proposal order,
-    where outcome is `returned`, `failed`, `denied` or `refused`; a result that a person reported
-    has `reported_by` as well, one of a call whose approval expired or that a person gave up has `verdict`,
-    `expire` or `give_up`. `{"role": "summary", "content": str, "of": int}` stands for that many messages
-    that were before it, `{"role": "message", "by": str, "content": str}` is what a person wrote to the run;
-    the last `unheard` messages are such ones, and new to the model. `model` is the one to ask, empty for the
-    first of the agent's; `queue_number` is the one of RateLimited, 0 for nothing.
+    `{"role": "input", "content": <json>}`
+    `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}`
+    `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in the order of the proposals.
+    `outcome` is `returned`, `failed`, `denied` or `refused`. A result that a person reported also has `reported_by`.
+    The result of an expired approval, or of a call that a person gave up, has `verdict`: `expire` or `give_up`.
+    `{"role": "summary", "content": str, "of": int}` stands for that many earlier messages.
+    `{"role": "message", "by": str, "content": str}` is a person's message to the run. The last `unheard` messages are
+    such ones, and new to the model.
 
-    `summary` asks for a summary of these messages, from the second on: an answer whose text it is.
-    `instructions` is the text that a function made of the frame's input; empty for the agent's own. `calls` are the
-    frame's calls: they hold the arguments, which stored replies leave out.
+    `model` is the one to call, empty for the agent's first; `queue_number` is the one from RateLimited, 0 for none.
+    `summary` asks for a summary of these messages, from the second on, as the text of the reply. `instructions` is
+    the text that a function made of the frame's input; empty for the agent's own. `calls` are the frame's calls: they
+    hold the arguments, which stored replies leave out.
     """
 
     run: UUID
@@ -48,8 +48,8 @@ class ModelRequest:
 class ToolRequest:
     """One attempt at one tool call; `key` is the idempotency key, the same for every attempt.
 
-    `effect` is the class frozen when the call was judged. `requester` started the run, with `business_key` if it has
-    one; `input` is the calling agent's input.
+    `effect` is the effect class fixed at admission. `requester` started the run, with `business_key` if it has one;
+    `input` is the calling agent's input.
     """
 
     run: UUID
@@ -69,11 +69,11 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """`reply` is the provider's message as JSON, stored and handed back untouched; usage counts tokens.
+    """A model's reply. `reply` is the provider's message as JSON, stored and returned unchanged; usage counts tokens.
 
-    `model` is the one that answered, as it is configured. `cost` is in micro-units of US dollars, None
-    if the price is unknown. `output` is the result of an agent whose result is typed: then there are no calls.
-    `reply` may leave out what the others say; `output_kept` tells that of `output`, see ModelReplied.
+    `model` is the one that answered, as configured. `cost` is in micro-units of US dollars, None if the price is
+    unknown. `output` is the result of an agent whose result is typed: then there are no calls. `reply` may leave out
+    data of the other fields; `output_kept` says so for `output`, see ModelReplied.
     """
 
     reply: Any
@@ -88,10 +88,11 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailure:
-    """A model call without a reply. `retry_after` is how many seconds the provider asked to wait.
+    """A model call without a reply.
 
-    `model` is the one that failed, `fallback` the agent's next, empty for none. `partial` is the text that
-    came before it broke off. `said` is the provider's error text, for admins.
+    `retryable` says that a retry can help; `retry_after` is the wait in seconds the provider asked for. `model` is
+    the one that failed, `fallback` the agent's next, empty for none. `partial` is the text received before an
+    interruption. `said` is the provider's error text, for admins.
     """
 
     error: str
@@ -106,7 +107,10 @@ class ModelFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimited:
-    """The model was not asked: its provider wants fewer requests. It may be, with this queue number, at that time."""
+    """The model was not called, because its provider limits requests.
+
+    It may be called at that time, with this queue number.
+    """
 
     model: str
     until: datetime
@@ -115,14 +119,16 @@ class RateLimited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
+    """The tool returned this value."""
+
     value: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFailure:
-    """The tool said no, which is told to the model, or (`retryable`) certainly did nothing and may be tried again.
+    """The tool failed: its model is told, or with `retryable` the tool certainly did nothing and may be retried.
 
-    `retry_after` is how many seconds the other side asked to wait.
+    `retry_after` is the wait in seconds that the other side asked for.
     """
 
     error: str
@@ -133,7 +139,7 @@ class ToolFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """Anything else: the tool may or may not have had its effect."""
+    """The outcome is unknown: the tool may or may not have had its effect."""
 
     error: str
     cause: FailureCause = FailureCause.TOOL
@@ -146,16 +152,16 @@ Outcome = ModelAnswer | ModelFailure | RateLimited | ToolResult | ToolFailure | 
 
 
 class EffectHandler(Protocol):
-    """Does what the core plans; implemented by agents, in workers only."""
+    """Performs the commands of the core; implemented by agents, in workers only."""
 
     def agent(self, name: str) -> AgentInfo:
         """Raise UnknownAgent if this process has no such agent."""
 
     def fingerprints(self) -> Mapping[str, str]:
-        """The version of every agent that this process has, by name."""
+        """Return the version of every agent that this process has, by name."""
 
     def compare_version(self, name: str, fingerprint: str) -> VersionChange | None:
-        """How this process's agent differs from that version of it; None if it is the same.
+        """Compare this process's agent with that version of it; None if they are the same.
 
         Raises UnknownAgent.
         """
@@ -170,16 +176,17 @@ class EffectHandler(Protocol):
         """
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
-        """Pure and quick. Raise CallRejected if the call cannot be made."""
+        """Describe a proposed call, purely and quickly. Raise CallRejected if the call cannot be made."""
 
     def hold_reason(self, position: "TurnBoundary") -> str:
-        """Why the agent is to stop before its next model call, in a sentence; empty to go on. Quick."""
+        """Return the reason to stop the agent before its next model call; empty to continue. Must be quick."""
 
     def perform(self, request: ToolRequest) -> Outcome:
-        """Do it, from any thread. Never raises: whatever happens is an outcome."""
+        """Make the call, from any thread. Never raises: every failure is an outcome."""
 
     def start_model_call(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
-        """Ask the model, and return at once. `deliver` gets the outcome, from any thread, once and in any case.
+        """Start the model call and return at once. `deliver` gets its outcome from any thread, exactly once.
 
-        What is returned ends the call early, from any thread: its outcome is then a fault with what came so far.
+        The returned function ends the call early, from any thread. Its outcome is then a failure with the text
+        received so far.
         """

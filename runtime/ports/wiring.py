@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Socket:
-    """What is plugged in. `effects` stays None where agents do not run, in the web above all."""
+    """The connected implementations. `effects` stays None where agents do not run, as in the web process."""
 
     access: Access | None = None
     catalogue: AgentCatalogue | None = None
@@ -39,18 +39,22 @@ def plug(
 
 
 def access() -> Access:
+    """Return the implementation of Access."""
     return _plugged(_socket.access, "access")
 
 
 def catalogue() -> AgentCatalogue:
+    """Return the implementation of AgentCatalogue."""
     return _plugged(_socket.catalogue, "catalogue")
 
 
 def approvals() -> Approvals:
+    """Return the implementation of Approvals."""
     return _plugged(_socket.approvals, "approvals")
 
 
 def effects() -> EffectHandler:
+    """Return the implementation of EffectHandler."""
     return _plugged(_socket.effects, "effects")
 
 

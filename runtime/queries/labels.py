@@ -5,7 +5,7 @@ from typing import Literal
 from runtime.core.continuation import CallState
 from runtime.core.enums import FRAME_GATES, EffectClass, GateKind, Verdict
 
-# A short name, and what happens if a worker dies during a call.
+# A short name, and the effect of a worker's death during a call.
 EFFECTS = {
     EffectClass.READ: ("only reads", "Only reads: repeated after a crash."),
     EffectClass.IDEMPOTENT: (

@@ -84,7 +84,7 @@ def describe(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
     if len(found) > MAX_NOTES:
         notes.append(f"And {len(found) - MAX_NOTES} more like these.")
     if notes and cut:
-        notes.append(f"Only the first {most} characters were looked at.")
+        notes.append(f"Only the first {most} characters were checked.")
     return notes
 
 
@@ -165,7 +165,7 @@ def _punycode(text: str) -> Iterator[str]:
         try:
             plain = label[4:].encode("ascii").decode("punycode")
         except (UnicodeError, ValueError):
-            yield f"\u201c{label[:80]}\u201d looks like punycode and is none."
+            yield f"\u201c{label[:80]}\u201d looks like punycode but is not valid."
             continue
         mixed = _mixed(plain) or _passing(plain, f"{plain}.com", set())
         yield f"\u201c{label[:80]}\u201d is punycode for \u201c{plain[:80]}\u201d{f', which {mixed}' if mixed else ''}."

@@ -60,6 +60,7 @@ class StepView:
 
     @property
     def is_model(self) -> bool:
+        """Whether the step is a model call."""
         return "/m" in self.step
 
 

@@ -105,6 +105,7 @@ class RunRow:
 
     @property
     def ended(self) -> bool:
+        """Whether the run has ended."""
         return self.ended_at is not None
 
     @property

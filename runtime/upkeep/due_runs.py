@@ -4,9 +4,9 @@ A look locks up to 200 due runs, the oldest first, skips runs that another trans
 five seconds later. So two sweepers never send the same hint, and a run whose hint was lost is due again soon. The
 sweeper sends a hint only while its queue has room, so hints do not pile up for a slow worker.
 
-If the lease of a due run's worker has expired, the same statement releases the run and records the lost lease. For one
-lease period after it starts, reconnects, or Postgres' clock jumps, a sweeper skips claimed runs: their workers may have
-had the same problem and need that time to renew their leases.
+If the lease of a due run's worker has expired, the same statement releases the run and records the lost lease. For
+one lease period after it starts, reconnects, or Postgres' clock jumps, a sweeper skips claimed runs. Their workers
+may have had the same problem and need that time to renew their leases.
 """
 
 import math
@@ -69,7 +69,7 @@ def _windows(
 ) -> Iterator[float]:
     """Look for due runs, batch by batch. Yields the pause after each look.
 
-    After ten seconds of full batches the next look starts with the oldest run again, so a run that has become due
+    After ten seconds of full batches the next look starts with the oldest run again. So a run that has become due
     meanwhile does not wait for all the others.
     """
     after, again_at = BEGINNING, math.inf

@@ -8,7 +8,7 @@ from django.db import connection
 
 log = logging.getLogger(__name__)
 
-# Each with what it would cost to have it off.
+# Each setting, with the loss if it is off.
 POSTGRES = {
     "fsync": "a crash of the machine would lose decisions that people were told are kept",
     "full_page_writes": "a crash of the machine could leave pages that are half written",
@@ -45,7 +45,7 @@ def problem_of_time_limits() -> str | None:
 
 
 def is_superuser() -> bool:
-    """Return whether this process logs in to Postgres as a superuser. Append-only triggers do not stop superusers."""
+    """Return whether This process logs in to Postgres as a superuser. Append-only triggers do not stop superusers."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
         (found,) = cursor.fetchone()
@@ -56,7 +56,7 @@ def warn_of_superuser() -> None:
     """Log a warning if this process logs in as a superuser."""
     if not settings.ABEYANCE_UNSAFE_POSTGRES and is_superuser():
         log.warning(
-            "this process logs in to Postgres as a superuser: give it a role of its own (docs/how-to/install.md, Roles)"
+            "This process logs in to Postgres as a superuser: give it a role of its own (docs/how-to/install.md, Roles)"
         )
 
 
@@ -70,6 +70,4 @@ def warn_of_broker() -> None:
     except (redis.RedisError, OSError):
         return  # its operator may hide that setting
     if policy.startswith(EVICTING):
-        log.warning(
-            "the broker's maxmemory-policy is %s: use noeviction, or hints are lost", policy
-        )
+        log.warning("Broker: its maxmemory-policy is %s. Use noeviction, or hints are lost", policy)

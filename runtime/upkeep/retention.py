@@ -64,6 +64,7 @@ _OLD = f"""
 
 
 def rules() -> tuple[Rule, ...]:
+    """Return the operator's retention rules."""
     found: tuple[Rule, ...] = settings.ABEYANCE_RETENTION
     return found
 

@@ -168,12 +168,12 @@ def _lacking_within_limit(purpose: str) -> tuple[str, str] | None:
     except OperationalError as problem:
         if not isinstance(problem.__cause__, psycopg.errors.QueryCanceled):
             raise
-        log.warning("not all live runs were checked for keys of %s: there are too many", purpose)
+        log.warning("Keys of %s: not checked for all live runs, there are too many", purpose)
         return None
 
 
 def _lacking(purpose: str) -> tuple[str, str] | None:
-    """A key that we have not, and a run that lives and was signed with it."""
+    """Return a key id that is missing here and a live run that was signed with it; None if there is none."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT key_id, min(run::text) FROM ({_LIVE[purpose]}) AS live"

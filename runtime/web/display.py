@@ -36,9 +36,12 @@ class Piece(Protocol):
     """A part of a value in a comparison."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The text of the part."""
+
     @property
-    def changed(self) -> bool: ...
+    def changed(self) -> bool:
+        """Whether the part differs from the compared value."""
 
 
 _ICONS = {
@@ -134,6 +137,7 @@ def as_json(value: Any) -> str:
 
 @register.filter
 def is_text(value: Any) -> bool:
+    """Tell whether the value is a text."""
     return isinstance(value, str)
 
 
@@ -216,6 +220,7 @@ def icon(name: str) -> str:
 
 @register.simple_tag
 def state_icon(state: CallState) -> str:
+    """Render the icon of a call's state."""
     return icon(_ICONS[state])
 
 
@@ -232,6 +237,7 @@ def row_icon(row: Span) -> str:
 
 @register.simple_tag
 def kind_words(row: Span) -> str:
+    """Return the kind of a timeline row in words."""
     return _KINDS[row.kind][1]
 
 

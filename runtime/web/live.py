@@ -65,15 +65,18 @@ class Stream:
     over: bool = False
 
     def notify(self, runs: dict[UUID, bool]) -> None:
+        """Queue these changes for the tab and wake its stream."""
         for run, inbox in runs.items():
             self.changes[run] = self.changes.get(run, False) or inbox
         self.wake.set()
 
     def check_session(self) -> None:
+        """Have the stream check its session now."""
         self.must_check = True
         self.wake.set()
 
     def end(self) -> None:
+        """End the stream."""
         self.over = True
         self.wake.set()
 
@@ -131,6 +134,7 @@ class LiveServer:
             changed.set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve the stream to the person of the session; refuse other methods and requests of other sites."""
         headers = dict(scope["headers"])
         session = _session_key(headers.get(b"cookie", b""))
         if scope["method"] != "GET":

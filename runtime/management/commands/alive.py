@@ -1,4 +1,4 @@
-"""`manage.py alive web|worker|isolated|sweeper`: whether this machine's process works, for whoever restarts it."""
+"""`manage.py alive web|worker|isolated|sweeper`: tell a supervisor whether this host's process works."""
 
 import http.client
 import socket
@@ -13,6 +13,8 @@ _WITHIN = timedelta(seconds=10)
 
 
 class Command(BaseCommand):
+    """Reports whether a process of this host works."""
+
     help = (
         "End with 0 if a web process (/readyz), worker or sweeper of this host works, else with 1."
     )
@@ -42,7 +44,7 @@ class Command(BaseCommand):
 
 
 def _unready(place: str) -> str:
-    """Why /readyz does not say yes; empty if it does."""
+    """Return the problem that /readyz reports; empty if the web process is ready."""
     connection = http.client.HTTPConnection(place, timeout=5)
     try:
         connection.request("GET", "/readyz")

@@ -1,4 +1,4 @@
-"""`manage.py export_run RUN FILE --as NAME`: hand a run over to another installation."""
+"""`manage.py export_run RUN FILE --as NAME`: move a run to another installation."""
 
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from runtime.ports.access import Actor
 
 
 class Command(BaseCommand):
+    """Exports a run as a signed file."""
+
     help = (
         "End a waiting run here and write it as one signed file for another installation. For an exported run,"
         " write its file again. Run it where the private key of exports is."
@@ -29,7 +31,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
         if path.exists():
-            raise CommandError(f"{path} is there already")
+            raise CommandError(f"{path} exists already")
         try:
             text = export_run(run=options["run"], actor=Actor(person=options["name"]))
         except NoSuchRun as exc:

@@ -1,4 +1,4 @@
-"""`manage.py import_run FILE --as NAME`: take over a run that another installation exported."""
+"""`manage.py import_run FILE --as NAME`: import a run that another installation exported."""
 
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from runtime.ports.access import Actor
 
 
 class Command(BaseCommand):
+    """Imports a run from a signed file."""
+
     help = (
         "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS. The run keeps its id, belongs to"
         " the importer, and its approvals are asked again."

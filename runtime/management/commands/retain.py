@@ -1,4 +1,4 @@
-"""`manage.py retain`: remove what the rules of ABEYANCE_RETENTION say, now, or say what that would be."""
+"""`manage.py retain`: erase payloads now by the rules of ABEYANCE_RETENTION, or preview it."""
 
 import threading
 from typing import Any
@@ -10,13 +10,19 @@ from runtime.upkeep import partitions, retention, startup
 
 
 class Command(BaseCommand):
+    """Erases the payloads of old ended runs."""
+
     help = (
         "Delete the payloads of ended runs that ABEYANCE_RETENTION says are old enough, as the sweeper does every"
         " hour. Decisions with their people and signatures stay."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="say what would go, and go")
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="list the runs that would be erased, and erase nothing",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         startup.require_database()

@@ -1,10 +1,12 @@
-"""`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from where it failed."""
+"""`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from its last entry."""
 
 from runtime.control.retry import retry
 from runtime.management.again import AgainCommand
 
 
 class Command(AgainCommand):
+    """Retries a failed run."""
+
     help = (
         "Continue a failed run from where it failed, as the same run: its results and approvals stay,"
         " its model is called again, and no call that may have happened is repeated."

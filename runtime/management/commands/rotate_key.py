@@ -1,4 +1,4 @@
-"""`manage.py rotate_key PURPOSE`: a new key for what is made from now on; the ones before only verify."""
+"""`manage.py rotate_key PURPOSE`: create a key for new documents; older keys only verify."""
 
 from typing import Any
 
@@ -8,6 +8,8 @@ from runtime.keyring import files, purposes
 
 
 class Command(BaseCommand):
+    """Puts a new key on top of a key file."""
+
     help = (
         "Put a new key on top of a ring in KEYS_DIR. Copy the file to the other machines, which leave alone runs that"
         " they cannot verify until then, and restart processes that have the old key in memory."

@@ -1,4 +1,4 @@
-"""`manage.py stops …`: stop agents and let them go on, from a terminal."""
+"""`manage.py stops …`: engage, disengage and list kill switches."""
 
 from argparse import RawDescriptionHelpFormatter
 from typing import Any
@@ -12,12 +12,14 @@ from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitch
 EXAMPLES = """\
   stops put hr_onboarding --reason "wrong mails"   this agent, wherever it works
   stops put --all --reason "directory is broken"   every agent
-  stops list                                       what is stopped
+  stops list                                       the stopped agents
   stops lift 3                                     let go on
 """
 
 
 class Command(BaseCommand):
+    """Engages, disengages and lists kill switches."""
+
     help = "Stop an agent, or all of them, within two seconds; lift the stop; list stops."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -30,7 +32,7 @@ class Command(BaseCommand):
         put.add_argument("--reason", required=True)
         lift = acts.add_parser("lift", help="let go on")
         lift.add_argument("stop", type=int, metavar="NUMBER")
-        acts.add_parser("list", help="what is stopped")
+        acts.add_parser("list", help="list the stopped agents")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -10,6 +10,8 @@ from runtime.upkeep import startup, sweeper
 
 
 class Command(BaseCommand):
+    """Runs a sweeper until it is stopped."""
+
     help = (
         "Dispatch due runs every second, and maintain partitions and retention every hour, until stopped."
         " Any number of sweepers may run."

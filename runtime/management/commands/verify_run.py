@@ -1,4 +1,4 @@
-"""`manage.py verify_run`: whether what is stored of runs is what their journals say."""
+"""`manage.py verify_run`: compare the stored data of runs with their journals."""
 
 import json
 from typing import Any
@@ -12,6 +12,8 @@ from runtime.management.run_ids import run_id
 
 
 class Command(BaseCommand):
+    """Verifies one, all live or all runs."""
+
     help = (
         "Verify every MAC of a run's journal, fold it, and compare row, continuation, gates, signals and audit with"
         " the result. Print one line per finding, and end with 1 if there is any. Workers may run meanwhile."
@@ -37,7 +39,7 @@ class Command(BaseCommand):
             unsound += not looked.sound
             self._print(looked, as_json=options["json"])
         if unsound:
-            raise CommandError(f"{unsound} of {count} runs are not what their journals say")
+            raise CommandError(f"{unsound} of {count} runs differ from their journals")
         if not options["json"]:
             self.stdout.write(f"{count} run{'' if count == 1 else 's'} verified, nothing found")
 

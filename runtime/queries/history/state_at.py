@@ -42,10 +42,12 @@ class StateAt:
 
     @property
     def previous(self) -> int:
+        """The entry before this one."""
         return self.position - 1
 
     @property
     def next(self) -> int:
+        """The entry after this one."""
         return self.position + 1
 
 

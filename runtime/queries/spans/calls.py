@@ -63,6 +63,7 @@ class CallRecord:
 
     @property
     def label(self) -> str:
+        """The state in words; `moment` or a name may follow."""
         match self.state, self.verdict:
             case CallState.ADMITTED, Verdict.APPROVE | Verdict.RUN_AGAIN:
                 return "approved, about to start"
@@ -97,6 +98,7 @@ class CallRecord:
 
     @property
     def is_settled(self) -> bool:
+        """Whether the call is in a final state."""
         return self.state in _OVER
 
     @property
@@ -114,11 +116,13 @@ class CallRecord:
         return [self._span(SpanKind.TOOL, None, _NOT_BEGUN.get(self.state, SpanState.NOT_CHECKED))]
 
     def become(self, state: CallState, note: str = "", *, until: datetime | None = None) -> None:
+        """Set the state of the call."""
         self.state, self.note, self.until = state, redact(note), until
 
     def gated(
         self, event: e.GateOpened, at: datetime, position: int, gate: GateFacts | None
     ) -> None:
+        """Open a gate of the call."""
         if event.terms is not None:
             self.effect = event.terms.effect
         if event.kind is GateKind.IN_DOUBT:
@@ -128,6 +132,7 @@ class CallRecord:
         self._add(SpanKind.PERSON, at, SpanState.GATE_OPEN).gate_opened(event, position, gate)
 
     def decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
+        """End a gate with its decision."""
         self.verdict, self.decided_by, self.note = event.verdict, event.by, redact(event.reason)
         self.state = _AFTER[event.verdict]
         if event.verdict is Verdict.HAPPENED:
@@ -136,33 +141,40 @@ class CallRecord:
             span.gate_decided(event, at, gate)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+        """Close a gate that has no decision."""
         self.state, self.note = CallState.CLOSED, redact(event.reason)
         for span in self._of_gate(event.gate):
             span.gate_closed(event, at)
 
     def started(self, event: e.ToolStarted) -> None:
+        """Begin an attempt."""
         self.become(CallState.STARTED)
         self.attempt, self.started_at = event.attempt, event.at
         self._add(SpanKind.TOOL, event.at, SpanState.STARTED).attempt = event.attempt
 
     def returned(self, event: e.ToolReturned, at: datetime) -> None:
+        """End the attempt with the call's result."""
         self.state, self.result = CallState.RETURNED, redact(event.stored or event.result)
         self._end_last(SpanKind.TOOL, at, SpanState.DONE)
 
     def refused(self, event: e.CallRefused, at: datetime) -> None:
+        """Record that the call cannot be made."""
         self.state, self.note = CallState.REFUSED, redact(event.reason)
         span = self._add(SpanKind.TOOL, at, SpanState.STARTED)
         span.finish(at, SpanState.REFUSED, error=event.reason)
 
     def failed(self, event: e.ToolFailed, at: datetime) -> None:
+        """End the attempt with the call's error."""
         self.state, self.note = CallState.FAILED, redact(event.error)
         self._end_last(SpanKind.TOOL, at, SpanState.FAILED, event.error)
 
     def in_doubt(self, event: e.OutcomeUnknown, at: datetime) -> None:
+        """End the attempt without a known outcome."""
         self.state, self.note, self.lost = CallState.UNKNOWN, redact(event.error), True
         self._end_last(SpanKind.TOOL, at, SpanState.OUTCOME_LOST, event.error)
 
     def arrived(self, event: e.OutcomeArrived, at: datetime) -> None:
+        """Settle the call with its late outcome."""
         done = event.outcome == "returned"
         self.state = CallState.RETURNED if done else CallState.FAILED
         self.note, self.late = redact(event.error), True
@@ -174,6 +186,7 @@ class CallRecord:
             span.finish(at, late, error=event.error)
 
     def retries(self, event: e.RetryScheduled, at: datetime) -> None:
+        """End an attempt without a result, and begin the wait for the next one."""
         self.become(CallState.RETRYING, event.error, until=event.until)
         lost = event.cause == "lost"
         state = SpanState.WORKER_LOST if lost else SpanState.FAILED_ONCE
@@ -182,12 +195,14 @@ class CallRecord:
             self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
 
     def waits(self, event: e.WaitStarted, at: datetime) -> None:
+        """Begin a wait for a time or an event."""
         self.become(CallState.WAITING, _awaited(event), until=event.until)
         state = SpanState.AWAITS_EVENT if event.event else SpanState.AWAITS_TIME
         span = self._add(SpanKind.AWAIT, at, state)
         span.until, span.reason = event.until, _awaited(event)
 
     def waited(self, event: e.WaitEnded, at: datetime) -> None:
+        """End a wait."""
         self.until = None
         match event.outcome:
             case "again":
@@ -215,6 +230,7 @@ class CallRecord:
             self.state, self.note = CallState.DELEGATED if self.child else lost, ""
 
     def end(self, at: datetime) -> None:
+        """End the open spans with the run."""
         for span in self.spans:
             span.finish(at, SpanState.WITH_RUN)
 

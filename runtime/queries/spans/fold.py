@@ -128,6 +128,7 @@ class Fold:
         return spans
 
     def consume(self, line: JournalLine) -> None:
+        """Fold one line. An unreadable entry is only listed."""
         time_limits.check()
         if line.entry is None:
             self.unreadable.append(line.position)

@@ -85,10 +85,12 @@ class FrameRecord:
 
     @property
     def depth(self) -> int:
+        """The number of frames above this one."""
         return depth_of(self.id)
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
+        """The calls, in the order in which the model proposed them."""
         return tuple(self.by_id.values())
 
     @property
@@ -116,6 +118,7 @@ class FrameRecord:
         return still[-1] if still else None
 
     def delegate(self, call: CallRecord, child: "FrameRecord") -> None:
+        """Hand a call over to the frame that works on it."""
         call.child = child.id
         self.children[call.id] = child
 
@@ -127,6 +130,7 @@ class FrameRecord:
         self.delivered += count
 
     def open(self, at: datetime, *, calls_model: bool = True) -> None:
+        """Open the frame. With `asks` its first model call begins."""
         self.own = self._span(SpanKind.AGENT, self.id, at, SpanState.AT_WORK)
         if calls_model:
             self.call_model(at)
@@ -148,11 +152,13 @@ class FrameRecord:
             self.call_model(at)
 
     def call_model(self, at: datetime) -> None:
+        """Begin a model call."""
         self.answered = False
         self.attempts += 1
         self._add(SpanKind.MODEL, at, SpanState.ASKED).attempt = self.attempts
 
     def replied(self, at: datetime, model: str, calls: list[CallRecord]) -> None:
+        """End the model call with its reply and the new calls."""
         state = SpanState.REPLIED if calls else SpanState.ANSWERED
         self._end_last(SpanKind.MODEL, at, state, model=model, calls=len(calls))
         self.turn += 1
@@ -162,17 +168,20 @@ class FrameRecord:
         self.of_turn = calls
 
     def compacted(self, at: datetime, model: str) -> None:
+        """End the model call that summarised earlier messages, and begin the next one."""
         self.retry = None
         self._end_last(SpanKind.MODEL, at, SpanState.COMPACTED, model=model)
         self.attempts = 0
         self.call_model(at)
 
     def changed(self, at: datetime) -> None:
+        """Add a span for the change of the agent's version."""
         span = self._span(SpanKind.AGENT, self.id, at, SpanState.NEW_VERSION)
         span.end = at
         self.items.append(span)
 
     def model_failed(self, at: datetime, event: e.ModelFailed, said: str) -> None:
+        """End the model call with its error."""
         self.retry = None
         self._end_model(at, SpanState.FAILED, event, said)
 
@@ -198,11 +207,13 @@ class FrameRecord:
                 self.call_model(at)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+        """Close a gate that has no decision."""
         self.frame_gates -= 1
         for span in self._of_gate(event.gate):
             span.gate_closed(event, at)
 
     def model_retries(self, at: datetime, event: e.RetryScheduled, said: str) -> None:
+        """End an attempt at the model call, and begin the wait for the next one."""
         if event.cause == "brake":
             self._rate_limited(at, event.until or at)
             return
@@ -223,6 +234,7 @@ class FrameRecord:
         self._last.until = until
 
     def model_called_again(self, at: datetime) -> None:
+        """End the wait before the next attempt at the model call."""
         if self.retry is not None:
             self.retry = replace(self.retry, until=None)
         for span in self._of_kind(SpanKind.WAIT):
@@ -237,11 +249,13 @@ class FrameRecord:
         return settled and not self.attempts and not self.is_blocked
 
     def close(self, at: datetime, outcome: str) -> None:
+        """Close the frame with its outcome."""
         self.outcome, self.retry = outcome, None
         done = outcome == "answered"
         self.own.finish(at, SpanState.ANSWERED if done else SpanState.FAILED)
 
     def end(self, at: datetime, state: SpanState) -> None:
+        """End the frame and its open spans with the run."""
         self.own.finish(at, state)
         for item in self.items:
             if isinstance(item, CallRecord):

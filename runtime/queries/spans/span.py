@@ -66,6 +66,7 @@ class Span:
 
     @property
     def label(self) -> str:
+        """The state in words; a name or a time may follow."""
         match self.state:
             case SpanState.REPLIED:
                 return f"{self.calls} tool call{'s' if self.calls > 1 else ''}"
@@ -80,6 +81,7 @@ class Span:
 
     @property
     def result(self) -> SpanResult:
+        """The result of the state."""
         return self.state.result
 
     @property
@@ -89,6 +91,7 @@ class Span:
 
     @property
     def for_people(self) -> bool:
+        """Whether the span is a gate."""
         return self.kind is SpanKind.PERSON
 
     def finish(
@@ -109,6 +112,7 @@ class Span:
             self.said, self.calls = redact(said), calls
 
     def gate_opened(self, event: e.GateOpened, position: int, facts: GateFacts | None) -> None:
+        """Describe an opened gate with this span."""
         self.reason = redact(event.reason)
         self.gate, self.gate_kind, self.position = event.gate, event.kind, position
         if facts is not None:
@@ -117,9 +121,11 @@ class Span:
                 self.end, self.state = facts.decided_at, SpanState.DECISION_PENDING
 
     def gate_decided(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
+        """End the gate with the decision, at the time when the person made it."""
         self.end = (facts.decided_at if facts else None) or at
         self.state = SpanState.AGREED if event.verdict in _AGREES else SpanState.DISAGREED
         self.by, self.verdict, self.reason = event.by, event.verdict, redact(event.reason)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+        """End the gate, which was closed without a decision."""
         self.end, self.state, self.reason = at, SpanState.GATE_CLOSED, redact(event.reason)

@@ -1,7 +1,7 @@
 """Computes the time axis of a timeline, on which waiting is compressed, and the time spent on each use.
 
-Each moment has one use, the first that applies: work, waiting for people, for a retry, for a time or event, or idle
-(such as waiting for a worker). Waiting is compressed, so that weeks of it do not hide seconds of work.
+Each moment has one use, the first that applies: work, waiting for people, for a retry, for a time or event, or for a
+worker (idle). Waiting is compressed, so that weeks of it do not hide seconds of work.
 """
 
 from bisect import bisect_right
@@ -46,11 +46,14 @@ class Segment:
 
     @property
     def lasted(self) -> timedelta:
+        """The duration of the segment."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
+    """The segments of a timeline, in order and without gaps."""
+
     segments: tuple[Segment, ...]
 
     def at(self, moment: datetime) -> float:
@@ -64,11 +67,13 @@ class Axis:
         return segment.x + segment.width * ((moment - segment.start) / segment.lasted)
 
     def spent(self, use: TimeUse) -> timedelta:
+        """Return the total time of one use."""
         of_use = (segment.lasted for segment in self.segments if segment.use is use)
         return sum(of_use, timedelta())
 
     @property
     def shortened(self) -> tuple[Segment, ...]:
+        """The segments whose time is compressed."""
         return tuple(segment for segment in self.segments if segment.shortened)
 
 

@@ -34,41 +34,51 @@ class Timeline:
 
     @property
     def lasted(self) -> timedelta:
+        """The time from start to end, or until now."""
         return self.until - self.start
 
     @property
     def working(self) -> timedelta:
+        """The time at work."""
         return self.axis.spent(TimeUse.WORK)
 
     @property
     def people(self) -> timedelta:
+        """The time spent waiting for people."""
         return self.axis.spent(TimeUse.PEOPLE)
 
     @property
     def retrying(self) -> timedelta:
+        """The time spent waiting for retries."""
         return self.axis.spent(TimeUse.RETRY)
 
     @property
     def waiting(self) -> timedelta:
+        """The time spent waiting for a time or an external event."""
         return self.axis.spent(TimeUse.WAIT)
 
     @property
     def idle(self) -> timedelta:
+        """The remaining time, such as waiting for a worker."""
         return self.axis.spent(TimeUse.IDLE)
 
     @property
     def retries(self) -> int:
+        """The number of attempts after a first one."""
         return sum(1 for row in self.rows if row.attempt > 1)
 
     @property
     def steps(self) -> int:
+        """The number of steps."""
         return len({row.step for row in self.rows if row.step})
 
     @property
     def gates(self) -> tuple[Span, ...]:
+        """The rows of gates."""
         return tuple(row for row in self.rows if row.for_people)
 
     def of_step(self, step: str) -> tuple[Span, ...]:
+        """Return the rows of a step."""
         return tuple(row for row in self.rows if row.step == step)
 
 

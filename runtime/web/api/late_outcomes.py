@@ -1,4 +1,4 @@
-"""The late outcomes of calls in the API: results handed in after their worker had lost the run."""
+"""The late outcomes of calls in the API: results that arrived after their worker had lost the run."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -29,6 +29,7 @@ class LateOut(Schema):
 
     @staticmethod
     def shown(late: LateView) -> "LateOut":
+        """Convert a late outcome to its form in the API."""
         return LateOut(
             frame=late.frame,
             call=late.call,

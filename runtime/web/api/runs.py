@@ -75,6 +75,7 @@ class Until(StrEnum):
     ENDED = "ended"  # the run has ended
 
     def holds(self, run: RunDetail) -> bool:
+        """Tell whether the run has reached this state."""
         over = run.ended_at is not None
         return over or (self is Until.SUSPENDED and run.status in _FOR_PEOPLE)
 

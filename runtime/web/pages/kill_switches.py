@@ -24,6 +24,7 @@ def list_switches(request: HttpRequest) -> HttpResponse:
 @require_POST
 @admins_only
 def engage(request: HttpRequest) -> HttpResponse:
+    """Engage a kill switch for an agent, or for all."""
     chosen = request.POST.get("agent", "")
     agent = "" if chosen == EVERY else chosen
     reason = form_text(request.POST, "reason")
@@ -42,6 +43,7 @@ def engage(request: HttpRequest) -> HttpResponse:
 @require_POST
 @admins_only
 def disengage(request: HttpRequest, stop: int) -> HttpResponse:
+    """Disengage a kill switch."""
     try:
         done = kill_switches.disengage(stop=stop, actor=actor_of(request))
     except SwitchNotEngaged as problem:

@@ -14,6 +14,7 @@ def is_htmx(request: HttpRequest) -> bool:
 
 
 def cursor(request: HttpRequest) -> UUID | None:
+    """Return the cursor of the list. Anything but an id is answered with 404."""
     text = request.GET.get("cursor")
     try:
         return None if text is None else UUID(text)
