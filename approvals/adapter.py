@@ -1,10 +1,10 @@
 """Implements the engine's approvals port: opens requests at gates and verifies the decisions on them.
 
 A request has two digests. The action digest covers the call: tool, schema, arguments, path and effect class. The
-request digest covers the action digest, the run, gate and nonce, the text shown to the reviewer (risk, sentence,
-requester, deadline) and the policy version. The engine names the first when it verifies, the reviewer the second
-when they decide. Both are recomputed from the stored row. The MAC made at opening and the signed statement both
-cover the request digest, so a change to any of these values is detected.
+request digest covers the action digest, the run, gate and nonce, the policy version, and the text shown to the
+reviewer (risk, sentence, requester, deadline). The engine names the first when it verifies, the reviewer the second
+when they decide. Both are recomputed from the stored row. The MAC made at opening and the signed statement both cover
+the request digest, so a change to any of these values is detected.
 """
 
 from collections.abc import Collection, Sequence
@@ -72,8 +72,8 @@ class Approvals:
         """Raise unless exactly this action was approved at this gate, by a person who may still decide.
 
         `origin` is the run's origin from its journal, because the rows may lack some of it. If a `decision` is given,
-        the same query verifies it. Raises NotConfirmed if the action was not approved or was changed, ApprovalVoid if
-        the reviewer lost the right to decide or has since steered the run, and KeyMissing.
+        the same query verifies it. Raises NotConfirmed if the action was not approved or was changed. Raises
+        ApprovalVoid if the reviewer lost the right to decide or has since steered the run. Raises KeyMissing.
         """
         stored = _read(_REQUEST_WITH_RIGHTS, gate)
         request = stored.request
@@ -84,7 +84,7 @@ class Approvals:
             snapshot.check_digests(request)
             said = _statement(stored)
         if action_digest != request.action_digest:
-            raise NotConfirmed("the action to start is not the one that was approved")
+            raise NotConfirmed("the action to start differs from the approved one")
         _check_rights(stored, said, origin)
 
     def expire(self, gate: UUID) -> None:
@@ -240,7 +240,7 @@ def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> 
     principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
     denial = request_rules.denial(principal, stored.request, origin)
     if denial is not None:
-        raise ApprovalVoid(f"{said.by} approved it, but may not any more: {denial.detail}")
+        raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
 
 
 def _check_expired(stored: _Stored, decision: Decision) -> None:

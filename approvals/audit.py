@@ -2,11 +2,11 @@
 
 The caller locks the run's row in the transaction of the act, which serialises the chain. If a caller does not, the
 unique (run, seq) rejects the second row. With the MAC key, which Postgres does not have, `verify` detects an edited,
-deleted or inserted row. The chain alone does not show that its newest rows were deleted, so every request must have
-a row for its opening and a row for its present status.
+deleted or inserted row. The chain alone does not show a deletion of its newest rows. So every request must have a row
+for its opening and one for its present status.
 
-Older releases wrote rows with a hash and no key. Such a row is accepted only if no row with a key comes before it:
-neither in its own chain nor as the first row of a run that started earlier.
+Older releases wrote rows with a hash and no key. Such a row is accepted only if no row with a key precedes it, in its
+own chain or as the first row of an earlier run.
 """
 
 import json

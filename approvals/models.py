@@ -18,7 +18,9 @@ class Request(models.Model):
     class Status(models.TextChoices):
         PENDING = "pending"  # not decided
         APPROVED = "approved"  # the call may start, once; in doubt: once more
-        DENIED = "denied"  # the call never starts; the model hears the reason; in doubt: given up
+        DENIED = (
+            "denied"  # the call never starts, and the model gets the reason; in doubt: given up
+        )
         ANSWERED = "answered"  # in doubt: the call happened, and a reviewer reported its result
         EXPIRED = "expired"  # not decided before the deadline: the call never starts
         CANCELLED = "cancelled"  # the gate closed without a decision
@@ -198,7 +200,7 @@ class Adoption(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what, chained per run by MACs. A trigger refuses to change or delete a row.
+    """An act on a run or request, chained per run by MACs. A trigger refuses to change or delete a row.
 
     Its `id` has no index: a row is found by run and `seq`.
     """

@@ -28,7 +28,7 @@ DECIDING = frozenset().union(*DECIDERS.values())
 
 
 def requires_approval(*, gated: bool, risk: Risk) -> bool:
-    """Tell whether a call waits for a person: for now exactly where the tool says so, at any risk."""
+    """Tell whether a call waits for a person. In this policy that is the tool's own setting, at any risk."""
     return gated
 
 

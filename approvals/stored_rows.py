@@ -1,4 +1,4 @@
-"""Rows as they are stored, read without the ORM: on the way of each decision it costs more than Postgres.
+"""Reads stored rows without the ORM, because each decision needs them and the ORM costs more than Postgres.
 
 Columns are named one by one. A later release may add others while this one runs, and a prepared statement whose
 result gets another column fails.
@@ -21,7 +21,7 @@ def names_of(model: type[models.Model]) -> tuple[str, ...]:
 
 
 _NAMES = names_of(Request)
-# Of `approvals_request r`.
+# The columns of `approvals_request r`.
 COLUMNS = ", ".join(f"r.{name}::text" if name in _JSON else f"r.{name}" for name in _NAMES)
 
 

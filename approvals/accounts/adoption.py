@@ -1,7 +1,7 @@
-"""Adopts the groups, passwords and tokens of a version that did not record who gave them. Done once.
+"""Adopts the groups, passwords and tokens of a version that did not record who gave them. This happens once.
 
-`prepare` calls this as the owner of the tables. Rows inserted later without a signature, by an old process that still
-runs or by a program with the web's password for Postgres, give no rights.
+`prepare` calls this as the owner of the tables. Rows inserted later without a signature give no rights. An old
+process that still runs could insert them, or a program with the web's password for Postgres.
 """
 
 from django.contrib.auth.models import User

@@ -86,6 +86,7 @@ class Person:
 
     @property
     def valid_tokens(self) -> int:
+        """The number of tokens that are not revoked."""
         return sum(token.revoked_at is None for token in self.tokens)
 
 

@@ -50,6 +50,7 @@ class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of
     def reset_user_attempts(
         self, request: HttpRequest, credentials: dict[str, Any] | None = None
     ) -> int:
+        """Delete the counts of this username at this address, after a successful login. Return their number."""
         return int(_attempts(request).filter(username=_name(credentials)).delete()[0])
 
 

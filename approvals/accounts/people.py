@@ -1,8 +1,8 @@
 """Creates and changes people: users of django.contrib.auth, whose rights come from their groups.
 
-Every change locks one row until the commit. Without it, two admins who disable each other at the same time would leave
-no admin, and two usernames that differ only in case could both be created. `actor` is the admin who makes the change;
-None is the command line of the installation.
+Every change locks one row until the commit. Without it, two admins could disable each other at the same time, and two
+usernames that differ only in case could be created. `actor` is the admin who makes the change; None is the command
+line of the installation.
 """
 
 import re
@@ -56,7 +56,7 @@ def create_person(
 
 
 def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -> None:
-    """Put a person into exactly these groups. Raises Guarded if no active admin would be left."""
+    """Put a person into exactly these groups. Raises LastAdmin if no active admin would be left."""
     with changing():
         person = _person(username)
         if Group.ADMINS not in groups:
@@ -68,7 +68,7 @@ def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -
 def disable(username: str, *, actor: str | None) -> None:
     """End a person's rights, sessions and tokens at once. Has no effect on a disabled person.
 
-    Raises Guarded for oneself and for the last active admin.
+    Raises LastAdmin for oneself and for the last active admin.
     """
     with changing():
         person = _person(username)
@@ -104,8 +104,8 @@ def enable(username: str, *, actor: str | None) -> None:
 def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
     """Confirm, as a second admin, a right that another admin gave; `seq` is the assignment the admin saw.
 
-    Raise Guarded if it has changed since, or if `actor` is not independent: the person, the giver, or an admin who
-    shares a giver with one of them. None is the command line, which may always confirm.
+    Raise LastAdmin if it has changed since, or if `actor` is not independent. That is the person, the giver, or an
+    admin who shares a giver with one of them. None is the command line, which may always confirm.
     """
     with changing():
         person = _person(username)
@@ -132,8 +132,8 @@ def set_password(
 ) -> User:
     """Give a person a new password, which ends their sessions but for the one with the key `keep`.
 
-    If the person is an admin and another admin sets it, they have no admin's rights until a second admin confirms it:
-    otherwise the other admin could act as two.
+    If another admin sets an admin's password, the person has no admin's rights until a second admin confirms it.
+    Otherwise the other admin could act as two.
     """
     _check_password(password, username)
     with changing():

@@ -1,7 +1,7 @@
 """Bearer tokens of the API: `aby_<public id>_<secret>`, shown once, kept as a hash.
 
-A plain SHA-256 is enough for 256 random bits (OWASP ASVS 5.0, 6.5.2); slow hashes are for what
-people remember.
+A plain SHA-256 is enough for 256 random bits (OWASP ASVS 5.0, 6.5.2). Slow hashes are for passwords that people
+remember.
 """
 
 import hashlib

@@ -31,6 +31,7 @@ class GrantField:
 
     @property
     def id(self) -> str:
+        """The id of the field on the page."""
         return f"grant-{self.name}"
 
 
@@ -62,7 +63,7 @@ def reached(shown: Approval) -> tuple[Reached, ...]:
 
 
 def check(row: Request, verdict: Verdict, grant: object) -> object:
-    """The grant as it was given, None where there is nothing to grant. Raises InvalidInput naming it."""
+    """Return the grant as it was given, None if there is nothing to grant. Raises InvalidInput naming it."""
     if row.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:
         if grant is not None:
             raise InvalidInput(FIELD, "is only for a limit that is raised")

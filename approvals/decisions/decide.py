@@ -1,7 +1,7 @@
 """Records a reviewer's decision. No other code may record a person's decision, except `in_doubt` for calls in doubt.
 
-The order of checks is part of the contract: a caller who may not read a request learns nothing about it, and one
-who may not decide learns nothing about races or digests.
+The order of checks is part of the contract. A caller who may not read a request learns nothing about it. One who may
+not decide learns nothing about races or digests.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The result that a person reports for a call in doubt: JSON, small, and of the tool's declared type."""
+"""Checks the result that a person reports for a call in doubt: small JSON of the tool's declared type."""
 
 import json
 from typing import Any

@@ -16,23 +16,25 @@ from runtime.errors import InvalidInput
 
 
 class Command(BaseCommand):
-    """A command with `examples` below its help, whose refusals are one line."""
+    """A command with `examples` below its help. Its errors are one line."""
 
     examples = ""
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Make the parser, with the examples as its epilog."""
         kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
         kwargs.setdefault("epilog", f"examples:\n{self.examples}")
         return super().create_parser(prog_name, subcommand, **kwargs)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run the command; known errors end it with one line."""
         with one_line():
             return super().execute(*args, **options)
 
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Turn what this room refuses into the line of a command."""
+    """Turn the errors of approvals into errors of the command."""
     try:
         yield
     except InvalidInput as refused:
@@ -42,7 +44,7 @@ def one_line() -> Iterator[None]:
 
 
 def add_password_options(parser: CommandParser) -> None:
-    """The ways to a password; without any of them the terminal is asked."""
+    """Add the options for a password. Without any of them the command asks on the terminal."""
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--password-file", type=Path, metavar="PATH", help="its first line")
     ways.add_argument(
@@ -52,7 +54,7 @@ def add_password_options(parser: CommandParser) -> None:
 
 
 def password(options: dict[str, Any]) -> str:
-    """The password that the options lead to. Raises CommandError where none can be had."""
+    """Return the password that the options name. Raises CommandError without one."""
     path: Path | None = options["password_file"]
     if options["generate"]:
         return secrets.token_urlsafe(15)

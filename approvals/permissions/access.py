@@ -1,7 +1,7 @@
 """Implements the engine's port for rights.
 
-A scope is needed to send a request; which rows it may read is decided per row: a run and its approvals are readable for
-the requester, for reviewers who may decide one of its requests, and for admins.
+A scope is needed to send a request. Its readable rows are decided one by one: the requester, admins, and reviewers
+who may decide one of its requests can read a run and its approvals.
 """
 
 from datetime import datetime
@@ -33,7 +33,7 @@ class Access:
         _require(principals.from_rights(actor, rights, at), scope)
 
     def readable_runs(self, actor: Actor) -> Q:
-        """The condition on Run that holds for exactly the runs this actor may read."""
+        """Return the condition on Run that holds for exactly the runs this actor may read."""
         principal = principals.principal_of(actor)
         if principal is None:
             return Q(pk__in=[])
@@ -47,7 +47,7 @@ class Access:
         return _owns(principals.principal_of(actor), Scope.RUNS_CANCEL, requester)
 
     def may_control(self, actor: Actor, requester: str) -> bool:
-        """Tell whether the actor may hold up a run of `requester`: their own, or any as an admin."""
+        """Tell whether the actor may pause, resume and write to a run of `requester`: their own, or any as an admin."""
         return _owns(principals.principal_of(actor), Scope.RUNS_CONTROL, requester)
 
     def may_fork(self, actor: Actor, requester: str) -> bool:

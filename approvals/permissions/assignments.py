@@ -1,11 +1,11 @@
 """Records who gave people their groups and passwords, and when, in signed rows that are never changed.
 
 If one admin alone could give the right to decide, to a second account or to themselves, four eyes would be two. So a
-right names its givers: it does not count in runs whose origin includes one of them, nor before
-`ABEYANCE_COOLING_OFF_SECONDS` are over, unless a second admin confirmed it.
+right names its givers. Unless a second admin confirmed it, it does not count in runs whose origin includes one of
+them, nor before `ABEYANCE_COOLING_OFF_SECONDS` are over.
 
 The `givers` of an assignment are the admin who gave it and the givers of that admin's own right and password, unless
-those were confirmed: an admin who makes another admin can act through them. Two admins are independent if neither is
+those were confirmed. An admin who makes another admin can act through them. Two admins are independent if neither is
 among the givers of the other. The command line gives and confirms without limits, because its operator has the keys.
 """
 

@@ -36,6 +36,7 @@ class Principal:
     cooling_until: datetime | None = None
 
     def has(self, scope: str) -> bool:
+        """Tell whether the actor has this scope."""
         return scope in self.scopes and scope in rights_of(self.groups)
 
 
@@ -104,8 +105,8 @@ def from_rights(
 ) -> Principal | None:
     """Return the rights of an actor by what HELD found; None as `principal_of` does.
 
-    With `past`, `now` is the time of a past decision: the cooling-off period must have ended by then, and the password,
-    which may have been set since, is not looked at.
+    With `past`, `now` is the time of a past decision. The cooling-off period must have ended by then. The password is
+    not checked, because it may have been set since.
     """
     rows, token = _read(found) if found is not None else ((), None)
     scopes = _scopes_of(actor, token)

@@ -16,7 +16,7 @@ from runtime.errors import Forbidden
 
 
 def readable_requests(principal: Principal | None) -> Q:
-    """The condition on Request that holds for exactly those this principal may read."""
+    """Return the condition on Request that holds for exactly those this principal may read."""
     if principal is None:
         return Q(pk__in=[])
     if principal.has(Scope.ADMIN):
@@ -25,7 +25,7 @@ def readable_requests(principal: Principal | None) -> Q:
 
 
 def reads(principal: Principal | None, row: Request) -> bool:
-    """The same of one request."""
+    """Tell whether this principal may read the request."""
     if principal is None:
         return False
     if principal.has(Scope.ADMIN) or row.requester == principal.person:
@@ -35,7 +35,7 @@ def reads(principal: Principal | None, row: Request) -> bool:
 
 
 def decidable_requests(principal: Principal | None) -> Q:
-    """The condition on Request that holds for exactly those this principal may decide."""
+    """Return the condition on Request that holds for exactly those this principal may decide."""
     if (
         principal is None
         or Scope.APPROVALS_DECIDE not in principal.scopes

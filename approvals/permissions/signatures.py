@@ -39,7 +39,7 @@ def is_signed(row: Token | Assignment, text: str) -> bool:
 
 
 def text_of(row: Token | Assignment) -> str:
-    """The text of a row that is signed. Raise ValueError, TypeError or AttributeError for values of other types."""
+    """Return the signed text of a row. Raise ValueError, TypeError or AttributeError for values of other types."""
     said = _token(row) if isinstance(row, Token) else _assignment(row)
     return canonical(said).decode()
 

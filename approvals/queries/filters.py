@@ -22,7 +22,7 @@ _TERM = re.compile(r'(?:(risk|agent|tool|by):)?(?:"([^"]*)"|(\S+))', re.IGNORECA
 
 
 def condition(text: str) -> Q:
-    """True for everything if nothing was typed. Raises InvalidInput: q."""
+    """Return the condition for a search; an empty text matches everything. Raises InvalidInput naming `q`."""
     if len(text) > MAX_LENGTH:
         raise InvalidInput("q", f"must be at most {MAX_LENGTH} characters")
     if "\0" in text:

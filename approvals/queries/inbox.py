@@ -27,7 +27,7 @@ LIMIT = 50
 MAX_COUNT = 999
 EXPIRES_SOON_PERIOD = timedelta(minutes=10)
 
-_TITLES = ("Expires within 10 minutes", "Later today", "Later", "No deadline")
+_TITLES = ("Expires within 10 minutes", "Expires later today", "Expires after today", "No due date")
 
 
 class View(StrEnum):
@@ -51,14 +51,17 @@ class Counts:
 
     @property
     def mine_text(self) -> str:
+        """The number of requests for this person, as text."""
         return _count_text(self.mine)
 
     @property
     def others_text(self) -> str:
+        """The number of requests for others, as text."""
         return _count_text(self.others)
 
     @property
     def only_in_doubt(self) -> bool:
+        """Whether all requests for this person are calls in doubt."""
         return self.mine == self.in_doubt <= MAX_COUNT
 
 

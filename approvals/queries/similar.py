@@ -30,6 +30,8 @@ MAX_COMPARED = (
 
 
 class Difference(StrEnum):
+    """How an argument differs from the earlier one."""
+
     SAME = "same"
     CHANGED = "changed"
     ADDED = "added"
@@ -89,10 +91,12 @@ class Similar:
 
     @property
     def different(self) -> tuple[Change, ...]:
+        """The arguments that differ."""
         return tuple(c for c in self.changes if c.difference is not Difference.SAME)
 
     @property
     def same(self) -> tuple[Change, ...]:
+        """The arguments that are the same."""
         return tuple(c for c in self.changes if c.difference is Difference.SAME)
 
 

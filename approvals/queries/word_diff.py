@@ -3,14 +3,14 @@
 import re
 from collections.abc import Sequence
 
-MAX_EDITS = 100  # words that may go or come before two texts count as altogether different
+MAX_EDITS = 100  # words removed or added, beyond which two texts count as entirely different
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 Block = tuple[int, int, int]
 
 
 def words(text: str) -> list[str]:
-    """The words, blanks and marks of a text, which make up the whole of it."""
+    """Split a text into words, blanks and marks. Joined, they are the text again."""
     return _WORD.findall(text)
 
 
@@ -31,7 +31,7 @@ def blocks(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
 
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
-    """Myers' shortest edit script, up to MOST_EDITS edits."""
+    """Run Myers' shortest edit script, up to MOST_EDITS edits."""
     reach = {1: 0}
     trail: list[dict[int, int]] = []
     for edits in range(min(MAX_EDITS, len(old) + len(new)) + 1):

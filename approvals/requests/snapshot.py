@@ -72,10 +72,10 @@ def check_seal(request: Request) -> None:
     """
     seal = macs.Seal(mac=request.seal, key_id=request.seal_key_id)
     if not macs.verify(purposes.REQUESTS, seal, request.request_digest):
-        raise NotConfirmed("the stored request is not the one that was sealed")
+        raise NotConfirmed("the stored request differs from the sealed one")
     _, sealed, asked_at = request.nonce.partition(_AT)
     if sealed and asked_at != _moment(request.created_at):
-        raise NotConfirmed("the stored time of the request is not the one that was sealed")
+        raise NotConfirmed("the stored time of the request differs from the sealed one")
 
 
 def action_digest(request: Request) -> str | None:

@@ -84,7 +84,7 @@ def read(request: Request) -> Statement:
         raise NotConfirmed("the request has no signed decision")
     signature = signatures.Signature(hex=request.signature, key_id=request.key_id)
     if not signatures.verify_signature(purposes.DECISIONS, signature, request.statement):
-        raise NotConfirmed("the statement is not the one that was signed")
+        raise NotConfirmed("the statement differs from the signed one")
     said = _parse(request.statement)
     stored = (
         ("request", said.request, request.id),
@@ -97,7 +97,7 @@ def read(request: Request) -> Statement:
     )
     for name, signed, written in stored:
         if signed != written:
-            raise NotConfirmed(f"the stored {name} is not the one that was signed")
+            raise NotConfirmed(f"the stored {name} differs from the signed one")
     if said.verdict not in VERDICTS[GateKind(request.kind)]:
         raise NotConfirmed(f"a gate of kind {request.kind} has no verdict {said.verdict}")
     return said

@@ -1,4 +1,4 @@
-"""Gives every page the facts about its reader."""
+"""Adds the reader's navigation to the context of every page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ class Navigation:
 
 
 def nav(request: HttpRequest) -> dict[str, Any]:
-    """`nav` for templates, read from the database by the page that uses it."""
+    """Add `nav`, the navigation, read from the database when a template uses it."""
     return {"nav": SimpleLazyObject(lambda: _nav(request))}
 
 

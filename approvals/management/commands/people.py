@@ -1,4 +1,4 @@
-"""`manage.py people …`: who may use this installation, from a terminal or without one."""
+"""`manage.py people …`: manage people from a terminal or a script."""
 
 from argparse import RawDescriptionHelpFormatter
 from typing import Any
@@ -12,6 +12,8 @@ from approvals.policy import Group
 
 
 class Command(command.Command):
+    """Adds, lists and changes people."""
+
     help = "Add people, disable and enable them, put them into groups, list them."
     examples = """\
   people add bea --group reviewers               asks for the password
@@ -95,7 +97,7 @@ class Command(command.Command):
             raise UnknownPerson(name)
         waiting = {right.what: right.seq for right in person.rights if right.waits}
         if not set(wanted) <= set(waiting):
-            raise CommandError(f"what waits to be confirmed of {name}: {_listed(waiting)}")
+            raise CommandError(f"these can be confirmed for {name}: {_listed(waiting)}")
         for what in wanted or waiting:
             people.confirm(name, what, seq=waiting[what], actor=None)
             self.stdout.write(f"{what} of {name} is confirmed.")

@@ -1,4 +1,4 @@
-"""`manage.py token …`: the API tokens of people, whose plain text is printed once."""
+"""`manage.py token …`: manage API tokens. The plain text of a new token is printed once."""
 
 from typing import Any
 
@@ -12,6 +12,8 @@ from approvals.permissions.scopes import ALL_SCOPES
 
 
 class Command(command.Command):
+    """Creates, revokes and lists tokens."""
+
     help = "Make tokens for the API, revoke them, list them."
     examples = """\
   token create ada --scope runs:start --scope runs:read
@@ -29,7 +31,7 @@ class Command(command.Command):
         scopes.add_argument("--all", action="store_true", help="every scope")
         revoke = acts.add_parser("revoke", help="end a token for good")
         revoke.add_argument("public_id", metavar="PUBLIC_ID", help="the part after aby_")
-        listed = acts.add_parser("list", help="the tokens of one person or of everybody")
+        listed = acts.add_parser("list", help="the tokens of one person or of all people")
         listed.add_argument("name", metavar="NAME", nargs="?")
 
     def handle(self, *args: Any, **options: Any) -> None:

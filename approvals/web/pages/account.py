@@ -21,6 +21,7 @@ from runtime.errors import InvalidInput
 @require_safe
 @login_required
 def account(request: HttpRequest) -> HttpResponse:
+    """Show the account page."""
     return _page(request)
 
 
@@ -69,6 +70,7 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
+    """Revoke a token of this person."""
     me = request.user.get_username()
     tokens.revoke(token, owner=me, actor=me)
     messages.success(request, f"Token {token} is revoked.")
@@ -78,6 +80,7 @@ def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
 @require_POST
 @login_required
 def log_out_everywhere(request: HttpRequest) -> HttpResponse:
+    """End all sessions of this person, this one too."""
     people.end_sessions(User.objects.get(username=request.user.get_username()))
     logout(request)
     return redirect("login")

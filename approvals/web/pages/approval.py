@@ -43,12 +43,14 @@ def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def approve(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Approve the call."""
     return _decide(request, approval, Verdict.APPROVE)
 
 
 @require_POST
 @login_required
 def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Deny the call."""
     return _decide(request, approval, Verdict.DENY)
 
 

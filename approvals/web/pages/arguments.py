@@ -1,4 +1,4 @@
-"""The arguments of a call as a person reads them: every one, whole, with its type from the schema."""
+"""The arguments of a call for reviewers: all of them in full, each with its type from the schema."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from runtime.core.json_schema import describe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One argument. `given` is False for one the schema knows and the call leaves to its default."""
+    """One argument. `given` is False for an argument of the schema that the call omits."""
 
     name: str
     type: str
@@ -18,7 +18,10 @@ class Argument:
 
 
 def arguments(args: Any, schema: Any) -> list[Argument]:
-    """List the given arguments in the schema's order, then the omitted ones; a value that is no object is one."""
+    """List the given arguments in the schema's order, then the omitted ones.
+
+    A value that is no object is one argument.
+    """
     known = _properties(schema)
     if not isinstance(args, dict):
         return [Argument(name="arguments", type=_json_type(args), value=args, given=True)]

@@ -1,4 +1,4 @@
-"""Words the present state of a decided call: paused, about to start, started, or ended."""
+"""Describes the present state of a decided call: paused, about to start, started, or ended."""
 
 from dataclasses import dataclass
 from datetime import datetime

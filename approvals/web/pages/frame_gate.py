@@ -1,4 +1,4 @@
-"""The page of a halt: why an agent stopped, and the two ways on."""
+"""The page of a frame gate: why an agent stopped, and the buttons to continue or stop."""
 
 from uuid import UUID
 
@@ -28,12 +28,14 @@ _SAID = {
 @require_POST
 @login_required
 def resume(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Let the frame continue."""
     return _decide(request, approval, Verdict.CONTINUE)
 
 
 @require_POST
 @login_required
 def stop(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Stop the run."""
     return _decide(request, approval, Verdict.STOP)
 
 

@@ -24,18 +24,21 @@ from runtime.web.requests import form_text
 @require_POST
 @login_required
 def happened(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Record that the call happened, with its result."""
     return _settle(request, approval, Verdict.HAPPENED)
 
 
 @require_POST
 @login_required
 def run_again(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Let the call run again."""
     return _settle(request, approval, Verdict.RUN_AGAIN)
 
 
 @require_POST
 @login_required
 def give_up(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Give the call up."""
     return _settle(request, approval, Verdict.GIVE_UP)
 
 
@@ -89,7 +92,7 @@ def _returns_nothing(schema: Any) -> bool:
 
 
 def _result(request: HttpRequest, shown: requests.Approval) -> Any:
-    """Read the result from the form. An unreadable one is refused only to a person who may settle the call."""
+    """Read the result from the form. An unreadable one is refused only to a person who may resolve the call."""
     text = form_text(request.POST, "result")
     if shown.denial is not None or shown.status != "pending" or not text.strip():
         return in_doubt.ABSENT

@@ -1,4 +1,4 @@
-"""The page of people, for admins: who there is, and one address for each thing that can be done."""
+"""The page of people, for admins: a list with filter, and one URL for each action."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from approvals.policy import Group
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import admins_only
 
-SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment, as a form carries it
+SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Problem:
 
     @property
     def spot(self) -> str:
-        """Names one field of one form on the page."""
+        """The name of the wrong field, unique on the page."""
         return f"{self.person}/{self.act}/{self.field}"
 
 
@@ -46,6 +46,7 @@ def people(request: HttpRequest) -> HttpResponse:
 @require_POST
 @admins_only
 def add_person(request: HttpRequest) -> HttpResponse:
+    """Create a person."""
     username = request.POST.get("username", "")
     try:
         _password_typed_twice(request)
@@ -63,6 +64,7 @@ def add_person(request: HttpRequest) -> HttpResponse:
 @require_POST
 @admins_only
 def set_groups(request: HttpRequest, person: str) -> HttpResponse:
+    """Set a person's groups."""
     try:
         actions.set_groups(person, _groups(request), actor=_admin(request))
     except (InvalidInput, LastAdmin) as refused:
@@ -73,6 +75,7 @@ def set_groups(request: HttpRequest, person: str) -> HttpResponse:
 @require_POST
 @admins_only
 def disable(request: HttpRequest, person: str) -> HttpResponse:
+    """Disable a person."""
     try:
         actions.disable(person, actor=_admin(request))
     except LastAdmin as refused:
@@ -83,6 +86,7 @@ def disable(request: HttpRequest, person: str) -> HttpResponse:
 @require_POST
 @admins_only
 def enable(request: HttpRequest, person: str) -> HttpResponse:
+    """Enable a person."""
     actions.enable(person, actor=_admin(request))
     return _done(request, person, f"{person} can log in again. Revoked tokens stay revoked.")
 
@@ -117,6 +121,7 @@ def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
 @require_POST
 @admins_only
 def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
+    """Revoke a token of a person."""
     tokens.revoke(token, owner=person, actor=_admin(request))
     return _done(request, person, f"Token {token} of {person} is revoked.")
 

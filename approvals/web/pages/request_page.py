@@ -1,4 +1,4 @@
-"""Shared by the pages of requests: reads a request and its context, and answers decisions that come too late."""
+"""Shared by the pages of requests: reads a request and its context, and answers late decisions."""
 
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,7 @@ from runtime.queries.transcript import call_context
 from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web.requests import form_text
 
-# Another decision, a cancellation or the deadline was first.
+# Errors of a decision that came after another decision, a cancellation or the deadline.
 AlreadyClosed = AlreadyDecided | Cancelled | Expired
 
 _VERBS: dict[Verdict, str] = {

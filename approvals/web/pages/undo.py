@@ -1,4 +1,4 @@
-"""Taking one's own decision back, from the page on which it was taken."""
+"""Undoes a reviewer's own decision, from the page of the request."""
 
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from approvals.permissions import principals
 @require_POST
 @login_required
 def undo(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """The request is open again, and the run has not heard anything."""
+    """Undo the decision: the request is open again, and the run has not received the decision."""
     try:
         undo_decision(request=approval, actor=principals.actor_of(request.user))
     except (AlreadyDecided, Cancelled, Expired, NotDecided, TooLate) as exc:
