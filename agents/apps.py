@@ -4,4 +4,6 @@ from django.apps import AppConfig
 
 
 class AgentsConfig(AppConfig):
+    """The Django app of agents."""
+
     name = "agents"

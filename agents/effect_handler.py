@@ -154,7 +154,7 @@ class AgentEffects:
         except (UnknownAgent, CallRejected) as exc:
             return ToolFailure(error=str(exc))
         except KeyMissing as exc:
-            log.error("%s waits: %s", request.key, exc)
+            log.error("Call %s: waits: %s", request.key, exc)
             return ToolFailure(
                 error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
             )

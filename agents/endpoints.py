@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 NAMED = re.compile(r"[a-z][a-z0-9_]{0,39}:\S(.*\S)?")
-PREFIX = "ABEYANCE_PROVIDER_"  # of the variables of every provider but the two below
+PREFIX = "ABEYANCE_PROVIDER_"  # prefix of the variables of every provider but the two below
 OWN_VARIABLES = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
@@ -63,7 +63,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A variable that has to be set before a model can be asked."""
+    """A variable that must be set before a model can be called."""
 
     variable: str
     may_be_file: bool = False
@@ -93,11 +93,12 @@ def known(
 
 
 def provider_of(model: str) -> str:
+    """Return the name of the provider in the name of a model."""
     return model.partition(":")[0]
 
 
 def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
-    """Return the variable that must be set before this model can be asked, or None."""
+    """Return the variable that must be set before this model can be called, or None."""
     name = provider_of(model)
     endpoint = providers.get(name) or _unset(name)
     url, key = OWN_VARIABLES.get(name) or (

@@ -26,7 +26,7 @@ class AgentVersion(models.Model):
 
     fingerprint = models.TextField(primary_key=True)
     agent = models.TextField()
-    facts = models.TextField()  # JSON text, as it was digested
+    facts = models.TextField()  # JSON text, exactly as it was digested
     published_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -38,14 +38,14 @@ class Brake(models.Model):
 
     provider = models.TextField(primary_key=True)
     gap = models.FloatField()  # seconds between two requests, 0 for none
-    served = models.FloatField()  # the numbers that might go at `since`
+    served = models.FloatField()  # queue numbers released at `since`
     since = models.DateTimeField()
-    issued = models.BigIntegerField()  # the last number that was given out
+    issued = models.BigIntegerField()  # the last queue number issued
     hit_at = models.DateTimeField()
 
 
 class SentForm(models.Model):
-    """A form that started a run. Its number comes with the page, so that submitting it twice starts one run."""
+    """A form that started a run. The page contains its number, so that submitting it twice starts one run."""
 
     number = models.UUIDField(primary_key=True)
     person = models.TextField()

@@ -1,7 +1,7 @@
 """Seals the values that tools declare secret, so that only the tool and the model see them.
 
-`runtime.keyring.sealing` seals a value. The seal authenticates the place of the value: a token that is moved to another
-place does not open there, so it cannot be revealed through a tool that is not secret.
+`runtime.keyring.sealing` seals a value. The seal authenticates the place of the value. A token that is moved to
+another place does not open there, so no other tool can reveal it.
 """
 
 import json
@@ -51,12 +51,14 @@ def seal_reply(tool: ToolSpec, args: Any) -> Any:
 
 
 def open_reply(tool: ToolSpec, args: Any) -> Any:
+    """Return the arguments in a stored reply, opened."""
     return (
         _open(args, _place(tool, "reply")) if tool.secret_args and sealing.is_sealed(args) else args
     )
 
 
 def seal_result(tool: ToolSpec, result: Any) -> Any:
+    """Return the result, sealed if the tool declares it secret."""
     return _seal(result, _place(tool, "result")) if tool.secret_result else result
 
 

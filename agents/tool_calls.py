@@ -32,6 +32,7 @@ def call_here(tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
 
 
 def open_arguments(tool: ToolSpec, args: Any) -> Any:
+    """Open the secrets among the arguments. Raise CallRejected if one cannot be opened."""
     try:
         return secrets.open_args(tool, args)
     except NotSealed as exc:
@@ -41,7 +42,7 @@ def open_arguments(tool: ToolSpec, args: Any) -> Any:
 def require_object(args: Any) -> None:
     """Raise CallRejected if there are no arguments: the call repeats another, or they are no JSON object."""
     if isinstance(args, dict) and REPEATED in args:
-        raise CallRejected("this call is in the same reply already, and is made once")
+        raise CallRejected("this call repeats an earlier call of the same reply")
     if isinstance(args, str):
         raise CallRejected("the arguments are not a JSON object; send the call again with one")
 
@@ -92,7 +93,7 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
         # A traceback quotes the exception, which may hold a secret: then only the redacted text is logged.
         traceback = None if tool.secret_args or tool.secret_result else exc
         log.error(
-            "%s did not say what became of %s: %s",
+            "Tool %s: the outcome of call %s is unknown: %s",
             tool.name,
             request.key,
             error,

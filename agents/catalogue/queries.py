@@ -36,7 +36,7 @@ class ToolView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView:
-    """One agent as a worker published it. `subagents` says of each name whether it is published as well.
+    """One agent as a worker published it. `subagents` pairs each name with whether it is published too.
 
     `output` holds the parts of a typed result, None for text; only `agent` fills it in.
     """
@@ -68,6 +68,7 @@ class VersionView:
 
     @property
     def asks(self) -> bool:
+        """Whether a change needed a person's approval."""
         return any(difference.asks for difference in self.differences)
 
 

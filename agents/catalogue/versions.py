@@ -1,9 +1,8 @@
 """Compares versions of an agent: what changed, and which changes a person must approve.
 
-A frame that was opened for one version goes on under another by itself only if nothing that it was
-offered has been taken away or has become something else, and nothing that people were asked about is
-asked about no longer. So tools and sub-agents may be added, described in other words, and made
-stricter. Other instructions, another model, another schema or another effect class are for a person.
+A frame continues under another version by itself only if that version offers everything the old one did, unchanged,
+and asks people about the same calls. So tools and sub-agents may be added, described in other words, and made
+stricter. Other instructions, another model, another schema or another effect class need a person's approval.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,12 +16,12 @@ from runtime.core.events import Change
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}
 # `approvals` shows in each tool.
 _HARMLESS = frozenset({"name", "approvals", "description", "deadline", "expires_in"})
-_RISKS = tuple(Risk)  # from the least to the greatest
+_RISKS = tuple(Risk)  # from the lowest to the highest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One version of an agent as it was published. `definition` is what its fingerprint is the digest of."""
+    """One version of an agent as it was published. Its fingerprint is the digest of `definition`."""
 
     agent: str
     fingerprint: str

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-MARGIN = 5.0  # seconds past the deadline until the kernel ends a call that the worker did not
+MARGIN = 5.0  # seconds past the deadline until the kernel ends a call that the worker did not end
 
 
 def main() -> None:
+    """Make calls until the worker closes the pipe."""
     requests, out = _pipes()
     import django
 

@@ -39,7 +39,7 @@ KINDS: dict[str, TypeAdapter[Any]] = {
 
 
 class Children:
-    """The children of one worker process. `modules` are those of its isolated tools, loaded ahead."""
+    """The child processes of one worker process. `modules` are those of its isolated tools, loaded in advance."""
 
     def __init__(self, modules: Iterable[str] = ()) -> None:
         self._modules = sorted(set(modules))
@@ -53,7 +53,7 @@ class Children:
         if not child.is_ready(ends):
             child.kill()
             error = f"the process for {tool.name} did not start: look at the worker's log"
-            log.error("%s waits: %s", request.key, error)
+            log.error("Call %s: waits: %s", request.key, error)
             return ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
         request = replace(request, deadline=max(0.1, ends - time.monotonic()))
         outcome = child.perform(tool, opened, request, ends)
@@ -63,7 +63,7 @@ class Children:
         late = time.monotonic() >= ends
         code = child.kill()
         if self._modules:
-            self._release(Child(self._modules))  # or the next call waits for one
+            self._release(Child(self._modules))  # or the next call waits for a new one
         return _killed(code, tool, late=late)
 
     def _acquire(self) -> "Child":
@@ -109,6 +109,7 @@ class Child:
         self._send({"modules": list(modules)})
 
     def lives(self) -> bool:
+        """Say whether the process is alive."""
         return self._process.poll() is None
 
     def is_ready(self, ends: float) -> bool:

@@ -1,4 +1,4 @@
-"""Anthropic's model for servers that refuse to stream: it asks for the whole reply and hands it on as a stream."""
+"""Anthropic's model for servers that refuse to stream: it requests the whole reply and returns it as a stream."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from pydantic_ai.settings import ModelSettings
 
 
 class PlainAnthropicModel(AnthropicModel):
-    """Asks for each reply in one piece."""
+    """A model that requests each reply in one piece."""
 
     @asynccontextmanager
     async def request_stream(
@@ -21,5 +21,6 @@ class PlainAnthropicModel(AnthropicModel):
         model_request_parameters: ModelRequestParameters,
         run_context: Any = None,
     ) -> AsyncIterator[StreamedResponse]:
+        """Request the whole reply, and yield it as a stream that has ended."""
         reply = await self.request(messages, model_settings, model_request_parameters)
         yield CompletedStreamedResponse(reply, model_request_parameters=model_request_parameters)

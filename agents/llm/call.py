@@ -198,7 +198,7 @@ class _Call:
         match exc:
             case KeyMissing():
                 said = (self._agent.name, self._request.run, exc)
-                log.error("model call of %s in run %s waits: %s", *said)
+                log.error("Model call of %s in run %s: waits: %s", *said)
                 failure = ModelFailure(
                     error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
                 )
@@ -248,7 +248,7 @@ class _Call:
             failure = ModelFailure(error=said, cause=FailureCause.REQUEST)
         # A traceback may quote the request: where there may be secrets in it, the failure has to do.
         log.warning(
-            "model call of %s in run %s failed: %s",
+            "Model call of %s in run %s: failed: %s",
             self._agent.name,
             self._request.run,
             failure.error,

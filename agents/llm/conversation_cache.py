@@ -25,7 +25,7 @@ MIN_CACHED_MESSAGES = 4  # a shorter conversation is not worth caching
 
 @dataclass(slots=True)
 class _Begun:
-    """A conversation as far as it is translated. Only the thread that took it out of `_known` adds to it."""
+    """The translated beginning of a conversation. Only the thread that took it out of `_known` adds to it."""
 
     agent: AgentSpec
     instructions: str

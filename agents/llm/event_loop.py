@@ -1,8 +1,7 @@
 """Runs the process's model calls on one event loop.
 
-Model clients belong to the loop they were first used on; sharing them among the loops of many
-threads fails. So every call is handed to this one, which runs in a daemon thread, and waits for
-its provider there: hundreds of calls hold no thread.
+Model clients belong to the loop they were first used on; sharing them among the loops of many threads fails. So every
+call runs on this loop, in a daemon thread, and waits for its provider there. Hundreds of calls hold no thread.
 """
 
 import asyncio

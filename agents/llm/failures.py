@@ -1,7 +1,7 @@
-"""Makes failures of the exceptions of model calls: the cause, whether to try again, and when.
+"""Converts exceptions of model calls to failures: the cause, whether to retry, and when.
 
-The text names the key, the request or the provider as the one at fault, and holds neither a key nor what
-the request said.
+The text says whether the key, the request or the provider is at fault. It contains neither a key nor parts of the
+request.
 """
 
 import json
@@ -27,7 +27,7 @@ from runtime.core.enums import FailureCause
 from runtime.core.limits import plain
 from runtime.ports.effects import ModelFailure
 
-# A matter of time, although the status says the request is at fault.
+# Temporary errors, although the status blames the request.
 PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
 
 # Too many requests; 529 is Anthropic's code for an overloaded service.
@@ -72,6 +72,7 @@ def provider_text(exc: Exception) -> str:
 
 
 def too_slow(model: str, deadline: float) -> ModelFailure:
+    """Return the failure of a call without a reply before its deadline."""
     return _late_failure(f"{model} did not answer within {deadline:g} s")
 
 
@@ -82,6 +83,7 @@ def cut_off(model: str) -> ModelFailure:
 
 
 def ended(model: str) -> ModelFailure:
+    """Return the failure of a call that its caller ended."""
     return ModelFailure(
         error=f"the call of {model} was ended before it answered", cause=FailureCause.REQUEST
     )
@@ -136,7 +138,7 @@ def _wrong_key(model: str, said: str) -> ModelFailure:
 
 
 def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFailure:
-    """The provider's code says more than its text, which may quote the request."""
+    """Describe a rejection by the provider's code rather than by its text, which may quote the request."""
     code = exc.provider_error_code or exc.provider_error_type
     why = f", code {code}" if code and code.replace("_", "").isalnum() else ""
     return _request_failure(

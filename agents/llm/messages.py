@@ -1,8 +1,8 @@
 """Translates between a frame's messages and the provider-neutral ones of pydantic-ai, both ways.
 
-A reply is stored as the provider gave it (see agents.llm.replies), except that secret arguments are sealed, and
-goes back unchanged, except for parts that a provider rejects: arguments that are no JSON object, and repeated ids.
-We number its calls by position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
+A reply is stored as the provider sent it (see agents.llm.replies), except that secret arguments are sealed. It is
+sent back unchanged, except for parts that a provider rejects: arguments that are no JSON object, and repeated ids. We
+number its calls by position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
 """
 
 import json
@@ -49,7 +49,7 @@ from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
 from runtime.ports.effects import ModelAnswer
 
-# What other clients of this layer tell a model of arguments of its own that cannot be read.
+# The text with which other clients of this layer tell a model that its own arguments cannot be read.
 INVALID_JSON = "INVALID_JSON"
 
 _NO_REPLY = ModelResponse(parts=[])

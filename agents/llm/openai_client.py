@@ -1,7 +1,7 @@
 """OpenAI's client without its conversion of requests, which also accepts an answer in one piece to a stream request.
 
-By itself it takes each message and tool through every type it could be, to rename fields that have another name on
-the wire. No field of theirs has, and it took a third of the processor time of a call.
+The original client tries each message and tool against every possible type, to rename fields that have another name
+on the wire. Ours have no such field, and the conversion took a third of the processor time of a call.
 """
 
 import json
@@ -17,8 +17,11 @@ from agents.llm.failures import NotTheApi
 
 
 class Client(AsyncOpenAI):
+    """A client whose chat completions skip the conversion."""
+
     @cached_property
     def chat(self) -> AsyncChat:
+        """Return the chat resource without the conversion."""
         return _Chat(self)
 
 

@@ -1,8 +1,8 @@
-"""Remembers which models did not answer this worker process, so that calls ask the next one at once.
+"""Remembers which models did not answer this worker process, so that calls try the next one at once.
 
-A model counts as out of order when its attempts are used up and the engine asks the next one. After `REMEMBERED`
-seconds one call asks it again. A reply ends the outage; a failure extends it by the same time, and the call asks the
-next model.
+A model counts as out of order when its attempts are used up and the engine calls the next one. After `REMEMBERED`
+seconds one call tries it again. A reply ends the outage. A failure extends it by the same time, and the call tries
+the next model.
 """
 
 import threading
@@ -31,7 +31,7 @@ class Outages:
             self._until.pop(model, None)
 
     def choose(self, models: Sequence[str]) -> str:
-        """Choose the first model that works or may be asked again; the first of all if none does."""
+        """Choose the first model that works or may be tried again; the first of all if none does."""
         with self._lock:
             now = self._clock()
             for model in models:

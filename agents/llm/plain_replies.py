@@ -29,7 +29,7 @@ _USAGES = TypeAdapter(RequestUsage)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A class, its fields that may be text or objects, and those that are dealt with apart."""
+    """A class, its fields that may be text or objects, and its fields with a treatment of their own."""
 
     make: type[Any]
     texts: frozenset[str]
@@ -60,7 +60,7 @@ _PARTS = {"text": _TEXT, "thinking": _THINKING, "tool-call": _CALL}
 
 
 def build(reply: dict[str, Any], kept: Sequence[dict[str, Any]]) -> ModelResponse | None:
-    """Build a stored reply with these parts, which stand for its own."""
+    """Build a stored reply with these parts in place of its own."""
     parts = [_part(part) for part in kept]
     if None in parts:
         return None
@@ -85,7 +85,7 @@ def _part(kept: dict[str, Any]) -> Any:
         return None
     try:
         return known.make(**fields)
-    except TypeError:  # a field is missing
+    except TypeError:  # a required field is missing
         return None
 
 

@@ -1,6 +1,6 @@
 """Computes the prices of models from the list in the package genai-prices, without a request.
 
-A script costs nothing. A model that the list does not know has no price, and then neither have its replies.
+A script costs nothing. If the list does not contain a model, neither the model nor its replies have a price.
 """
 
 from decimal import ROUND_CEILING, Decimal
@@ -15,7 +15,7 @@ from agents.sdk.spec import AgentSpec
 from runtime.core.budgets import MICROS, Rates
 
 _SAMPLE = (
-    100_000  # tokens: a model that charges more for long conversations is reckoned as a short one
+    100_000  # tokens; models that charge more for long conversations are priced for this length
 )
 
 _LISTED_AS = {Kind.GEMINI: "google", Kind.BEDROCK: "aws"}

@@ -1,4 +1,4 @@
-"""Which models answer: the agent's script, the models that it names, or those of ABEYANCE_MODEL.
+"""Selects the models that answer: the agent's script, the models it names, or those of ABEYANCE_MODEL.
 
 Each model has a few clients per process, used in turn: they keep connections, and belong to the one event loop on
 which calls run.
@@ -38,7 +38,10 @@ def is_scripted(agent: AgentSpec) -> bool:
 
 
 def models_of(agent: AgentSpec) -> tuple[str, ...]:
-    """List the agent's models in the order in which they are asked. Empty if it and the installation name none."""
+    """List the agent's models in the order in which they are called.
+
+    Empty if neither it nor the installation names one.
+    """
     if is_scripted(agent):
         return (agent.model_name,)
     return agent.models or _of_installation()
@@ -82,7 +85,7 @@ def lacking(registry: Registry) -> Iterator[str]:
 
 
 def require_models(registry: Registry) -> None:
-    """Raise RegistryError if an agent has no model that can be asked."""
+    """Raise RegistryError if an agent has no model that can be called."""
     for lack in lacking(registry):
         raise RegistryError(lack)
 

@@ -1,9 +1,9 @@
 """Limits the rate of requests to a provider that rejected some: one row per provider, shared by all workers.
 
 After an answer 429 or 529, or a named time, the provider gets no request until that time. Then requests are sent one
-by one: each takes a queue number, and the highest number that may be called grows by one in each interval (`gap`).
-Each success shortens the interval until it is zero; each rejection doubles it. Times are the database's. A waiting
-request holds neither a thread nor a connection.
+by one. Each takes a queue number, and the highest released number grows by one in each interval (`gap`). Each success
+shortens the interval until it is zero; each rejection doubles it. Times are the database's. A waiting request holds
+neither a thread nor a connection.
 """
 
 import logging
@@ -71,7 +71,7 @@ class Wait:
 
 
 class RateLimits:
-    """The rate limits of all providers, asked before each request and told its result."""
+    """The rate limits of all providers. Calls ask them before each request and report its result."""
 
     def acquire(self, provider: str, queue_number: int) -> Permit | Wait | None:
         """Say whether a request may be sent now. `queue_number` is the one from before, 0 for none.
@@ -81,7 +81,7 @@ class RateLimits:
         try:
             return _acquire(provider, queue_number)
         except psycopg.Error as exc:
-            log.warning("rate limit of %s is unknown: %s", provider, exc)
+            log.warning("Provider %s: rate limit unknown: %s", provider, exc)
             return None
 
     def on_rejected(self, provider: str, permit: Permit, after: float | None) -> None:
@@ -91,7 +91,7 @@ class RateLimits:
             if after is None
             else min(max(after, MIN_INTERVAL_SECONDS), MAX_PAUSE_SECONDS)
         )
-        log.warning("%s wants fewer requests: its calls are rate limited", provider)
+        log.warning("Provider %s: wants fewer requests, its calls are rate limited", provider)
         _change(_ON_REJECTED, {"provider": provider, "pause": pause, "began": permit.at})
 
     def on_success(self, provider: str, permit: Permit) -> None:
@@ -142,4 +142,4 @@ def _change(statement: str, values: dict[str, object]) -> None:
         with pool.pooled() as connection:
             connection.execute(statement, values)
     except psycopg.Error as exc:
-        log.warning("rate limit of %s was not stored: %s", values["provider"], exc)
+        log.warning("Provider %s: rate limit not stored: %s", values["provider"], exc)

@@ -1,8 +1,8 @@
-"""Stores a model's reply without what its event repeats, and restores it.
+"""Stores a model's reply without the data that its event repeats, and restores it.
 
-Only fields that the provider sent are stored: no empty or default fields, no ids made up by the client, and not the
-text and the calls with their arguments, which are in the event of the reply. Those are restored from the frame's
-messages and calls, character by character. A reply of an earlier release is stored whole, and stays unchanged.
+Only fields that the provider sent are stored: no empty or default fields, and no ids made up by the client. Text,
+calls and arguments are in the event of the reply. They are restored from the frame's messages and calls, character by
+character. A reply of an earlier release is stored whole, and stays unchanged.
 """
 
 import json
@@ -19,9 +19,9 @@ from runtime.core.continuation import Call
 from runtime.core.events import Proposal
 
 _MADE_UP = "pyd_ai_"  # how the client begins the id of a call that the provider gave none
-_LOCAL = ("timestamp", "kind")  # of the client's own; the entry has a time
+_LOCAL = ("timestamp", "kind")  # made by the client; the entry has a time
 
-# How arguments that came as text were written, where writing them so gives that very text.
+# How the arguments were written as text, if writing them in this form gives exactly that text.
 _FORMS: dict[str, dict[str, Any]] = {
     "compact": {"separators": (",", ":"), "ensure_ascii": False},
     "spaced": {"ensure_ascii": False},

@@ -11,8 +11,8 @@ from pydantic_ai.usage import RequestUsage
 from agents.llm.messages import tools_of
 from agents.sdk.spec import AgentSpec
 
-CHARACTERS = 4  # of a token, about
-GIVEN = 50  # tokens of what goes along with every conversation, about
+CHARACTERS = 4  # of a token, on average
+GIVEN = 50  # tokens that a provider adds to every conversation, on average
 
 
 def run_script(

@@ -12,9 +12,9 @@ from runtime.core.documents.budget_text import InvalidBudget, budget_of
 class Budget:
     """The limits of one activation of an agent, with everything below it; None is no limit.
 
-    `turns` are replies of models, `calls` starts of tools, `tokens` those of requests and replies, `usd` is
-    money in US dollars to six decimals, `seconds` time at work without waiting for people, `depth` levels of
-    agents, this one included.
+    `turns` counts replies of models, `calls` starts of tools, `tokens` those of requests and replies. `usd` is money
+    in US dollars to six decimals, `seconds` active time without waiting for people, `depth` the levels of agents,
+    this one included.
     """
 
     turns: int | None = None

@@ -1,4 +1,4 @@
-"""The texts that models are told and that scripts recognise: how calls ended, summaries, messages of people."""
+"""The texts that models receive and scripts recognise: the ends of calls, summaries, messages of people."""
 
 DENIED = "A person denied this call, it was not made. The reason given: "
 EXPIRED = "This call was not made, because its approval expired. "
@@ -18,5 +18,5 @@ SUM_UP = (
 SUMMARY = "What happened up to here, summed up: "
 MESSAGE = "A message from "  # its author's name and a colon follow
 
-# Instead of arguments: the call repeats an earlier one of its reply, whose position this is.
+# Replaces arguments: the call repeats the earlier call of its reply at this position.
 REPEATED = "$repeated"

@@ -49,12 +49,12 @@ _NOTHING = {"type": "null"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """The facts about its call for a tool whose first parameter is `context: ToolContext`.
+    """The facts about a call, for a tool whose first parameter is `context: ToolContext`.
 
-    `key` is the idempotency key: the same for every attempt at this call, and for no other call.
-    Hand it to the system you write to. `deadline` is in seconds from the start of this attempt.
-    `requester` is the name of the person who started the run, `business_key` the run's business key if it has one;
-    `input` is the calling agent's input, as JSON.
+    `key` is the idempotency key: the same for every attempt at this call, and for no other call. Pass it to the
+    system you write to. `deadline` is in seconds from the start of this attempt. `requester` is the name of the
+    person who started the run, `business_key` the run's business key if it has one. `input` is the calling agent's
+    input, as JSON.
     """
 
     run: UUID
@@ -69,7 +69,7 @@ class ToolContext:
     began: float = field(default_factory=time.monotonic)
 
     def remaining(self) -> float:
-        """Return the seconds left, at least 0.1: most clients take a timeout of zero as none."""
+        """Return the seconds left, at least 0.1: most clients treat a timeout of zero as none."""
         return max(0.1, self.began + self.deadline - time.monotonic())
 
 
@@ -86,14 +86,14 @@ def tool(
     secret_result: bool = False,
     isolate: bool = False,
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
-    """Make a tool of a typed function: the model is shown its name, docstring and types.
+    """Make a tool of a typed function. The model receives its name, docstring and types.
 
-    `effect` says what a lost call means, `approval` that a person must allow each call, `sentence` how
-    to put one call in words, with arguments in braces. `retry` is for calls that certainly did nothing
-    or may be repeated; `expires_in` is how many seconds people have to decide. What `secret_args` and
-    `secret_result` name is stored encrypted; only the model and the function see it.
-    A transactional tool writes through Django; it must not commit. `isolate` runs the function in a process of its
-    own, which is killed at the deadline. Raises DefinitionError if the definition is invalid.
+    `effect` says how a lost call is treated, `approval` that a person must approve each call. `sentence` describes a
+    call, with arguments in braces. `retry` applies to calls that certainly did nothing or may be repeated.
+    `expires_in` is the time in seconds that people have to decide. The arguments in `secret_args`, and with
+    `secret_result` the result, are stored encrypted; only the model and the function see them. A transactional tool
+    writes through Django; it must not commit. `isolate` runs the function in a process of its own, which is killed at
+    the deadline. Raises DefinitionError if the definition is invalid.
     """
 
     def made(function: Callable[..., Any]) -> ToolSpec:
@@ -147,22 +147,25 @@ def agent(
     temperature: float | None = None,
     max_tokens: int | None = None,
 ) -> AgentSpec:
-    """Define an agent; assign it to a name of the module, or the registry does not find it.
+    """Define an agent. Assign it to a name of the module, or the registry does not find it.
 
-    `input` is a Pydantic model: the web checks an input against its JSON Schema, then the first worker reads it with
-    the model and passes the result to the agent. `instructions` are a text, or a function of the input that returns
-    one and is called once, when the agent begins.
-    To a model a sub-agent is one more tool, named like the agent, whose arguments are the agent's input.
-    `steps` tell reviewers what the agent means to do. `approvals` says which calls wait for a person:
-    `by_tool`, `every_call`, or a risk for all calls from that risk up; a tool that asks for a person gets
-    one in any case. `model` is a script, or the name of a provider's model such as `openai:…`; without either the
-    installation's models answer. `models` are asked instead of those, each after the attempts at the previous one are
-    used up, unless a script answers; `retry` says how often each is asked, `deadline` how many seconds one attempt
-    may take. `temperature` (0 to 2) and `max_tokens` (of one reply) go with each request. `holds` says when
-    the agent stops before its next model call until a person continues it, `compaction` when earlier messages give
-    way to a summary. `budget` limits each activation of the agent, with all below it: where it is used up, people
-    are asked. `output` is the Pydantic model of its result, which is checked before the agent is done; without it
-    the agent answers with text. Raises DefinitionError when that cannot work.
+    `input` is a Pydantic model. The web process checks an input against its JSON Schema. The first worker reads it
+    with the model and passes the result to the agent. `instructions` are a text, or a function of the input that
+    returns one; it is called once, when the agent begins. For a model a sub-agent is one more tool, named like the
+    agent, whose arguments are the agent's input. `steps` is the plan that reviewers see.
+
+    `approvals` selects the calls that wait for a person: `by_tool`, `every_call`, or a risk for all calls from that
+    risk up. A tool that requires approval always gets it.
+
+    `model` is a script, or the name of a provider's model such as `openai:…`; without either the installation's
+    models answer. `models` replace those, unless a script answers; each is called after the attempts at the previous
+    one are used up. `retry` is the policy for each of them, `deadline` the seconds of one attempt. `temperature` (0
+    to 2) and `max_tokens` (of one reply) are sent with each request.
+
+    `holds` says when the agent stops before its next model call until a person continues it, `compaction` when a
+    summary replaces earlier messages. `budget` limits each activation of the agent with everything below it: if it is
+    exhausted, people are asked. `output` is the Pydantic model of its result, which is checked before the agent ends;
+    without it the agent answers with text. Raises DefinitionError if the definition is invalid.
     """
     where = f"agent {name}"
     tools = fields.each(ToolSpec, tools, f"{where}: tools", "a function with @tool")

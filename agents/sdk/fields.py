@@ -45,7 +45,7 @@ def instructions(given: Any, where: str) -> str:
 
 
 def output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:
-    """Return the JSON Schema of the result that the agent's model is given."""
+    """Return the JSON Schema that the agent's model gets for its result."""
     if not (isinstance(output, type) and issubclass(output, BaseModel)):
         raise DefinitionError(f"{where}: output must be a Pydantic model, not {output!r}")
     if FINAL_ANSWER in names:
@@ -56,16 +56,17 @@ def output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:
 
 
 def effect(value: Any, function: Callable[..., Any], where: str) -> EffectClass:
+    """Return the effect class. An async function cannot be transactional."""
     effect: EffectClass = member(EffectClass, value, where)
     if RULES[effect].commits_with_entry and inspect.iscoroutinefunction(function):
         raise DefinitionError(
-            f"{where}: what is transactional is not async: Django's connection is not"
+            f"{where}: a transactional tool cannot be async: Django's connection is not"
         )
     return effect
 
 
 def each(kind: type[T], given: Sequence[Any], where: str, wanted: str) -> tuple[T, ...]:
-    """The ones that can be used; those that were noted as mistakes already are left out."""
+    """Return the valid items. Mistakes that were already noted are left out."""
     others = [one for one in given if not isinstance(one, kind | mistakes.Unusable)]
     if others:
         named = ", ".join(str(getattr(one, "__name__", repr(one))) for one in others)
@@ -74,6 +75,7 @@ def each(kind: type[T], given: Sequence[Any], where: str, wanted: str) -> tuple[
 
 
 def script(model: Any, where: str) -> Callable[..., Any] | None:
+    """Return the script, None if `model` is a name or missing."""
     if model is None or isinstance(model, str):
         return None
     if not callable(model):
@@ -85,12 +87,14 @@ def script(model: Any, where: str) -> Callable[..., Any] | None:
 
 
 def temperature(given: float | None, where: str) -> float | None:
+    """Return the temperature: a number from 0 to 2, or None."""
     if given is not None and not (type(given) in (int, float) and 0 <= given <= 2):
         raise DefinitionError(f"{where}: temperature must be a number from 0 to 2, not {given!r}")
     return given
 
 
 def max_tokens(given: int | None, where: str) -> int | None:
+    """Return the limit of a reply's tokens: a whole number from 1 to MAX_TOKENS, or None."""
     if given is not None and not (type(given) is int and 1 <= given <= MAX_TOKENS):
         raise DefinitionError(
             f"{where}: max_tokens must be a whole number from 1 to {MAX_TOKENS}, not {given!r}"
@@ -99,6 +103,7 @@ def max_tokens(given: int | None, where: str) -> int | None:
 
 
 def compaction(given: Compaction | None, where: str) -> Compaction | None:
+    """Return the compaction, which needs a size from which it applies."""
     if given is None:
         return None
     if given.messages is None and given.bytes is None:
@@ -111,18 +116,21 @@ def compaction(given: Compaction | None, where: str) -> Compaction | None:
 
 
 def name(name: str, where: str) -> str:
+    """Return the name: lower-case letters, digits and underscores, at most 64."""
     if not NAME.fullmatch(name):
         raise DefinitionError(f"{where}: a name is lower case letters, digits and _, at most 64")
     return name
 
 
 def description(text: str | None, where: str) -> str:
+    """Return the description without its indentation. An empty one is refused."""
     if not text or not text.strip():
-        raise DefinitionError(f"{where}: say in a docstring or description what it does")
+        raise DefinitionError(f"{where}: describe it in a docstring or with `description`")
     return inspect.cleandoc(text)
 
 
 def member(kind: Any, value: Any, where: str) -> Any:
+    """Return the member of an enum with this value."""
     try:
         return kind(value)
     except ValueError:
@@ -131,6 +139,7 @@ def member(kind: Any, value: Any, where: str) -> Any:
 
 
 def approvals(value: Any, where: str) -> ApprovalMode | Risk:
+    """Return the approval mode, or the risk from which calls need approval."""
     if value in tuple(Risk):
         return Risk(value)
     if value in tuple(ApprovalMode):
@@ -140,6 +149,7 @@ def approvals(value: Any, where: str) -> ApprovalMode | Risk:
 
 
 def holds(holds: Holds, where: str) -> Holds:
+    """Return the rules for holds."""
     if holds.every is not None and holds.every < 1:
         raise DefinitionError(f"{where}: holds.every must be a number of replies, at least 1")
     if holds.after is not None:
@@ -148,6 +158,7 @@ def holds(holds: Holds, where: str) -> Holds:
 
 
 def retry(policy: RetryPolicy, where: str) -> RetryPolicy:
+    """Return the retry policy. It may not repeat calls whose request is wrong."""
     if policy.attempts < 1 or not 0 <= policy.base <= policy.ceiling < float("inf"):
         raise DefinitionError(
             f"{where}: retry needs at least one attempt, and 0 <= base <= ceiling seconds"
@@ -156,7 +167,7 @@ def retry(policy: RetryPolicy, where: str) -> RetryPolicy:
         return policy
     on = tuple(member(FailureCause, cause, f"{where}: retry") for cause in policy.on)
     if FailureCause.REQUEST in on:
-        raise DefinitionError(f"{where}: what is wrong with a request stays wrong: no retry on it")
+        raise DefinitionError(f"{where}: a wrong request stays wrong: retry cannot name it")
     return replace(policy, on=on)
 
 
@@ -178,6 +189,7 @@ def models(model: Any, models: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def isolate(function: Callable[..., Any], effect: EffectClass, where: str) -> bool:
+    """Return True for a function that a child process can import and call."""
     if RULES[effect].commits_with_entry:
         raise DefinitionError(
             f"{where}: a transactional tool cannot be isolated: its transaction is the worker's"
@@ -190,6 +202,7 @@ def isolate(function: Callable[..., Any], effect: EffectClass, where: str) -> bo
 
 
 def secret_args(names: Sequence[str], signature: Signature, where: str) -> frozenset[str]:
+    """Return the names of secret arguments, each of which the function must have."""
     unknown = sorted(set(names) - set(signature.schema["properties"]))
     if isinstance(names, str) or unknown:
         raise DefinitionError(f"{where}: secret_args must be names of its arguments")
@@ -197,6 +210,7 @@ def secret_args(names: Sequence[str], signature: Signature, where: str) -> froze
 
 
 def sentence(sentence: str | None, name: str, signature: Signature, where: str) -> str:
+    """Return the sentence, by default one with all arguments."""
     known = list(signature.schema["properties"])
     if sentence is None:
         listed = ", ".join(f"{argument} {{{argument}}}" for argument in known)
@@ -213,6 +227,7 @@ def sentence(sentence: str | None, name: str, signature: Signature, where: str) 
 
 
 def refuse_duplicates(names: Sequence[str], where: str) -> None:
+    """Raise DefinitionError if a name occurs twice."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DefinitionError(

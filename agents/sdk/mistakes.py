@@ -1,7 +1,7 @@
 """Collects the mistakes in authors' modules, each with its file and line.
 
-The first one ends the start of a worker, and `manage.py agents check` lists them all. So while a module is read, tools
-and agents that cannot work are noted and left out instead of raised, and the rest of the module is still looked at.
+The first one ends the start of a worker, and `manage.py agents check` lists them all. So while a module is read, the
+mistakes of invalid tools and agents are noted, not raised, and the rest of the module is read.
 """
 
 import traceback
@@ -24,7 +24,7 @@ OURS = (
     "approvals",
     "config",
     "runtime",
-)  # a mistake is in none of them, but in their caller
+)  # a mistake is in their caller, not in these files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,7 @@ class Reading:
     found: list[Mistake] = field(default_factory=list)
 
     def add(self, what: str, place: str = "") -> None:
+        """Note a mistake at a place."""
         self.found.append(Mistake(module=self.module, place=place, what=what))
 
     def add_exit(self, exc: BaseException) -> None:
@@ -80,7 +81,7 @@ class Reading:
 
 
 class Unusable:
-    """Takes the place of a tool or an agent whose mistake was noted."""
+    """Takes the place of an invalid tool or agent."""
 
     def with_settings(self, **settings: object) -> "Unusable":
         """Return itself, so that one mistake is reported once."""

@@ -1,4 +1,4 @@
-"""Typed results: offers the model a tool to give one, and checks it with the agent's Pydantic model."""
+"""Typed results: gives the model a tool for its result, and checks the result with the agent's Pydantic model."""
 
 import json
 from collections.abc import Sequence

@@ -55,10 +55,12 @@ class Result:
 
     @property
     def ok(self) -> bool:
+        """Whether the call succeeded."""
         return self.outcome == "success"
 
     @property
     def denied(self) -> bool:
+        """Whether a person denied the call, or its approval expired."""
         return self.outcome == "denied"
 
     @property
@@ -88,7 +90,7 @@ class Turn:
 
 
 def script(fn: Callable[[Turn], Reply]) -> Script:
-    """Make the model of an agent of a function that says what to do next."""
+    """Make the model of an agent of a function that returns the next reply."""
 
     @functools.wraps(fn)
     def model(messages: list[ModelMessage], _: AgentInfo) -> Reply:
@@ -111,7 +113,7 @@ def answer(output: BaseModel | dict[str, Any]) -> Reply:
 
 
 def call(tool: str, **args: Any) -> Reply:
-    """Call a tool, or hand over to a sub-agent."""
+    """Call a tool or a sub-agent."""
     return ModelResponse(parts=[ToolCallPart(tool_name=tool, args=args)])
 
 

@@ -12,7 +12,7 @@ REDACTED = "••••"  # shown in place of a secret
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
-    """Fill in the tool's sentence with these arguments, unshortened, and without secrets."""
+    """Fill these arguments into the tool's sentence, unshortened, and without secrets."""
     words = {
         name: REDACTED
         if name in tool.secret_args

@@ -1,4 +1,4 @@
-"""Reads a typed function as a JSON Schema of its arguments, or says why it has none."""
+"""Reads a typed function as a JSON Schema of its arguments, or explains why it has none."""
 
 import inspect
 from collections.abc import Callable

@@ -23,25 +23,25 @@ from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, Risk
 
 DEFAULT_DEADLINE = 30.0
-FINAL_ANSWER = "final_answer"  # the tool by which a model gives a typed result
+FINAL_ANSWER = "final_answer"  # the tool with which a model gives a typed result
 
 
 class ApprovalMode(StrEnum):
-    """Which calls of an agent wait for a person. A Risk in its place means that risk and higher ones."""
+    """The calls of an agent that wait for a person. A Risk in its place means calls of that risk and higher ones."""
 
-    BY_TOOL = "by_tool"  # those whose tool asks for it
-    EVERY_CALL = "every_call"  # all of them, hand-overs to sub-agents too
+    BY_TOOL = "by_tool"  # those whose tool requires it
+    EVERY_CALL = "every_call"  # all of them, also calls of sub-agents
 
 
-RISKS = tuple(Risk)  # from the least to the greatest
+RISKS = tuple(Risk)  # from the lowest to the highest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
     """The rules by which an agent stops before its next model call until a person continues it.
 
-    `every` is a number of replies; `after` is in seconds since it began or was last continued;
-    `when` is called each time with the messages, oldest first, and returns the reason to stop, or nothing.
+    `every` is a number of replies; `after` is in seconds since it began or was last continued. `when` is called each
+    time with the messages, oldest first. It returns the reason to stop, or nothing.
     """
 
     every: int | None = None
@@ -73,14 +73,13 @@ class ToolSettings:
 class ToolSpec:
     """One tool: a function, and the data for the model, the reviewer and the engine.
 
-    `schema` is the JSON Schema of the arguments and `arguments` checks them; `result` checks the returned value and
-    makes JSON of it, None if it may be any JSON; `defaults` are the values of optional arguments.
-    `deadline` is in seconds. `approval` asks for a person each time.
-    `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how
-    many seconds people have to decide. `secret_args` are the names of arguments that only the model
-    and the function may see; `secret_result` says the same of the result. `waits` says that the
-    engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of
-    its own, which is killed at the deadline. `settings` are those of the agent that lists it; `waived` is true if the
+    `schema` is the JSON Schema of the arguments and `arguments` checks them; `defaults` are the values of optional
+    ones. `result` checks the returned value and makes JSON of it, None if it may be any JSON. `deadline` is in
+    seconds. `approval` asks for a person each time. `wants_context` says that the function takes a ToolContext before
+    its arguments. `expires_in` is how many seconds people have to decide. `secret_args` are the names of arguments
+    that only the model and the function may see; `secret_result` says the same of the result. `waits` says that the
+    engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of its
+    own, which is killed at the deadline. `settings` are those of the agent that lists it; `waived` is true if the
     tool requires approval and this agent does not. `is_async` says that the function is a coroutine function.
     `sentence_args` are the arguments that its sentence names.
     """
@@ -111,7 +110,7 @@ class ToolSpec:
     sentence_args: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Every call of the tool reads these, so they are made once.
+        # Every call of the tool reads these, so they are computed once.
         object.__setattr__(self, "is_async", iscoroutinefunction(self.function))
         object.__setattr__(self, "sentence_args", frozenset(placeholders(self.sentence)))
 
@@ -147,6 +146,7 @@ class ToolSpec:
 
     @property
     def schema_digest(self) -> str:
+        """The digest of the schema of the arguments."""
         return _schema_digest(self)
 
 
@@ -164,6 +164,7 @@ class Compaction:
 
     @property
     def terms(self) -> CompactionOptions:
+        """Return the options that the engine stores with a frame."""
         by: Literal["model", "author"] = "model" if self.summarise is None else "author"
         return CompactionOptions(messages=self.messages, bytes=self.bytes, by=by)
 
@@ -172,17 +173,14 @@ class Compaction:
 class AgentSpec:
     """One agent. `instructions` are a text, or the source of `instruct`, the function that makes the text of the input.
 
-    `input` is the Pydantic model of its input, `input_schema` its JSON Schema; `output` and `output_schema` are those
-    of its result, None for an agent that answers with text.
-    `model` is the script that plays the model: a function of the messages, in the gateway's types; without one,
-    providers' models always answer.
-    `steps` are the short phrases the agent declares as its plan, None if it declares none. `approvals`
-    can only ask for more than its tools do. `models` are its own instead of the installation's, in the
-    order in which they are asked; `retry` and `deadline` (seconds) are for each attempt at each of them.
-    `temperature` and `max_tokens` (of one reply) go with each request, unless they are None.
-    `holds` says when it stops to be looked at. `budget` is what one activation may use with all
-    below it, None for no limit. `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name
-    of the script.
+    `input` is the Pydantic model of its input, `input_schema` its JSON Schema. `output` and `output_schema` are those
+    of its result, None for an agent that answers with text. `model` is the script that replaces the model: a function
+    of the messages. Without one, providers' models always answer. `steps` are the short phrases of the agent's plan,
+    None if it declares none. `approvals` can only be stricter than its tools. `models` are its own instead of the
+    installation's, in the order in which they are called. `retry` and `deadline` (seconds) are for each attempt at
+    each of them. `temperature` and `max_tokens` (of one reply) go with each request, unless they are None. `holds`
+    says when it stops for a review. `budget` is what one activation may use with all below it, None for no limit.
+    `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name of the script.
     """
 
     name: str
@@ -211,7 +209,7 @@ class AgentSpec:
     _tools: dict[str, ToolSpec] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Every call of the agent reads these, so they are made once.
+        # Every call of the agent reads these, so they are computed once.
         secret = any(tool.secret_args or tool.secret_result for tool in self.tools)
         object.__setattr__(self, "keeps_secrets", secret)
         object.__setattr__(self, "model_name", _script_name(self.model))
@@ -230,9 +228,11 @@ class AgentSpec:
                 assert_never(never)
 
     def tool(self, name: str) -> ToolSpec | None:
+        """Return the tool with this name, None if the agent has none."""
         return self._tools.get(name)
 
     def subagent(self, name: str) -> "AgentSpec | None":
+        """Return the sub-agent with this name, None if the agent has none."""
         return next((agent for agent in self.subagents if agent.name == name), None)
 
     @property

@@ -12,16 +12,18 @@ from runtime.store.pool import Connection
 
 
 class Approvals:
-    """Implements runtime.ports.approvals.Approvals; a decision holds for exactly the action that was shown."""
+    """Implements runtime.ports.approvals.Approvals; a decision is valid for exactly the action that was shown."""
 
     def __init__(self) -> None:
         self.shown: dict[UUID, ReviewSnapshot] = {}
         self.said: dict[UUID, Decision] = {}
 
     def requires_approval(self, info: CallInfo) -> bool:
+        """Say whether the tool requires approval."""
         return info.gated
 
     def show(self, snapshots: Sequence[ReviewSnapshot]) -> None:
+        """Keep the snapshots of new gates."""
         self.shown |= {snapshot.gate: snapshot for snapshot in snapshots}
 
     def open(
@@ -35,6 +37,7 @@ class Approvals:
         return ()
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
+        """Raise NotConfirmed unless the test made this decision."""
         if self.said.get(gate) != decision:
             raise NotConfirmed("no person made this decision")
 
@@ -46,12 +49,13 @@ class Approvals:
         origin: Collection[str] = (),
         decision: Decision | None = None,
     ) -> None:
+        """Raise NotConfirmed unless the test approved exactly this action."""
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
         said = self.said.get(gate)
         allowed = said is not None and said.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
         if not allowed or self.shown[gate].action_digest != action_digest:
-            raise NotConfirmed("it is not what was approved")
+            raise NotConfirmed("this action was not approved")
 
     def expire(self, gate: UUID) -> None:
         """Do nothing: the test moves the time; see Flow.expire."""
@@ -71,7 +75,9 @@ class Approvals:
         """Do nothing: a test erases no old data."""
 
     def problem_of(self, run: UUID) -> str | None:
+        """Return None: a test has no audit."""
         return None
 
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+        """Return nothing: a test has no approval requests."""
         return {}

@@ -1,4 +1,4 @@
-"""`drive(agent, input)`: a run in memory, and what people and time do to it."""
+"""`drive(agent, input)`: a run in memory, with methods for the actions of people and the passing of time."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -38,10 +38,9 @@ def drive(
 ) -> "Flow":
     """Start a run of `agent`, and execute it until it waits for a person. Raise InvalidInput.
 
-    `model` plays the agent's model in place of its own, `models` those of any agents by name: a script,
-    or a list of replies. Models of providers are never asked. `crash_before` and `crash_after` name tools:
-    the worker dies once for each, after the intent to call it is written and before the call, or after
-    the call and before its result is written; another worker takes over.
+    `model` replaces the agent's own model, `models` those of any agents by name: each is a script, or a list of
+    replies. Models of providers are never called. `crash_before` and `crash_after` name tools. The worker dies once
+    for each: between its intent and the call, or between the call and its result. Another worker takes over.
     """
     chosen = dict(models or {}) | ({} if model is None else {agent.name: model})
     ready = with_models(agent, chosen)
@@ -61,7 +60,7 @@ def drive(
 
 
 class Flow:
-    """One run, at rest: it waits at its `gates`, for what `waits` says, or has ended."""
+    """One run that executes nothing now: it waits at its `gates`, waits for a time or event (`waits`), or has ended."""
 
     def __init__(self, worker: Worker, models: Mapping[str, ScriptedModel]) -> None:
         self._worker = worker
@@ -76,6 +75,7 @@ class Flow:
 
     @property
     def status(self) -> str:
+        """The status of the run."""
         return status_of(self._worker.now, held=False)
 
     @property
@@ -132,7 +132,7 @@ class Flow:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything in the journal, in order."""
+        """All events in the journal, in order."""
         return tuple(event for text in self.journal for event in decode_entry(text).events)
 
     @property
@@ -143,7 +143,7 @@ class Flow:
     def __str__(self) -> str:
         return "\n".join(self.transcript)
 
-    # What people and time do
+    # Actions of people, and time
 
     def approve(self, tool: str | None = None) -> Self:
         """Approve at the one open gate, or at the gate of `tool`, and continue the run."""
@@ -161,11 +161,11 @@ class Flow:
         reason: str = "",
         tool: str | None = None,
     ) -> Self:
-        """Say of a call in doubt that it `happened` and returned `result`, or to `run_again` or `give_up`."""
+        """Resolve a call in doubt: it `happened` and returned `result`, or `run_again`, or `give_up`."""
         return self._decide(Verdict(verdict), tool, reason=reason, result=result)
 
     def go_on(self, **granted: Any) -> Self:
-        """Continue a stopped agent; at a limit gate with so much more: `turns=5`, None for no limit."""
+        """Continue a stopped agent. At a limit gate, pass the increase: `turns=5`, None for no limit."""
         gate = self._gate(None)
         if gate.kind is GateKind.LIMIT:
             budget_text.granted(

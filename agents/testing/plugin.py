@@ -15,6 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
+    """Set Django up, unless another plugin did."""
     from agents.testing import setup
 
     setup.configure()
@@ -22,7 +23,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def drive() -> Callable[..., Any]:
-    """agents.testing.drive: a run in memory."""
+    """Provide agents.testing.drive: a run in memory."""
     from agents.testing import drive
 
     return drive

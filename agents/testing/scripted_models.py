@@ -29,8 +29,8 @@ class NoScript(Exception):
 def replies(*steps: ScriptedReply) -> Script:
     """Return a model that gives these replies in order. A function among them makes its reply.
 
-    Which one is due is counted in the conversation itself, so that a turn that is repeated after a
-    crash gets the same reply again.
+    The conversation itself shows which reply is next, so a turn that is repeated after a crash gets the same reply
+    again.
     """
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> Reply:
@@ -44,7 +44,7 @@ def replies(*steps: ScriptedReply) -> Script:
 
 
 def with_models(agent: AgentSpec, models: Mapping[str, ScriptedModel]) -> AgentSpec:
-    """The same agent, whose models and those of its sub-agents are these where they are named."""
+    """Return the agent with these models, by name, for itself and its sub-agents."""
     children = tuple(with_models(child, models) for child in agent.subagents)
     chosen = models.get(agent.name, agent.model)
     if chosen is None:

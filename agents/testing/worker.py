@@ -1,9 +1,9 @@
 """Executes one run in memory by the engine's rules: planning, admission, retries and recovery.
 
-A list of journal entries in their stored form replaces the engine's tables, and the state is always restored from it:
-after a crash from the whole journal, after a wait at a gate from the continuation's JSON. The handlers (schemas,
-sentences, tools, models), `StepBuilder` and `Admission` are the real ones; the test plays people, time and crashes.
-Effects run one after the other, in the order they are planned; the engine runs them at the same time.
+A list of journal entries in their stored form replaces the engine's tables. The state is restored from it after a
+crash, and from the continuation's JSON after a wait at a gate. The handlers (schemas, sentences, tools, models),
+`StepBuilder` and `Admission` are the real ones; the test plays people, time and crashes. Effects run one after the
+other, in the order they are planned; the engine runs them at the same time.
 """
 
 import uuid
@@ -64,12 +64,12 @@ from runtime.store.tables.signals import (
 )
 
 BEGINNING = datetime(2030, 1, 1, 9, tzinfo=UTC)
-JITTER = 0.5  # where in its bounds each wait between attempts lies
+JITTER = 0.5  # the random position of each wait within its bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call that reached a tool. `outcome` is None if the worker died before it was journaled."""
+    """One attempt at a call of a tool. `outcome` is None if the worker died before it was journaled."""
 
     agent: str
     tool: str
@@ -80,7 +80,10 @@ class ToolCall:
 
 
 class Worker:
-    """`now` is the state as written, `clock` the time, `calls` what tools got, `shown` what people were shown."""
+    """A worker in memory.
+
+    `now` is the written state, `clock` the time, `calls` the calls of tools, `shown` the snapshots.
+    """
 
     def __init__(
         self, agent: AgentSpec, crash_before: Sequence[str], crash_after: Sequence[str]
@@ -123,6 +126,7 @@ class Worker:
         )
 
     def decide(self, gate: uuid.UUID, decision: Decision) -> None:
+        """Record a person's decision and deliver it."""
         self._approvals.said[gate] = decision
         self._signals += 1
         self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
@@ -157,10 +161,12 @@ class Worker:
         self.advance()
 
     def write(self, *, by: str, text: str) -> None:
+        """Deliver a person's message."""
         self._signals += 1
         self.advance(MessageSignal(id=self._signals, by=by, text=text))
 
     def cancel(self, *, by: str, reason: str) -> None:
+        """Cancel the run."""
         self._signals += 1
         self.advance(CancelSignal(id=self._signals, by=by, reason=reason))
 
@@ -168,7 +174,7 @@ class Worker:
         """Deny every call whose gate has expired."""
         for pending in self.now.pending:
             if pending.expires_at is not None and pending.expires_at <= self.clock:
-                late = Decision(verdict=Verdict.EXPIRE, by="", reason="nobody decided in time")
+                late = Decision(verdict=Verdict.EXPIRE, by="", reason="no person decided in time")
                 self.decide(pending.gate, late)
 
     def go_on(self) -> None:

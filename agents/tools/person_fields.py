@@ -9,8 +9,8 @@ FullName = Annotated[
     str, Field(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")
 ]
 
-# What HTML calls a valid e-mail address (html.spec.whatwg.org, section 4.10.5.1.5), so that browser, API and
-# tool agree; whether it exists only a mail can tell.
+# The e-mail addresses that HTML accepts (html.spec.whatwg.org, section 4.10.5.1.5), so that browser, API and tool
+# agree. Only a sent mail shows whether the address exists.
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 EmailAddress = Annotated[
     str,

@@ -31,7 +31,7 @@ from agents.tools.retry_after import seconds_of
 
 Account = User[Any]
 
-# Temporary, or another client was faster: another attempt may help, the model cannot.
+# Temporary, or another client was faster: a retry may help, but the model cannot.
 PASSING = {408, 412, 425, 429}
 
 
@@ -91,7 +91,7 @@ class _Wire:
         self.status = response.status_code
         self.after = seconds_of(response.headers.get("Retry-After"))
         if 400 <= self.status < 500:
-            self.wrote = False  # each tool writes once, and this one was not taken
+            self.wrote = False  # each tool writes once, and this write was refused
 
     @property
     def refused(self) -> bool:
@@ -112,9 +112,9 @@ class _Wire:
 
 @contextmanager
 def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
-    """Open a client for one attempt. The model is told what the directory refuses.
+    """Open a client for one attempt. Refusals of the directory go to the model.
 
-    Raises NotDone if nothing can have happened. Otherwise the effect class decides about another attempt.
+    Raises NotDone if certainly nothing happened. Otherwise the effect class decides whether to retry.
     """
     wire = _Wire()
     with Client(
@@ -138,7 +138,7 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
 def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
     account = scim.query(User, account_id)
     if not isinstance(account, User) or not _same(account.user_name, username):
-        raise ToolError(f"the account {account_id} is not the one of {username}")
+        raise ToolError(f"the account {account_id} does not belong to {username}")
     return account
 
 
@@ -154,13 +154,13 @@ def _create(scim: SyncSCIMClient, account: Account) -> Account:
     try:
         made = scim.create(account)
     except ConflictException as exc:
-        # Another attempt at this call may have been faster. An account of another call is not taken.
+        # Another attempt at this call may have been faster. An account of another call is not used.
         mine = _made_by(scim, _known(account.external_id))
         if mine is None:
             raise ToolError(f"the username {account.user_name} is taken") from exc
         return mine
     if not isinstance(made, User):
-        raise TypeError("the directory did not say what it created")
+        raise TypeError("the directory did not return the created account")
     return made
 
 

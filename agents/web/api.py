@@ -17,7 +17,7 @@ router = Router(tags=["agents"])
 class ToolOut(Schema):
     """One tool of an agent. Each attempt of a call has `deadline` seconds.
 
-    `effect` is the effect class: it decides what may happen after the outcome of a call was lost. `approval` says
+    `effect` is the effect class: it decides whether a call may be repeated after its outcome was lost. `approval` says
     whether a person approves each call.
     """
 
@@ -47,7 +47,7 @@ class AgentOut(Schema):
 
 
 class AgentList(Schema):
-    """Every agent that was published, by name."""
+    """All published agents, by name."""
 
     items: list[AgentOut]
 

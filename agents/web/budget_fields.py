@@ -29,6 +29,7 @@ class BudgetField:
 
     @property
     def id(self) -> str:
+        """The id of the field on the page."""
         return f"budget-{self.name.removeprefix(PREFIX)}"
 
 

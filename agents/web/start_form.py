@@ -43,7 +43,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForm:
-    """`problems` are by field name; the name of the whole is WHOLE, for what belongs to no field."""
+    """The form as submitted. `problems` are by field name; those of no field are under WHOLE."""
 
     schema: dict[str, Any]
     raw: Mapping[str, str]
@@ -51,6 +51,7 @@ class StartForm:
 
     @property
     def fields(self) -> tuple[Field, ...]:
+        """Return the fields of the schema, with the submitted texts and their problems."""
         found = parts(self.schema)
         if not found:
             return (self._whole(),) if self.schema.get("type") != "object" else ()
@@ -93,6 +94,7 @@ class StartForm:
 
 
 def empty(schema: dict[str, Any]) -> StartForm:
+    """Return an empty form."""
     return StartForm(schema=schema, raw={}, problems={})
 
 
@@ -129,7 +131,7 @@ def field_of(problem: InvalidInput, names: list[str]) -> str:
 
 
 def kind_of(rule: Mapping[str, Any]) -> str:
-    """`choice`, `boolean`, `integer`, `number`, `email`, `date`, `text`, `long` or `json`."""
+    """Return the kind: `choice`, `boolean`, `integer`, `number`, `email`, `date`, `text`, `long` or `json`."""
     kind = rule.get("type")
     if isinstance(rule.get("enum"), list):
         return "choice"

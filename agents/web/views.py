@@ -18,7 +18,7 @@ from runtime.queries.runs import runs_page
 from runtime.web.requests import actor_of, visible_to
 
 RECENT = 10  # runs on the page of an agent
-VERSIONS = 10  # of it, there
+VERSIONS = 10  # versions on the page of an agent
 
 
 # People who may not read agents get 404.

@@ -1,4 +1,4 @@
-"""`manage.py agents check` prints the configured agents and every mistake in their modules."""
+"""`manage.py agents check`: print the configured agents and every mistake in their modules."""
 
 import signal
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ MAX_IMPORT_SECONDS = 30.0  # for the modules of agents
 
 
 class Command(BaseCommand):
+    """Lists the configured agents, and every mistake in their modules."""
+
     help = (
         "List the agents of ABEYANCE_AGENTS with their tools, effect classes and gates, and every mistake in them."
         " Ends with 1 if there is one. Needs no database."
@@ -23,7 +25,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
-        check = acts.add_parser("check", help="load them once and say what is wrong")
+        check = acts.add_parser("check", help="load them once and list their mistakes")
         check.add_argument("--brief", action="store_true", help="only the first mistake, in a line")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -67,7 +69,7 @@ def _counted(*things: tuple[int, str]) -> str:
 
 @contextmanager
 def _no_longer_than(seconds: float) -> Iterator[None]:
-    """Interrupt an import that does not end, where it stands."""
+    """Interrupt an import that takes longer, at its present line."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"its import has not ended after {seconds:g} s")

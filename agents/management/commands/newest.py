@@ -9,9 +9,12 @@ log = logging.getLogger(__name__)
 
 
 class Command(promote_version.Command):
+    """The old name of promote_version."""
+
     help = "The old name of promote_version."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Warn, then promote the version."""
         log.warning(
             "manage.py newest is now promote_version; the old name goes with the next release"
         )

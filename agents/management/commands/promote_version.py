@@ -1,4 +1,4 @@
-"""Promotes a published version to the newest, to take a release back."""
+"""`manage.py promote_version`: make an earlier version the newest, to take a release back."""
 
 from typing import Any
 
@@ -8,6 +8,8 @@ from agents.catalogue import published
 
 
 class Command(BaseCommand):
+    """Promotes a published version."""
+
     help = (
         "Make a version of an agent count as the newest, to take a release back. Runs that have met the later version"
         " then continue under this one, or ask people if the two differ too much."
