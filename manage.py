@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Django's command line with this project's settings; what is not as it must be is one line and no traceback."""
+"""Runs Django's command line with this project's settings; an expected error is one line without a traceback."""
 
 import os
 import sys
@@ -10,6 +10,7 @@ from django.db import DatabaseError
 
 
 def main(arguments: list[str]) -> None:
+    """Run the command; end with one line for an invalid setting or an unreachable database."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     try:
         execute_from_command_line(arguments)

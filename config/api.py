@@ -33,9 +33,10 @@ View = Callable[..., HttpResponse]
 
 
 class Bearer(HttpBearer):
-    """`Authorization: Bearer <token>`. An invalid token is refused, even with a valid session."""
+    """Authenticates `Authorization: Bearer <token>`. An invalid token is refused, even with a valid session."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Actor:
+        """Return the bearer of the token, or refuse the request."""
         actor = tokens.authenticate(token)
         if actor is None:
             raise AuthenticationError
@@ -48,6 +49,7 @@ class Session(APIKeyCookie):
     param_name = settings.SESSION_COOKIE_NAME
 
     def __call__(self, request: HttpRequest) -> Actor | None:
+        """Return the person of the session, None without a login. Raises Forbidden without the CSRF token."""
         if not request.user.is_authenticated:
             return None
         if check_csrf(request):
@@ -64,6 +66,7 @@ class Api(NinjaAPI):
 
     @property
     def urls(self) -> tuple[list[URLResolver | URLPattern], str, str]:
+        """Return the URLs, with a guard around each of ninja's own pages."""
         patterns, app, namespace = super().urls
         for pattern in patterns:
             if isinstance(pattern, URLPattern):
@@ -155,7 +158,7 @@ def _refused(request: HttpRequest, exc: RequestError) -> HttpResponse:
 
 @api.exception_handler(Http404)
 def _not_found(request: HttpRequest, exc: Http404) -> HttpResponse:
-    return error(404, "not_found", str(exc) or "There is no such thing.")
+    return error(404, "not_found", str(exc) or "Not found.")
 
 
 @api.exception_handler(NotJson)
@@ -199,6 +202,7 @@ def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
 @api.exception_handler(psycopg.OperationalError)
 @api.exception_handler(psycopg.InterfaceError)
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
+    """Answer 503 while Postgres is unreachable."""
     response = error(503, "unavailable", "The database cannot be reached. Try again.")
     response["Retry-After"] = "5"
     return response

@@ -29,6 +29,7 @@ _django: Any = WSGIMiddleware(_wsgi, workers=THREADS)
 
 
 async def application(scope: Message, receive: Receive, send: Send) -> None:
+    """Pass a connection to Django, to the live updates or to the process's own start and end."""
     if scope["type"] == "lifespan":
         await _live(receive, send)
     elif scope["type"] == "http" and scope["path"] == LIVE_PATH:

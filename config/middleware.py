@@ -1,7 +1,7 @@
 """Middleware for all answers: forbids caching, limits the time of a page, and adds pages that Django lacks.
 
-These answer a form sent after the session ended, a method that is not allowed, a NUL in a path, and a page or an
-action that the user has no permission for.
+These answer a form sent after the session ended, a method that is not allowed, a NUL in a path, and a request without
+permission.
 """
 
 from collections.abc import Callable
@@ -60,6 +60,7 @@ class Refusals:
         self.answer = answer
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer the request."""
         return self.answer(request)
 
     def process_exception(self, request: HttpRequest, exc: Exception) -> None:

@@ -18,11 +18,13 @@ class Server(uvicorn.Server):
     """Closes live streams first: otherwise a shutdown would wait until users close their tabs."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Close the live streams, then exit."""
         super().handle_exit(sig, frame)
         asyncio.get_running_loop().call_soon_threadsafe(live_server.close_streams)
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run the web server until a stop signal. Return the exit code."""
     parser = argparse.ArgumentParser(prog="config.web", description=__doc__)
     parser.add_argument(
         "--bind", default="127.0.0.1:8000", help="host:port, or fd://N (default: %(default)s)"

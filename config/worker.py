@@ -3,8 +3,8 @@
 It runs Celery's own worker. Celery's command line would first import an interactive shell, which takes 8 MB of each
 process.
 
-Until the worker is set up, Python does not collect garbage: almost everything that imports make stays in memory, and
-the collector would go through it some forty times, a quarter of the processor time of a start.
+Until the worker is set up, Python does not collect garbage. Almost everything that imports make stays in memory. The
+collector would go through it some forty times, a quarter of the processor time of a start.
 """
 
 import argparse

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from celery import signals
 
 NEW = "runs"  # the queue of new runs
-RESERVED = 8  # one thread of so many is kept for resumed runs
+RESERVED = 8  # one of this many threads is reserved for resumed runs
 
 _max_new = 1
 # The tasks at work, by id. A task that Celery drops disappears with its request.
@@ -47,6 +47,7 @@ class QueueOrder:
         self._all: list[str] = []
 
     def update(self, queues: Sequence[str]) -> None:
+        """Set the queues to choose from."""
         self._all = sorted(queues)  # resumed runs first
 
     def consume(self, number: int) -> list[str]:

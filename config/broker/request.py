@@ -10,4 +10,5 @@ class UnacknowledgedRequest(Request):  # type: ignore[misc]  # Celery has no typ
     """
 
     def acknowledge(self) -> None:
+        """Record the acknowledgement without sending it."""
         self.acknowledged = True

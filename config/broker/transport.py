@@ -30,7 +30,7 @@ class Message(virtual.Message):
 
     def __init__(self, payload: Any, channel: Any = None, **kwargs: Any) -> None:
         headers = payload["headers"]
-        is_task = "task" in headers  # else a remote control command
+        is_task = "task" in headers  # otherwise a remote control command
         if is_task and not (isinstance(headers["id"], str) and not any(map(headers.get, ASKS))):
             raise ValueError("asks for more than a hint may")
         super().__init__(payload, channel=channel, **kwargs)
@@ -41,6 +41,8 @@ class Message(virtual.Message):
 
 
 class Channel(redis.Channel):
+    """A channel that sends no acknowledgements."""
+
     Message = Message
 
     def basic_ack(self, delivery_tag: object, multiple: bool = False) -> None:
@@ -48,6 +50,8 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
+    """A transport that discards malformed messages."""
+
     Channel = Channel
 
     def on_readable(self, fileno: int) -> None:  # type: ignore[override]  # so does kombu's

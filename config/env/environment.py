@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Every variable that the application reads, parsed for Django's settings."""
+    """All variables of the application, parsed for Django's settings."""
 
     database: dict[str, Any] = field(repr=False)
     web_role: str | None

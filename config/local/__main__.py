@@ -18,6 +18,7 @@ NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run `up` or `manage`. Return the exit code; errors are printed in one line."""
     parser = argparse.ArgumentParser(prog="config.local", description=__doc__)
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("up", help="run everything on this machine")

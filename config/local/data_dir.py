@@ -44,18 +44,22 @@ class DataDir:
 
     @property
     def credentials(self) -> Path:
+        """The file with the secrets of the demo people."""
         return self.folder / "credentials.json"
 
     @property
     def processes(self) -> Path:
+        """The file with the ids of our running processes."""
         return self.folder / "processes.json"
 
     @property
     def logs(self) -> Path:
+        """The folder of the logs."""
         return self.folder / "logs"
 
     @property
     def secret_key(self) -> Path:
+        """The file with Django's secret key."""
         return self.folder / "keys" / "django.secret"
 
     def get(self, name: str) -> Any:
@@ -78,6 +82,7 @@ class DataDir:
 
 
 def default() -> Path:
+    """Return the default data folder of the starter."""
     if os.geteuid() == 0:
         return Path("/var/lib/abeyance")
     return Path("~/.local/share/abeyance").expanduser()
@@ -171,6 +176,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def damaged(path: Path, why: str) -> Refused:
+    """Return the error for a damaged file."""
     return Refused(f"{path} is damaged ({why}): put back the copy of a backup")
 
 

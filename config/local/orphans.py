@@ -1,7 +1,7 @@
 """Ends the processes and removes the sockets that a killed start left behind.
 
-A process is ours if its environment has the mark of this data folder, or if its id and its start time are those that
-we recorded. Postgres' own children are identified by the data folder that they work in.
+A process is ours if its environment has the mark of this data folder, or if we recorded its id and start time.
+Postgres' own children are identified by the data folder that they work in.
 """
 
 import json

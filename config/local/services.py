@@ -60,11 +60,13 @@ class Stack:
 
     @property
     def url(self) -> str:
+        """The address of the web server."""
         host, port = self.web.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def scim_url(self) -> str:
+        """The address of the SCIM directory: the given one, else the embedded one's."""
         port = listeners.port_of(self.directory)
         return self.given.get("SCIM_URL") or environment.scim_url(port)
 
@@ -344,7 +346,7 @@ def _application_account(servers: Account, home: DataDir) -> Account:
 
 
 def _can_run(account: Account) -> bool:
-    """Start Python under the account: its interpreter, libraries, clone or environment may be out of reach."""
+    """Start Python under the account: it may lack access to the interpreter, libraries, clone or environment."""
     places = [ROOT / "templates", ROOT / "static"]
     if not all(users.can_access(account, place) for place in places if place.exists()):
         return False

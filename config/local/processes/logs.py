@@ -21,6 +21,7 @@ def rotate(folder: Path) -> None:
 
 
 def append(folder: Path, name: str) -> IO[bytes]:
+    """Open the log of a process for appending."""
     return (folder / f"{name}.log").open("ab")
 
 

@@ -29,6 +29,7 @@ class Reload:
         self._seen = _files(folder)
 
     def check(self) -> None:
+        """Replace the workers if a file has changed and the agents load."""
         found = _files(self._folder)
         changed = _changed(self._seen, found)
         self._seen = found

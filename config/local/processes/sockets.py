@@ -32,6 +32,7 @@ def any_port(preferred: int | None) -> socket.socket:
 
 
 def port_of(listener: socket.socket) -> int:
+    """Return the port of a listening socket."""
     port: int = listener.getsockname()[1]
     return port
 

@@ -33,6 +33,7 @@ class Account:
 
 
 def starter() -> Account:
+    """Return the account of the starter."""
     uid = os.geteuid()
     return Account(name=_name_of(uid), uid=uid, gid=os.getegid(), switch=False)
 

@@ -29,6 +29,7 @@ class Broker:
     mark: str = ""
 
     def url(self) -> str:
+        """Return the REDIS_URL of this broker."""
         return url(self.socket)
 
 

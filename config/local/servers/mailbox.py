@@ -22,6 +22,7 @@ class Mailbox:
         self.folder = folder
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        """Store the mail, and answer 250 once it is on the disk."""
         content = envelope.content or b""
         data = content.encode() if isinstance(content, str) else content
         try:
@@ -55,6 +56,7 @@ async def serve(listener: socket.socket, folder: Path) -> None:
 
 
 async def listen(listener: socket.socket, folder: Path) -> asyncio.Server:
+    """Receive mail on this socket until the server is closed."""
     loop = asyncio.get_running_loop()
     return await loop.create_server(
         lambda: SMTP(Mailbox(folder), data_size_limit=LIMIT, enable_SMTPUTF8=True, loop=loop),

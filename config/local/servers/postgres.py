@@ -109,8 +109,7 @@ def start(
     """Start the server and wait until it answers. `pause` waits between two attempts.
 
     `arrange` creates the database's contents and raises psycopg.OperationalError until the server answers. Without it
-    only the database is created. Raise DidNotStart also while children of
-    a killed server still use the data.
+    only the database is created. Raise DidNotStart also while children of a killed server still use the data.
     """
     options = {
         "listen_addresses": "",

@@ -1,5 +1,4 @@
-"""Creates the roles of the embedded Postgres: a superuser for the supervisor only, an owner, and one each for web and
-workers.
+"""Creates the roles of the embedded Postgres: a superuser for the supervisor only, an owner, and web and workers.
 
 The owner owns the tables and runs the migrations. `config.rights` grants web and workers their rights. None of the
 three is a superuser, so none can read the server's files or disable the audit's triggers. In a folder of an earlier

@@ -18,6 +18,8 @@ COLLECTED = ".collected"  # in STATIC_ROOT: the hash of the sources
 
 
 class Command(BaseCommand):
+    """Prepares the database, the keys and the static files."""
+
     help = (
         "Migrate the database, grant the roles of web and workers their rights, make missing keys, collect"
         " static files. Safe to repeat."

@@ -36,6 +36,7 @@ class Directory(WSGIApplication):
         self.token = token
 
     def check_auth(self, request: ScimRequest) -> None:
+        """Raise UnauthorizedException unless the request has the token."""
         scheme, _, token = (request.header("Authorization") or "").partition(" ")
         right = hmac.compare_digest(token.encode(), self.token.encode())
         if scheme.lower() != "bearer" or not right:

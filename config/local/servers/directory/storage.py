@@ -39,6 +39,7 @@ class SqliteStorage(InMemoryStorage):
         self._load()
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def next_version(self) -> str:
@@ -47,6 +48,7 @@ class SqliteStorage(InMemoryStorage):
         return f'W/"{last}"'
 
     def create(self, resource_type: ResourceType, resource: Resource[Any]) -> Resource[Any]:
+        """Store a new resource."""
         with self._writing():
             stored = super().create(resource_type, resource)
             self._save(resource_type, stored)
@@ -59,6 +61,7 @@ class SqliteStorage(InMemoryStorage):
         *,
         expected_version: str | None = None,
     ) -> Resource[Any]:
+        """Replace a resource."""
         with self._writing():
             stored = super().update(resource_type, resource, expected_version=expected_version)
             self._save(resource_type, stored)
@@ -71,6 +74,7 @@ class SqliteStorage(InMemoryStorage):
         *,
         expected_version: str | None = None,
     ) -> None:
+        """Delete a resource."""
         with self._writing():
             super().delete(resource_type, resource_id, expected_version=expected_version)
             self._file.execute(
