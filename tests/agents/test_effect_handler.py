@@ -37,7 +37,7 @@ def give(name: str, level: int = 1, notes: list[str] | None = None) -> dict[str,
 
 @tool()
 def whoami(context: ToolContext) -> dict[str, Any]:
-    """Says what it knows of its call."""
+    """Returns the facts of its call."""
     return {
         "run": str(context.run),
         "key": context.key,
@@ -119,9 +119,9 @@ def test_the_handler_fits_the_port(handler: AgentEffects) -> None:
 
 def test_an_unknown_agent_is_said_to_be_unknown(handler: AgentEffects) -> None:
     with pytest.raises(UnknownAgent):
-        handler.agent("nobody")
+        handler.agent("stranger")
     with pytest.raises(UnknownAgent):
-        handler.describe(agent="nobody", tool="give", args={})
+        handler.describe(agent="stranger", tool="give", args={})
 
 
 def test_a_call_is_described_by_its_tools_definition(handler: AgentEffects) -> None:
@@ -241,7 +241,7 @@ def test_a_write_whose_result_cannot_be_kept_has_happened(
         ("give", {"name": 1}, "chief"),
         ("rm", {}, "chief"),
         ("helper", {"text": "?"}, "chief"),
-        ("give", {"name": "n"}, "nobody"),
+        ("give", {"name": "n"}, "stranger"),
     ],
 )
 def test_an_error_before_the_tool_is_called_is_certain(

@@ -131,10 +131,10 @@ class Name(BaseModel):
 
 @tool(effect="transactional")
 def employ(name: str) -> dict[str, str]:
-    """Writes somebody down."""
+    """Writes a person down."""
     Group.objects.create(name=name)
     if name == "wrong":
-        raise ToolError("there is nobody of that name")
+        raise ToolError("no person has that name")
     return {"name": name}
 
 
@@ -166,5 +166,5 @@ def test_a_transactional_tool_commits_with_its_entry(
     with engine_of(Registry(agents={"desk": desk})) as engine:
         run = engine.begin("desk", {"name": name})
     assert run.status == "completed"
-    assert json.loads(run.output or "") == (said or "there is nobody of that name")
+    assert json.loads(run.output or "") == (said or "no person has that name")
     assert Group.objects.filter(name=name).count() == rows

@@ -47,8 +47,8 @@ def test_the_same_module_twice_gives_the_same_agents() -> None:
 
 
 def test_an_agent_that_is_not_loaded_is_unknown() -> None:
-    with pytest.raises(UnknownAgent, match="no agent named nobody"):
-        load(["agents.flows.hr"]).get("nobody")
+    with pytest.raises(UnknownAgent, match="no agent named stranger"):
+        load(["agents.flows.hr"]).get("stranger")
 
 
 def test_two_agents_of_one_name_are_refused_with_both_modules(module: Path) -> None:

@@ -72,7 +72,7 @@ def unlock(code: str) -> str:
 
 @tool(effect="transactional")
 def employ(name: str) -> str:
-    """Writes somebody down."""
+    """Writes a person down."""
     Group.objects.create(name=name)
     return name
 
@@ -82,7 +82,7 @@ def knock(number: str) -> str:
     """Fails twice, and then works."""
     done.append("knock")
     if len(done) < 3:
-        raise NotDone("nobody there", after=30)
+        raise NotDone("no person there", after=30)
     return "open"
 
 

@@ -24,7 +24,7 @@ MODEL = replies()
 
 @tool(effect="idempotent", risk="medium", sentence="Greet {name}")
 def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return name
 
 
@@ -61,7 +61,7 @@ OTHER_SCHEMA = {**greet.schema, "required": []}
         (version(tools=[greet, replace(greet, name="wave")]), "tool wave"),
         (version(subagents=[_child(), replace(_child(), name="other")]), "sub-agent other"),
         (version(subagents=[_child("Helps a lot.")]), "sub-agent helper: description"),
-        (greeting(description="Greet anybody."), "tool greet: description"),
+        (greeting(description="Greet all people."), "tool greet: description"),
         (greeting(risk="high"), "tool greet: risk"),
         (greeting(approval=True), "tool greet: approval"),
         (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),
@@ -147,7 +147,7 @@ def test_a_worker_compares_its_agent_with_a_published_version() -> None:
     assert back is not None
     assert back.older
     with pytest.raises(UnknownAgent):
-        new.compare_version("nobody", before)
+        new.compare_version("stranger", before)
 
 
 @pytest.mark.django_db
@@ -195,5 +195,5 @@ def test_a_version_that_is_to_be_the_newest_must_be_one() -> None:
     publish(_registry(greeting(risk="high")))
     with pytest.raises(CommandError, match="more than one version of greeter begins with sha256:"):
         call_command("promote_version", "greeter", "sha256:")
-    with pytest.raises(CommandError, match="no version of somebody begins with sha256:"):
-        call_command("promote_version", "somebody", "sha256:")
+    with pytest.raises(CommandError, match="no version of stranger begins with sha256:"):
+        call_command("promote_version", "stranger", "sha256:")

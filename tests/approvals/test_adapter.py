@@ -244,10 +244,10 @@ MORE = json.dumps({"username": "new.hire", "security_level": 9})
         ({"decided_by": "ada"}, "stored decider"),
         ({"decided_at": seeds.moment(-1)}, "stored time"),
         ({"reason": "Because I say so."}, "stored reason"),
-        ({"statement": "{}"}, "the one that was signed"),
-        ({"signature": "00" * 64}, "the one that was signed"),
+        ({"statement": "{}"}, "differs from the signed one"),
+        ({"signature": "00" * 64}, "differs from the signed one"),
         ({"key_id": "other"}, "is not in the ring"),
-        ({"seal": "00" * 32}, "the one that was sealed"),
+        ({"seal": "00" * 32}, "differs from the sealed one"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

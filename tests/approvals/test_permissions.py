@@ -139,6 +139,6 @@ def test_a_browser_session_is_its_user_and_has_no_token(bea: Actor) -> None:
 def test_reviewers_read_a_request_of_unknown_risk(
     cast: dict[str, Actor], person: str, expected: bool
 ) -> None:
-    row = Request(requester="somebody", risk="nothing", origin=[], excluded=[])
+    row = Request(requester="another", risk="nothing", origin=[], excluded=[])
     principal = principal_of(cast[person])
     assert request_rules.reads(principal, row) is expected

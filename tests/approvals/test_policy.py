@@ -15,7 +15,7 @@ from runtime.core.enums import Risk
         ([Group.REVIEWERS, Group.ADMINS], None),
         ([Group.ADMINS], "not_eligible"),
         ([Group.REQUESTERS], "not_eligible"),
-        (["somebody-elses-group"], "not_eligible"),
+        (["another-group"], "not_eligible"),
         ([], "not_eligible"),
     ],
 )

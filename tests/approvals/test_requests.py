@@ -59,8 +59,8 @@ def test_previous_and_next_follow_the_order_of_the_inbox(bea: Actor) -> None:
 
 def test_an_inbox_without_rights_is_empty_but_counts(cyril: Actor, admin: Actor) -> None:
     seeds.pending(requester="ada")
-    nobody = Actor(person="nobody")
-    for actor, others in ((cyril, 0), (admin, 1), (nobody, 0)):
+    stranger = Actor(person="stranger")
+    for actor, others in ((cyril, 0), (admin, 1), (stranger, 0)):
         principal = principals.principal_of(actor)
         assert inbox.page(principal, view=View.MINE).items == ()
         assert inbox.counts(principal) == inbox.Counts(mine=0, in_doubt=0, others=others)

@@ -20,9 +20,9 @@ from tests.support.site import Program, Site
 NOTE = (
     "{processes} worker processes of ours, each on a core of its own, and one Celery worker of {processes} pool"
     " processes. `Alone` is one flow at a time, `under load` {at_once} at once: first all are taken to their gate, then"
-    " all are approved. The process that starts, approves and listens stands for the web process, on both sides; what"
-    " it spends on listening is left out. Counts of Postgres are without what it counts at rest. Postgres neither"
-    " vacuums nor checkpoints meanwhile."
+    " all are approved. The process that starts, approves and listens stands for the web process, on both sides; its"
+    " time for listening is left out. Counts of Postgres exclude those of an idle server. Postgres neither vacuums nor"
+    " checkpoints meanwhile."
 )
 
 

@@ -12,8 +12,7 @@ from tests.support.site import Site
 
 NOTE = (
     "Of one worker process that is started anew for each round, of {flows} flows, {at_once} at once. What a guarantee"
-    " costs is the difference to the neighbouring round with all of them; what is smaller than its spread is not known"
-    " to be more than nothing."
+    " costs is the difference to the neighbouring round with all of them. A difference below its spread is noise."
 )
 FIGURES: tuple[tuple[str, Callable[[Cost], float], str], ...] = (
     ("CPU", lambda cost: 1000 * cost.cpu, " ms"),

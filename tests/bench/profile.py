@@ -43,7 +43,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
     lines = [
         _line("the whole worker", total),
         _line(MAIN, main),
-        _line("threads of runs outside of what has a timer", rest),
+        _line("threads of runs outside the timed parts", rest),
         *(_line(name, took, calls) for name, (took, calls) in ranked[:SHOWN]),
     ]
     note = NOTE.format(timed=number(timed), plain=number(without))

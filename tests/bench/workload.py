@@ -1,6 +1,6 @@
 """The work of both sides in the `engine` measure: scripts instead of a model, and tools that do nothing.
 
-A script sees the input of the run, the number of results, and each result. It reads only what it needs, so that its
+A script sees the input of the run, the number of results, and each result. It reads only the parts it needs, so its
 own work does not grow with the run. A flow is an onboarding of three calls, the second behind a gate. A walk takes a
 given number of steps, then one behind a gate; a step is a reply with 1 KB of arguments and its result.
 """

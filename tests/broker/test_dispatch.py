@@ -112,7 +112,7 @@ def test_a_queue_with_ten_thousand_hints_has_no_room(
 
 
 def test_without_a_broker_the_room_is_not_known() -> None:
-    with pytest.raises(ConnectionError, match="the broker is out of reach"):
+    with pytest.raises(ConnectionError, match="the broker is unreachable"):
         dispatch.queues_with_room()
 
 

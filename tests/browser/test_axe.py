@@ -101,7 +101,7 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
         "admin": [
             ("/inbox/", None),
             ("/people/", _unfold),
-            ("/people/?q=nobody", None),
+            ("/people/?q=stranger", None),
             ("/people/?open=bea", _send_a_short_name),
             (f"/runs/{waiting}/", _unfold),
             (f"/runs/{waiting}/at/1/", _unfold),

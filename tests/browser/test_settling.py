@@ -43,7 +43,7 @@ def test_bea_gives_a_lost_call_up_with_the_keyboard_alone(desk: Desk, office: Of
     desk.page.keyboard.press("Enter")
     reason = desk.page.get_by_label("Reason", exact=True)
     expect(reason).to_be_focused()
-    desk.page.keyboard.type("Nobody knows.")
+    desk.page.keyboard.type("No trace found.")
     desk.page.keyboard.press("Tab")
     desk.page.keyboard.press("Enter")
     expect(desk.page.get_by_role("heading", name="Given up by bea")).to_be_visible()

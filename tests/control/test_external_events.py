@@ -407,4 +407,4 @@ def wait_until_blocked(statement: str) -> None:
             )
             if any(statement in row[0] for row in cursor.fetchall()):
                 return
-    raise AssertionError("nobody waits")
+    raise AssertionError("no call waits")

@@ -281,4 +281,4 @@ def _wait_until_somebody_waits_for_us() -> None:
             )
             if any(row[0] for row in cursor.fetchall()):
                 return
-    raise AssertionError("nobody waits")
+    raise AssertionError("no call waits")

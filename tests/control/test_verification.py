@@ -171,7 +171,7 @@ def test_the_command_says_one_line_per_finding_and_fails(desk: Rig, waiting: UUI
         [str(other), "head"],
         [str(other), "agent"],
     ]
-    assert error == "1 of 2 runs are not what their journals say"
+    assert error == "1 of 2 runs differ from their journals"
     assert verify_run(str(waiting)) == ("1 run verified, nothing found\n", "")
 
 

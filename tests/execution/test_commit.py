@@ -154,7 +154,7 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     def body(request: object) -> object:
         (held,) = desk.heartbeat._held.values()
         started.append(held.claim.at + timedelta(hours=1))
-        raise ValueError("nobody knows")
+        raise ValueError("unknown")
 
     desk = rig(
         {"a": turns(ask(("t", {})), say("done"))},

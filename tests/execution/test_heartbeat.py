@@ -154,13 +154,13 @@ def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
     def once(self: Heartbeat, *args: object) -> object:
         if not raised.is_set():
             raised.set()
-            raise RuntimeError("nobody foresaw it")
+            raise RuntimeError("an unforeseen error")
         return really(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Heartbeat, "_renew", once)
     assert raised.wait(60)
     until(renewals(holding), "a beat after that", within=60)
-    assert "heartbeat missed: nobody foresaw it" in caplog.text
+    assert "Heartbeat missed: an unforeseen error" in caplog.text
 
 
 def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         r'clean = text[: MAX_ERROR + 1].replace("\x00", "\\0")',
         "1",
         "2",
-    ): "what is too long is cut to the same length, however much too long it is",
+    ): "a longer text is cut to the same length",
     (
         "limits",
         'clean = clean.encode("utf-8", "backslashreplace").decode()',

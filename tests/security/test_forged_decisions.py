@@ -42,14 +42,14 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
     "gate": (uuid4(), "the gate has no request"),
     "request_digest": ("sha256:" + "0" * 64, "the stored request"),
-    "seal": ("0" * 64, "the stored request is not the one that was sealed"),
+    "seal": ("0" * 64, "the stored request differs from the sealed one"),
     "status": ("denied", "the stored status"),
     "decided_by": ("admin", "the stored decider"),
     "decided_at": ("2000-01-01T00:00:00Z", "the stored time"),
     "effective_at": ("2000-01-01T00:00:00Z", "the stored effective time"),
     "reason": ("it is fine", "the stored reason"),
-    "statement": ("{}", "the statement is not the one that was signed"),
-    "signature": ("00" * 64, "the statement is not the one that was signed"),
+    "statement": ("{}", "the statement differs from the signed one"),
+    "signature": ("00" * 64, "the statement differs from the signed one"),
 }
 # Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.
 ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
@@ -145,7 +145,7 @@ def test_changed_arguments_with_new_digests_fail_the_signature(target: Target) -
     request = target.decide(run)
     _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')
     request.save()
-    target.assert_parked(run, "the stored digest is not the one that was signed")
+    target.assert_parked(run, "the stored digest differs from the signed one")
     assert target.started(run) == 0
 
 
@@ -159,7 +159,7 @@ def test_a_statement_signed_with_an_attackers_key_is_refused(target: Target) -> 
     text = f"abeyance.decisions.v1\n{request.statement}".encode()
     request.signature = Ed25519PrivateKey.generate().sign(text).hex()
     request.save()
-    target.assert_parked(run, "the statement is not the one that was signed")
+    target.assert_parked(run, "the statement differs from the signed one")
     assert target.started(run) == 0
 
 
@@ -176,7 +176,7 @@ def test_the_signature_of_another_approval_is_no_approval(target: Target) -> Non
     }
     Request.objects.filter(run=run).update(**said)
     _rewrite(run, verdict="approve", reason="")
-    target.assert_parked(run, "the stored request is not the one that was signed")
+    target.assert_parked(run, "the stored request differs from the signed one")
     assert target.started(run) == 0
 
 
@@ -184,7 +184,7 @@ def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target)
     """No person has seen the engine's request; the statement that the web then signs is valid."""
     run = target.start()
     request = target.request(run)
-    request.sentence = "Give nobody anything"
+    request.sentence = "Give no rights"
     request.request_digest = snapshot.request_digest(request)
     decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
     request.status, request.decided_by, request.reason = "approved", "bea", ""

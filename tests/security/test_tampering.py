@@ -122,7 +122,7 @@ def test_a_continuation_beyond_the_journal_parks_the_run(target: Target) -> None
     seal = macs.seal(purposes.CONTINUATION, str(run), broken)
     assert broken != body
     _put(run, {"body": broken, "mac": seal.mac, "key_id": seal.key_id})
-    target.assert_parked(run, "the continuation: its entries do not tell what it leaves out (")
+    target.assert_parked(run, "the continuation: its entries lack its omitted parts (")
 
 
 # The journal, before the continuation and after it
@@ -144,7 +144,7 @@ def test_a_dropped_entry_parks_the_run(target: Target, kind: str) -> None:
         run = _run(target, kind)
         position = _positions(run)[where]
         JournalEntry.objects.filter(run_id=run, position=position).delete()
-        end = "do not tell what it leaves out" if kind == "suspended" else "the journal ends"
+        end = "lack its omitted parts" if kind == "suspended" else "the journal ends"
         what = end if where == -1 else f"journal entry {position} is missing"
         target.assert_parked(run, what)
 

@@ -92,7 +92,7 @@ def test_a_content_that_was_changed_parks_the_run(
         cursor.execute(f"UPDATE runtime_content SET {change}")
     parked = approve(desk, run)
     assert (parked.status, parked.due_at) == ("quarantined", None)
-    assert "is not what was stored" in (parked.reason or "")
+    assert "does not match its digest" in (parked.reason or "")
     assert len(desk.effects.calls) == 1  # the approved call did not start
     assert any(one.levelno == logging.CRITICAL for one in caplog.records)
 

@@ -80,7 +80,7 @@ def now_of(own: Connection) -> datetime:
 @pytest.mark.parametrize(
     "change",
     [{"epoch": 99}, {"owner": UUID(int=1)}, {"owner": None}, {"position": 1}, {"position": 9}],
-    ids=["epoch", "owner", "nobody's", "behind", "ahead"],
+    ids=["epoch", "owner", "no owner", "behind", "ahead"],
 )
 def test_a_step_requires_epoch_owner_and_position_of_its_claim(
     own: Connection, last: steps.Step, change: dict[str, Any]

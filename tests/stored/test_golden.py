@@ -98,7 +98,7 @@ def test_numbers_that_people_rely_on() -> None:
         Limit.SECONDS: 31_622_400,
         Limit.DEPTH: 16,
     }
-    units = "turns, tool calls, tokens, US dollars, seconds at work, levels of agents"
+    units = "turns, tool calls, tokens, US dollars, active seconds, nesting levels"
     assert [budget_text.unit_of(limit) for limit in Limit] == units.split(", ")
     assert {"hold", "limit", "version"} == enums.FRAME_GATES
     assert {"setup", "request"} == retries.PERMANENT

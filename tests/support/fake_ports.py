@@ -238,13 +238,13 @@ class FakeApprovals:
             self.verify_decision(gate=gate, decision=decision)
         shown = [snapshot for snapshot in self.snapshots if snapshot.gate == gate]
         if self.forged or [snapshot.action_digest for snapshot in shown] != [action_digest]:
-            raise NotConfirmed("it is not what was approved")
+            raise NotConfirmed("this action was not approved")
         if self.void:
             raise ApprovalVoid("the decider lost the right")
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         if self.forged:
-            raise NotConfirmed("nobody signed it")
+            raise NotConfirmed("no person signed it")
 
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():

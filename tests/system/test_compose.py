@@ -97,8 +97,11 @@ def test_the_key_that_signs_decisions_is_the_webs_alone(services: Services) -> N
 
 
 def test_the_broker_requires_a_password_and_persists_messages(services: Services) -> None:
-    with redis.Redis(port=services.broker_port) as nobody, pytest.raises(redis.AuthenticationError):
-        nobody.ping()
+    with (
+        redis.Redis(port=services.broker_port) as stranger,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        stranger.ping()
     password = services.secret("redis_password")
     with redis.Redis(port=services.broker_port, password=password) as client:
         found = {

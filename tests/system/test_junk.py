@@ -73,7 +73,7 @@ def junk(mark: Path) -> list[bytes]:
         letter(
             ADVANCE, ["x"], **{"content-type": "application/x-python-serialize", "body": pickled}
         ),
-        letter(ADVANCE, ["x"], **{"content-type": "application/x-nobody-knows"}),
+        letter(ADVANCE, ["x"], **{"content-type": "application/x-unknown"}),
         letter("os.system", [f"touch {mark}"]),
         letter(ADVANCE, []),
         letter(ADVANCE, ["not a run"]),

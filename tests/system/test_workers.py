@@ -15,8 +15,8 @@ from tests.support.stack import Stack
 pytestmark = pytest.mark.e2e
 
 WAKE_UPS = 20
-LOST_CLAIM = "run {} is not to be had"
-LOST_LEASE = "run {}: the lease was lost, nothing more is written"
+LOST_CLAIM = "Run {}: not claimed"
+LOST_LEASE = "Run {}: lease lost, nothing more is written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

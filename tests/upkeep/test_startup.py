@@ -56,4 +56,4 @@ def test_a_worker_starts_despite_too_many_live_runs(
     slow = "SELECT key_id, run_id AS run FROM runtime_journalentry, pg_sleep(60)"
     monkeypatch.setattr(startup, "_LIVE", {purposes.JOURNAL: slow})
     startup.require_keys_of_live_runs()
-    assert "not all live runs were checked for keys of journal" in caplog.text
+    assert "Keys of journal: not checked for all live runs" in caplog.text

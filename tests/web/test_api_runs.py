@@ -50,7 +50,7 @@ def test_keys_of_different_people_do_not_meet(
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"agent": "nobody"}, "agent"),
+        ({"agent": "stranger"}, "agent"),
         ({"agent": 7}, "agent"),
         ({"agent": ""}, "agent"),
         ({"agent": "nul\x00"}, "agent"),

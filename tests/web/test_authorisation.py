@@ -217,7 +217,7 @@ def _body(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
     another = {"password": "an0ther long passphrase", "again": "an0ther long passphrase"}
     match last:
         case "login":
-            name = identity if identity in {"cyril", "ada", "bea", "admin"} else "nobody"
+            name = identity if identity in {"cyril", "ada", "bea", "admin"} else "stranger"
             return {"username": name, "password": PASSWORD}
         case "password":
             return {"current": PASSWORD, **another}

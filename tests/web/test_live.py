@@ -110,11 +110,11 @@ def test_malformed_messages_are_ignored(
     tab.wait(lambda: str(suspended) in tab.text)
 
 
-@pytest.mark.parametrize("who", ["nobody", "somebody who is disabled"])
+@pytest.mark.parametrize("who", ["stranger", "a disabled person"])
 def test_without_a_session_there_is_no_stream(house: House, bea: Client, who: str) -> None:
-    if who != "nobody":
+    if who != "stranger":
         User.objects.filter(username="bea").update(is_active=False)
-    assert house.open(bea if who != "nobody" else None).status == 401
+    assert house.open(bea if who != "stranger" else None).status == 401
 
 
 def test_other_sites_and_other_methods_are_refused(house: House, bea: Client) -> None:

@@ -150,7 +150,7 @@ def test_a_transactional_tool_is_not_async() -> None:
     async def act() -> None:
         """Acts."""
 
-    with pytest.raises(DefinitionError, match="what is transactional is not async"):
+    with pytest.raises(DefinitionError, match="a transactional tool cannot be async"):
         tool(effect="transactional")(act)
 
 

@@ -34,13 +34,13 @@ def silent(_: Turn) -> Any:
 def greet(
     context: ToolContext, name: str, times: int = 1, tone: Literal["warm", "dry"] = "warm"
 ) -> Greeting:
-    """Greets somebody."""
+    """Greets a person."""
     return {"text": f"{name} {times} {tone} {context.key}"}
 
 
 def test_a_tool_is_described_by_its_signature() -> None:
     assert greet.name == "greet"
-    assert greet.description == "Greets somebody."
+    assert greet.description == "Greets a person."
     assert (greet.effect, greet.risk, greet.approval) == (
         EffectClass.IDEMPOTENT,
         Risk.HIGH,
@@ -139,7 +139,7 @@ def _unknown_type(x: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: 
         (_returns_a_class, "its result has no JSON form"),
         (_returns_functions, "its result has no JSON form"),
         (_returns_an_object, "its result can be any object"),
-        (_undocumented, "say in a docstring"),
+        (_undocumented, "describe it in a docstring"),
         (_unknown_type, "a type is not known"),
     ],
 )
@@ -284,7 +284,7 @@ def test_a_tool_declares_its_attempts_and_time_to_decide() -> None:
         {"retry": RetryPolicy(attempts=1, base=2.0, ceiling=1.0)},
         {"retry": RetryPolicy(attempts=1, base=-1.0, ceiling=1.0)},
         {"retry": RetryPolicy(attempts=1, base=1.0, ceiling=1.0, on=("request",))},
-        {"retry": RetryPolicy(attempts=1, base=1.0, ceiling=1.0, on=("anybody",))},
+        {"retry": RetryPolicy(attempts=1, base=1.0, ceiling=1.0, on=("unknown",))},
         {"expires_in": 0},
         {"expires_in": float("inf")},
         {"deadline": -1},

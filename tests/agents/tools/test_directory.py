@@ -51,7 +51,7 @@ def test_a_key_with_quotes_finds_its_account_and_no_other(directory: Directory) 
     assert create_account(context(key), **{**NEWCOMER, "username": "nia2"}) == mine
 
 
-@pytest.mark.parametrize("external_id", [None, "somebody else's"])
+@pytest.mark.parametrize("external_id", [None, "of another call"])
 def test_an_existing_account_is_never_adopted(
     directory: Directory, external_id: str | None
 ) -> None:
@@ -80,7 +80,7 @@ def test_privileges_replace_the_earlier_ones(directory: Directory) -> None:
 
 def test_privileges_go_only_to_the_account_that_was_named(directory: Directory) -> None:
     made = create_account(context(), **NEWCOMER)
-    with pytest.raises(ToolError, match="is not the one of bob"):
+    with pytest.raises(ToolError, match="does not belong to bob"):
         set_privileges(context(), account_id=made["id"], username="bob", security_level=3)
     with pytest.raises(ToolError, match=r"the directory refused: .*not found"):
         set_privileges(context(), account_id="gone", username="new.hire", security_level=3)
@@ -135,7 +135,7 @@ def test_an_application_is_added_and_the_privileges_stay(directory: Directory) -
     set_privileges(context(), **who, security_level=4)
     (account,) = directory.accounts()
     assert len(account.entitlements) == 2
-    with pytest.raises(ToolError, match="is not the one of bob"):
+    with pytest.raises(ToolError, match="does not belong to bob"):
         grant_application_access(
             context(), account_id=made["id"], username="bob", application="intranet"
         )

@@ -68,7 +68,7 @@ def test_the_command_confirms_pending_assignments(cast: Cast) -> None:
     assert "to confirm: password, reviewers" in _run("people", "list")
     with pytest.raises(CommandError, match="admin knows this password"):
         _run("people", "confirm", "cyril")
-    with pytest.raises(CommandError, match="waits to be confirmed of cyril: password, reviewers"):
+    with pytest.raises(CommandError, match="these can be confirmed for cyril: password, reviewers"):
         _run("people", "confirm", "cyril", "admins")
     assert _run("people", "confirm", "cyril", "reviewers") == "reviewers of cyril is confirmed.\n"
     assert "to confirm: password\n" in _run("people", "list")

@@ -339,7 +339,7 @@ def test_a_list_holds_all_kinds_or_the_one_asked_for(client: TestClient, bea: Ac
     assert found["kind"] == "in_doubt"
     assert found["not_before"]
     with pytest.raises(InvalidInput) as caught:
-        client.get("/approvals?kind=whatever", auth=bea)
+        client.get("/approvals?kind=unknown", auth=bea)
     assert caught.value.field == "kind"
 
 

@@ -129,7 +129,7 @@ def test_a_package_that_is_not_the_one_of_the_lock(checkout: Path, empty_environ
     packages = checkout / "packages"
     packages.mkdir()
     wheel = packages / "nobodys_package-1.0-py3-none-any.whl"
-    wheel.write_bytes(b"not what it says")
+    wheel.write_bytes(b"not a wheel")
     assert hashlib.sha256(wheel.read_bytes()).hexdigest() != "0" * 64
     done = make_environment(checkout, empty_environment, wheels=(packages,))
     assert line_of(done.stderr) == (

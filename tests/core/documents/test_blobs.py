@@ -136,7 +136,7 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
 
     longer = replace(frame, messages=(*MESSAGES, {"role": "input", "content": "more"}))
     assert filled.messages(longer) == (first, second, {"role": "input", "content": "more"})
-    assert asked == ["d1"], "what was filled in before is not asked for again"
+    assert asked == ["d1"], "values filled in before are not fetched again"
 
     summary = {"role": "summary", "content": "so far"}
     summed_up = replace(frame, messages=(longer.messages[0], summary, longer.messages[2]))

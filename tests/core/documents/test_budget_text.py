@@ -136,7 +136,7 @@ def test_typed_amounts_are_read_like_json_ones() -> None:
     [
         (Limit.TURNS, 10, 10, "10 of 10 turns"),
         (Limit.MICROS, 1_020_000, 1_000_000, "1.02 of 1.00 US dollars"),
-        (Limit.SECONDS, 60.25, 60, "60.25 of 60 seconds at work"),
+        (Limit.SECONDS, 60.25, 60, "60.25 of 60 active seconds"),
         (
             Limit.MICROS,
             None,

@@ -234,9 +234,9 @@ def test_more_entries_than_it_is_of_are_read_anew() -> None:
 def test_without_its_entries_it_is_not_read() -> None:
     now, texts = run_of(*STARTED, RETURNED)
     text = document_of(now, texts)
-    with pytest.raises(Unreadable, match="do not tell"):
+    with pytest.raises(Unreadable, match="lack its omitted parts"):
         decode_continuation(text)
-    with pytest.raises(Unreadable, match="do not tell"):
+    with pytest.raises(Unreadable, match="lack its omitted parts"):
         decode_continuation(text, lambda position: texts[0])
 
 

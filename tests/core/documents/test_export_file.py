@@ -90,7 +90,7 @@ def test_entries_that_are_not_those_that_were_signed_are_refused() -> None:
     package = packed(*STARTED[:2], LEFT)
     for entries in (package.entries[:-1], package.entries[::-1], (*package.entries, "{}")):
         assert refusal(replace(package, entries=entries)) == (
-            "its entries are not those that were signed"
+            "its entries differ from the signed ones"
         )
 
 
@@ -102,7 +102,7 @@ def test_entries_that_are_not_those_that_were_signed_are_refused() -> None:
 def test_blobs_that_differ_from_the_signed_ones_are_refused(contents: dict[str, str]) -> None:
     package = packed(*STARTED, RETURNED, LEFT, contents=TEXTS)
     assert refusal(replace(package, contents=contents)) == (
-        "its contents are not those that were signed"
+        "its contents differ from the signed ones"
     )
 
 
@@ -112,13 +112,13 @@ def test_blobs_that_differ_from_the_signed_ones_are_refused(contents: dict[str, 
 )
 def test_a_manifest_of_another_run_is_refused(change: dict[str, Any]) -> None:
     assert refusal(retold(packed(*STARTED[:2], LEFT), **change)) == (
-        "its manifest is not that of its entries"
+        "its manifest does not fit its entries"
     )
 
 
 def test_only_a_run_that_left_at_rest_arrives() -> None:
     assert refusal(packed(*STARTED[:2])) == "its journal does not end with an export"
-    assert refusal(packed(*STARTED, LEFT)) == "a call of it is under way"
+    assert refusal(packed(*STARTED, LEFT)) == "one of its calls is running"
     assert refusal(packed(*STARTED, RETURNED, LEFT)) == "it lacks contents that it refers to"
 
 

@@ -218,7 +218,7 @@ def test_a_call_with_an_old_intent_starts_under_a_new_lease(
     assert desk.advance(run).status == "completed"
     assert types(run).count("ToolStarted") == 2
     (again,) = [event for event in events(run) if event["type"] == "RetryScheduled"]
-    assert again["error"] == "it could not start in time, because Postgres was out of reach"
+    assert again["error"] == "it could not start in time, because Postgres was unreachable"
     assert [call.attempt for call in desk.effects.calls] == [2]
 
 

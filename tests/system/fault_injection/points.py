@@ -19,12 +19,12 @@ _NO_FRAME = "is about the whole run, which counts as depth 0"
 
 # Kinds of commit that no step has, with the reason; None stands for every depth.
 IMPOSSIBLE: dict[tuple[str, int | None], str] = {
-    ("RunStarted", None): "written by whoever starts the run, in their transaction",
+    ("RunStarted", None): "written by the person who starts the run, in their transaction",
     **{
         (
             kind,
             None,
-        ): "written by whoever forks, exports, imports or tries again, in their transaction"
+        ): "written by the person who forks, exports, imports or retries, in their transaction"
         for kind in ("Forked", "Exported", "Imported", "Retried")
     },
     ("ModelReplied", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",

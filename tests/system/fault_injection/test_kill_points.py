@@ -32,7 +32,7 @@ def test_a_crash_at_any_point_loses_and_repeats_nothing(
     passed = _uninterrupted(zygote, office, tmp_path)
     everything = set().union(*passed.values())
     assert points.registry() - everything == set(), "points that no run passes"
-    assert everything - points.registry() == set(), "points that nobody listed"
+    assert everything - points.registry() == set(), "points missing in the list"
 
     experiment = Experiment(zygote, office, switchboard, tmp_path)
     experiment.run(_cases(passed))

@@ -52,12 +52,12 @@ def test_the_page_shows_the_lost_call_and_its_error(
     bea: Client, office: Office, doubt: UUID
 ) -> None:
     page = _page(bea, office.in_doubt_request(doubt))
-    assert "What was started" in page
+    assert "Started call" in page
     assert "<bdi>send_welcome_mail</bdi></b> was started <time" in page
     assert "the connection was cut" in page
     assert "<bdi>username</bdi>" in page
     assert "Not retried automatically" in page
-    assert page.index("What was started") < page.index("Did it happen?")
+    assert page.index("Started call") < page.index("Did it happen?")
 
 
 def test_the_page_offers_three_ways_and_the_result_schema(
@@ -80,7 +80,7 @@ def test_a_tool_that_returns_nothing_needs_no_json(bea: Client, office: Office) 
     office.effects.result_schema = {"type": "null"}
     run = office.in_doubt()
     page = _page(bea, office.in_doubt_request(run))
-    assert "All that can be reported of this tool is that it happened" in page
+    assert "The tool returns no value. Report null" in page
     assert "null</textarea>" in page
     assert _send(bea, office.in_doubt_request(run), "happened", result="null").status_code == 302
     assert office.advance(run).status == RunStatus.COMPLETED
@@ -160,10 +160,10 @@ def test_an_invalid_result_is_refused_and_kept_in_the_form(
 def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt: UUID) -> None:
     request = office.in_doubt_request(doubt)
     assert _send(bea, request, "give-up", reason=" ").status_code == 422
-    assert _send(bea, request, "give-up", reason="Nobody\r\nknows.").status_code == 302
+    assert _send(bea, request, "give-up", reason="No trace\r\nfound.").status_code == 302
     assert "Given up by <bdi>bea</bdi>" in _page(bea, request)
     office.advance(doubt)
-    assert "Nobody\nknows." in str(_heard(office)["content"])
+    assert "No trace\nfound." in str(_heard(office)["content"])
     page = bea.get(f"/runs/{doubt}/").content.decode()
     assert "given up by <bdi>bea</bdi>" in page
 
@@ -198,6 +198,6 @@ def test_the_run_leads_to_the_page(ada: Client, office: Office, doubt: UUID) -> 
 
 
 def test_a_settled_doubt_is_taken_up_in_a_moment(bea: Client, office: Office, doubt: UUID) -> None:
-    _send(bea, office.in_doubt_request(doubt), "give-up", reason="Nobody knows.")
+    _send(bea, office.in_doubt_request(doubt), "give-up", reason="No trace found.")
     page = bea.get(f"/runs/{doubt}/").content.decode()
     assert "The outcome is reported. The worker applies it shortly" in page

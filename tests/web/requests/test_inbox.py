@@ -104,8 +104,8 @@ def test_requests_are_sorted_by_expiry_below_headings(
     now = timezone.now()
     never, later, soon = waiting(None, now + timedelta(days=3), now + timedelta(minutes=5))
     page = bea.get("/inbox/").content.decode()
-    parts = ["Expires within 10 minutes", str(soon.id), ">Later<", str(later.id)]
-    parts += ["No deadline", str(never.id)]
+    parts = ["Expires within 10 minutes", str(soon.id), ">Expires after today<", str(later.id)]
+    parts += ["No due date", str(never.id)]
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
 

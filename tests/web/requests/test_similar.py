@@ -79,7 +79,7 @@ def test_similar_requests_respect_the_right_to_read(
     """Ada, no longer a reviewer, reads her own request, and Bea's approvals in her own runs only."""
     if not may_read:
         cast.ada.groups.remove(cast.ada.groups.get(name=Group.REVIEWERS))
-        suspended = office.start(requester="somebody")
+        suspended = office.start(requester="another")
     office.approve(suspended)
     card = _card(ada, office.request(office.start(args={"username": "x", "security_level": 1})))
     assert ("<del>newhire</del>" in card) is may_read

@@ -245,7 +245,7 @@ def test_a_call_in_doubt_has_a_window_too(bea: Client, office: Office, settings:
     settings.ABEYANCE_UNDO_SECONDS = WINDOW
     doubt = office.in_doubt_request(run)
     path = f"/a/{doubt.id}/"
-    bea.post(f"{path}settle/give-up/", {"reason": "Nobody knows."})
+    bea.post(f"{path}settle/give-up/", {"reason": "No trace found."})
     assert f"{path}undo/" in bea.get(path).content.decode()
     bea.post(f"{path}undo/")
     assert Request.objects.get(id=doubt.id).status == "pending"

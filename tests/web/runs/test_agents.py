@@ -160,7 +160,7 @@ def test_its_last_ten_runs_are_those_the_reader_may_read(
     assert "None that you may read." in _text(bea, "/agents/hr_onboarding/")
 
 
-@pytest.mark.parametrize("name", ["nobody", "a/b", "%00", "x" * 2000])
+@pytest.mark.parametrize("name", ["stranger", "a/b", "%00", "x" * 2000])
 def test_an_agent_that_is_not_published_is_not_found(ada: Client, name: str) -> None:
     for path in (f"/agents/{name}/", f"/agents/{name}/start/"):
         assert ada.get(path).status_code == 404
@@ -268,7 +268,7 @@ def test_starting_needs_a_login(joiner: PublishedAgent) -> None:
 def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent) -> None:
     typed = {
         "in.full_name": "x" * 201,
-        "in.email": "nobody",
+        "in.email": "stranger",
         "in.security_level": "9",
         "in.hours": "many",
         "in.tags": "[",
@@ -286,7 +286,7 @@ def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent
         ("tags", "must be JSON"),
         ("hours", "must be a number"),
     ]
-    for text in ("x" * 201, "nobody", "many", "HR-2"):
+    for text in ("x" * 201, "stranger", "many", "HR-2"):
         assert f'value="{text}"' in page
     assert not Run.objects.exists()
 

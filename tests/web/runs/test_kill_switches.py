@@ -30,7 +30,7 @@ def test_a_stop_is_put_listed_and_lifted_over_the_api(admin_api: Caller) -> None
 
 def test_an_invalid_kill_switch_names_the_field(admin_api: Caller, published: None) -> None:
     for body, field in (
-        ({"agent": "nobody", "reason": "x"}, "agent"),
+        ({"agent": "stranger", "reason": "x"}, "agent"),
         ({"agent": 7, "reason": "x"}, "agent"),
         ({"agent": "hr_onboarding", "reason": " "}, "reason"),
     ):
@@ -61,7 +61,7 @@ def test_every_page_shows_stopped_agents_with_escaped_text(cast: Cast) -> None:
 def test_a_refused_form_keeps_the_typed_text(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.admin)
-    answer = client.post("/stops/put/", {"agent": "nobody", "reason": "typed"})
+    answer = client.post("/stops/put/", {"agent": "stranger", "reason": "typed"})
     assert answer.status_code == 422
     assert "typed" in answer.content.decode()
     assert client.post("/stops/put/", {"agent": "*", "reason": ""}).status_code == 422
@@ -85,8 +85,8 @@ def test_stopping_every_agent_has_to_be_chosen(cast: Cast) -> None:
 def test_agents_are_stopped_from_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="name one agent, or give --all"):
         call_command("stops", "put", "--reason", "x")
-    with pytest.raises(CommandError, match="no agent named nobody"):
-        call_command("stops", "put", "nobody", "--reason", "x")
+    with pytest.raises(CommandError, match="no agent named stranger"):
+        call_command("stops", "put", "stranger", "--reason", "x")
     call_command("stops", "put", "--all", "--reason", "x")
     call_command("stops", "list")
     stop = Stop.objects.get()

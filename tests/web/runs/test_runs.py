@@ -264,11 +264,11 @@ def test_a_search_finds_by_agent_key_person_and_id(
     assert _text(ada, f"/runs/?q={suspended}").count('class="row"') == 1
     for text in ("ONBOARD", "ada"):
         assert _text(ada, f"/runs/?q={text}").count('class="row"') == 2
-    for text in ("%25", "_x_", "nobody"):
+    for text in ("%25", "_x_", "stranger"):
         page = _text(ada, f"/runs/?q={text}")
         assert "No matching runs" in page
-    assert 'value="nobody"' in page
-    assert 'href="?tab=people&amp;q=nobody"' in page
+    assert 'value="stranger"' in page
+    assert 'href="?tab=people&amp;q=stranger"' in page
 
 
 def test_a_search_reaches_only_runs_that_may_be_read(cyril: Client, suspended: UUID) -> None:
