@@ -83,7 +83,7 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
         return _page(request, shown, form, key_problem=problem, status=409)
     except InvalidInput as exc:
         if exc.field.startswith(budget_fields.PREFIX):
-            return _page(request, shown, form, ceiling_problem=exc, status=422)
+            return _page(request, shown, form, budget_problem=exc, status=422)
         return _page(request, shown, form, key_problem=exc.detail, status=422)
     except NotJson as exc:
         return _page(request, shown, form, key_problem=exc.why, status=422)
@@ -97,7 +97,7 @@ def _page(
     *,
     refusal: Forbidden | None = None,
     key_problem: str = "",
-    ceiling_problem: InvalidInput | None = None,
+    budget_problem: InvalidInput | None = None,
     status: int = 200,
 ) -> HttpResponse:
     context = {
@@ -109,9 +109,9 @@ def _page(
         "key_problem": key_problem,
         "max_business_key": MAX_KEY,
         "number": _number(request),
-        "ceilings": budget_fields.budget_fields(request.POST, ceiling_problem),
-        "ceiling_problem": ceiling_problem,
-        "wrong": bool(form.problems or key_problem or ceiling_problem),
+        "budget_fields": budget_fields.budget_fields(request.POST, budget_problem),
+        "budget_problem": budget_problem,
+        "wrong": bool(form.problems or key_problem or budget_problem),
     }
     return render(request, "agents/start.html", context, status=status)
 

@@ -21,11 +21,9 @@ from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
 from config.local.processes import (
     logs,
+    sockets,
     spawn,
     users,
-)
-from config.local.processes import (
-    sockets as listeners,
 )
 from config.local.processes.supervisor import Service, SignalPipe
 from config.local.processes.users import Account
@@ -67,7 +65,7 @@ class Stack:
     @property
     def scim_url(self) -> str:
         """The address of the SCIM directory: the given one, else the embedded one's."""
-        port = listeners.port_of(self.directory)
+        port = sockets.port_of(self.directory)
         return self.given.get("SCIM_URL") or environment.scim_url(port)
 
     def environment(self, role: str = roles.WEB) -> dict[str, str]:
@@ -77,8 +75,8 @@ class Stack:
             self.given,
             database=self._database(role),
             broker=self.queue.url() if self.queue else self.given["REDIS_URL"],
-            directory_port=listeners.port_of(self.directory),
-            mailbox_port=listeners.port_of(self.mailbox),
+            directory_port=sockets.port_of(self.directory),
+            mailbox_port=sockets.port_of(self.mailbox),
             url=self.url,
         )
         if self.cluster is not None and role == roles.OWNER:
@@ -264,28 +262,28 @@ def build(
     home: DataDir, pipe: SignalPipe, servers: Account, web: socket.socket, given: Mapping[str, str]
 ) -> Stack:
     """Choose accounts, programs and ports, and open the sockets."""
-    sockets = _sockets(servers)
+    socket_folder = _sockets(servers)
     application = _application_account(servers, home)
     ports = home.get("ports") or {}
-    directory = listeners.any_port(ports.get("directory"))
-    mailbox = listeners.any_port(ports.get("mailbox"))
+    directory = sockets.any_port(ports.get("directory"))
+    mailbox = sockets.any_port(ports.get("mailbox"))
     home.set(
         ports={
-            "directory": listeners.port_of(directory),
-            "mailbox": listeners.port_of(mailbox),
+            "directory": sockets.port_of(directory),
+            "mailbox": sockets.port_of(mailbox),
         }
     )
     return Stack(
         home=home,
         pipe=pipe,
-        sockets=sockets,
+        sockets=socket_folder,
         servers=servers,
         application=application,
         web=web,
         directory=directory,
         mailbox=mailbox,
-        cluster=None if given.get("DATABASE_URL") else _cluster(home, servers, sockets),
-        queue=None if given.get("REDIS_URL") else _broker(home, servers, sockets),
+        cluster=None if given.get("DATABASE_URL") else _cluster(home, servers, socket_folder),
+        queue=None if given.get("REDIS_URL") else _broker(home, servers, socket_folder),
         given=given,
     )
 

@@ -14,7 +14,7 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 def blob(where: Q, digest: str) -> tuple[Any] | None:
-    """Return the value with secrets masked, in a tuple because the value may be None.
+    """Return the value with secrets redacted, in a tuple because the value may be None.
 
     Return None if no run that meets `where` refers to it, or if the stored text does not match its hash.
     """

@@ -23,7 +23,7 @@ Attempt = tuple[str, str, int]  # frame, call and number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateView:
-    """One late outcome. `value` is the call's result or error, with secrets masked.
+    """One late outcome. `value` is the call's result or error, with secrets redacted.
 
     `by` is the person who settled that attempt, empty for none; `contradicts` says that they reported something else.
     `label` say what followed; a person's name goes before them.

@@ -372,7 +372,7 @@ def _event(event: Any, whole: bool) -> Any:
 
 
 def _json(text: str) -> Any:
-    """Decode a stored document with secrets masked; return a damaged one as text."""
+    """Decode a stored document with secrets redacted; return a damaged one as text."""
     try:
         return redact(json.loads(text))
     except (ValueError, RecursionError):

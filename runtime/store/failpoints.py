@@ -12,7 +12,7 @@ import signal
 from functools import cache
 from pathlib import Path
 
-ARMED = "ABEYANCE_KILL_POINT"
+FAILPOINT = "ABEYANCE_KILL_POINT"
 ONCE = "ABEYANCE_KILL_ONCE"
 LOG = "ABEYANCE_KILL_LOG"
 
@@ -33,7 +33,7 @@ def hit(moment: str, kind: str, depth: int) -> None:
 @cache
 def _armed() -> tuple[str | None, str | None]:
     """Read the armed point and the path of the log, once in each process."""
-    return os.environ.get(ARMED), os.environ.get(LOG)
+    return os.environ.get(FAILPOINT), os.environ.get(LOG)
 
 
 os.register_at_fork(after_in_child=_armed.cache_clear)

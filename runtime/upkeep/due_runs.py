@@ -72,7 +72,7 @@ def _windows(
     After ten seconds of full batches the next look starts with the oldest run again. So a run that has become due
     meanwhile does not wait for all the others.
     """
-    after, again_at = BEGINNING, math.inf
+    after, repeat_at = BEGINNING, math.inf
     while True:
         delay.observe(pool.now(connection))
         alive.write(connection)
@@ -86,14 +86,14 @@ def _windows(
         alarm.done(connection)
         after, pause = found.end, 0.0
         if found.hints == BATCH:
-            again_at = min(again_at, time.monotonic() + PASS_SECONDS)
-            after = after if time.monotonic() < again_at else END
+            repeat_at = min(repeat_at, time.monotonic() + PASS_SECONDS)
+            after = after if time.monotonic() < repeat_at else END
         elif after != END:
             pause = PAUSE_SECONDS if len(queues) == len(dispatch.QUEUES) else FULL_SECONDS
         else:
             pause = SWEEP_SECONDS
         if after == END:
-            after, again_at = BEGINNING, math.inf
+            after, repeat_at = BEGINNING, math.inf
         yield pause
 
 

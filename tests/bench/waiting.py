@@ -191,7 +191,7 @@ def decisions(home: Path) -> tuple[list[float], list[float]]:
         assert model.wait_for(FULL, 300.0)
         full = [_decide(crowd, run) for run in asking[DECISIONS:]]
         assert crowd.statuses("walker") == {"running": FULL, "queued": DECISIONS}
-        model.let_go()
+        model.release()
         return idle, full
 
 

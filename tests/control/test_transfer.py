@@ -70,7 +70,7 @@ def export(run: UUID) -> str:
     return export_run(run=run, actor=EVE)
 
 
-def take_over(text: str) -> UUID:
+def imported(text: str) -> UUID:
     return import_run(data=text.encode(), actor=IVY)
 
 
@@ -103,7 +103,7 @@ def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
     before = desk.open_gates(run)[0].id
     text = export(run)
     elsewhere(run)
-    assert take_over(text) == run
+    assert imported(text) == run
     row = Run.objects.get(id=run)
     assert (row.requester, row.status, json.loads(row.input)) == ("ivy", "queued", {"n": 1})
     assert sound(run)
@@ -129,7 +129,7 @@ def test_a_run_that_waits_for_a_time_waits_for_it_elsewhere(
     assert run.status == "waiting"
     text = export(run.id)
     elsewhere(run.id)
-    take_over(text)
+    imported(text)
     assert Run.objects.get(id=run.id).status == "waiting"
     assert sound(run.id)
 
@@ -143,7 +143,7 @@ def test_a_paused_run_leaves_and_goes_on_elsewhere_at_once(
     assert sound(run)
     text = export(run)
     elsewhere(run)
-    take_over(text)
+    imported(text)
     assert sound(run)
     assert desk.advance(run).status == "suspended"
 
@@ -192,11 +192,11 @@ def test_an_import_requires_the_keys_of_sealed_secrets(
     assert export_file.check(export_file.decode(text))[0].secrets == ("0badcafe",)
     elsewhere(run)
     with pytest.raises(NotImportable, match="secrets sealed with key '0badcafe'"):
-        take_over(text)
+        imported(text)
     assert not Run.objects.exists()
     ring = Path(settings.KEYS_DIR) / "secrets.keys"
     ring.write_text(f"{ring.read_text()}0badcafe:{'00' * 32}\n")
-    assert take_over(text) == run
+    assert imported(text) == run
 
 
 def test_an_import_is_checked_against_its_signature(
@@ -213,7 +213,7 @@ def test_an_import_is_checked_against_its_signature(
     signed = export_file.check(export_file.decode(text))
     with monkeypatch.context() as blind:
         blind.setattr(export_file, "check", lambda package: signed)
-        take_over(wrong)
+        imported(wrong)
     found = verification.verify(run).findings
     assert [finding.subject for finding in found] == ["origin"]
 
@@ -225,7 +225,7 @@ def test_an_import_is_sealed_locally_and_keeps_its_evidence(
     text = export(run)
     theirs = set(JournalEntry.objects.filter(run_id=run).values_list("key_id", "mac"))
     elsewhere(run)
-    take_over(text)
+    imported(text)
     ours = JournalEntry.objects.filter(run_id=run).order_by("position")
     assert not theirs & set(ours.values_list("key_id", "mac"))
     bodies = list(ours.values_list("body", flat=True))

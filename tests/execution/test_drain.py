@@ -55,7 +55,7 @@ def test_a_worker_that_drains_claims_nothing(rig: MakeBench) -> None:
     assert Run.objects.get(id=run).epoch == 0
 
 
-def test_a_run_at_a_gate_is_let_go_of_as_suspended(rig: MakeBench, hints: list[UUID]) -> None:
+def test_a_run_at_a_gate_is_released_as_suspended(rig: MakeBench, hints: list[UUID]) -> None:
     def body(request: ToolRequest) -> Outcome:
         desk.heartbeat.drain(LONG)
         return ToolResult(value="done")
@@ -78,12 +78,12 @@ def test_a_run_at_a_gate_is_let_go_of_as_suspended(rig: MakeBench, hints: list[U
 def test_after_a_drain_the_effect_class_decides_about_a_call(
     rig: MakeBench, effect: EffectClass, status: str
 ) -> None:
-    let_go = threading.Event()
+    release = threading.Event()
 
     def body(request: ToolRequest) -> Outcome:
         if request.attempt == 1:
             desk.heartbeat.drain(0.0)
-            let_go.wait(60)
+            release.wait(60)
         return ToolResult(value="done")
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
@@ -93,7 +93,7 @@ def test_after_a_drain_the_effect_class_decides_about_a_call(
     assert desk.context.effect_pool.is_busy()
     other = successor(rig, desk)
     assert other.advance(run.id).status == status
-    let_go.set()
+    release.set()
     kinds = [gate.kind for gate in desk.open_gates(run.id)]
     assert kinds == (["in_doubt"] if effect is EffectClass.WRITE else [])
 
@@ -131,12 +131,12 @@ def test_only_the_first_word_on_the_end_counts(rig: MakeBench) -> None:
 
 
 def test_the_next_worker_repeats_a_drained_model_call(rig: MakeBench) -> None:
-    let_go = threading.Event()
+    release = threading.Event()
 
     def reply(request: ModelRequest) -> Outcome:
         if not desk.heartbeat.draining.started:
             desk.heartbeat.drain(0.0)
-            let_go.wait(60)
+            release.wait(60)
         return say("done")
 
     desk = rig({"a": reply})
@@ -144,4 +144,4 @@ def test_the_next_worker_repeats_a_drained_model_call(rig: MakeBench) -> None:
     assert run.status == "queued"
     other = successor(rig, desk)
     assert other.advance(run.id).status == "completed"
-    let_go.set()
+    release.set()

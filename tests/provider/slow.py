@@ -53,10 +53,10 @@ class SlowProvider:
         self._thread.join()
 
     def hold(self) -> None:
-        """Hold the first answer of every conversation until `let_go`. Conversations that have begun continue."""
+        """Hold the first answer of every conversation until `release`. Conversations that have begun continue."""
         self._loop.call_soon_threadsafe(self._open.clear)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._loop.call_soon_threadsafe(self._open.set)
 
     def wait_for(self, number: int, seconds: float) -> bool:

@@ -55,7 +55,7 @@ def parcel(target: Target, published: None) -> str:
     return export_run(run=run, actor=ADMIN)
 
 
-def take_over(text: str) -> Any:
+def imported(text: str) -> Any:
     return import_run(data=text.encode(), actor=ADMIN)
 
 
@@ -75,7 +75,7 @@ def refused(text: str) -> str:
     """Why it is not taken over, in one line, with nothing written."""
     before = (Run.objects.count(), JournalEntry.objects.count(), AuditEntry.objects.count())
     with pytest.raises(NotImportable) as raised:
-        take_over(text)
+        imported(text)
     assert (Run.objects.count(), JournalEntry.objects.count(), AuditEntry.objects.count()) == before
     assert "\n" not in str(raised.value)
     return str(raised.value)
@@ -84,7 +84,7 @@ def refused(text: str) -> str:
 def test_an_import_with_a_listed_key_asks_for_approval_again(
     target: Target, sender: Sender, parcel: str
 ) -> None:
-    run = take_over(sender.send(parcel))
+    run = imported(sender.send(parcel))
     assert Request.objects.filter(run=run).count() == 0
     assert target.advance(run).status == "suspended"
     request = Request.objects.get(run=run)
@@ -108,7 +108,7 @@ def test_an_approval_given_before_the_export_is_worth_nothing(
         "approved",
         "cancelled",
     }
-    new = take_over(sender.send(text))
+    new = imported(sender.send(text))
     target.advance(new)
     assert Request.objects.filter(run=new, status="pending").count() == 1
     assert target.started(new) == 0
@@ -217,17 +217,17 @@ def test_a_key_that_is_not_listed_is_refused(
 
 def test_a_run_is_taken_over_once(target: Target, sender: Sender, parcel: str) -> None:
     text = sender.send(parcel)
-    run = take_over(text)
+    run = imported(text)
     for again in (text, sender.send(parcel, run=run)):
         with pytest.raises(RunKnown):
-            take_over(again)
+            imported(again)
     assert Run.objects.filter(id=run).count() == 1
 
 
 def test_the_run_that_left_does_not_come_back(target: Target, sender: Sender, parcel: str) -> None:
     left = export_file.check(export_file.decode(parcel))[0].run
     with pytest.raises(RunKnown):
-        take_over(sender.send(parcel, run=left))
+        imported(sender.send(parcel, run=left))
 
 
 def test_an_agent_that_is_not_here_takes_nothing_over(

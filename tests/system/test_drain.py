@@ -39,7 +39,7 @@ class Ward:
         lines = ledger.read_text().splitlines() if ledger.exists() else []
         return sum(line.split()[:3] == [name, tool, "begin"] for line in lines)
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         (self.folder / f"{name}.go").touch()
 
     def types(self, run: str) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_stopping_worker_journals_its_call_and_ends(ward: Ward) -> None:
     run, worker = ward.start("patient_once", "drained", "hold_once")
     worker.terminate()
     worker.terminate()
-    ward.let_go("drained")
+    ward.release("drained")
     worker.wait(60)
     ward.stack.wait_for_line(ENDED)
     ward.office.wait(run, "completed")
@@ -83,7 +83,7 @@ def test_the_effect_class_decides_about_an_unfinished_call(ward: Ward) -> None:
     found = ward.office.wait(once, "suspended")
     assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
     until(lambda: ward.begun("repeated", "hold_again") == 2 or None, "another worker to repeat it")
-    ward.let_go("repeated")
+    ward.release("repeated")
     ward.office.wait(again, "completed")
     assert ward.begun("asked", "hold_once") == 1
     assert ward.types(again).count("ToolStarted") == 3  # hold_again twice, note

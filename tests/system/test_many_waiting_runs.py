@@ -57,7 +57,7 @@ def test_a_full_worker_receives_a_decision_before_new_runs(
     assert provider.waiting == NEW  # no run was released, and no further run admitted
     assert crowd.statuses("walker") == {"running": NEW, "queued": MORE}
 
-    provider.let_go()
+    provider.release()
     done = {"completed": NEW + MORE}
     until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
     assert provider.asked == 2 * (NEW + MORE) + 2
@@ -70,7 +70,7 @@ def test_a_stopping_worker_releases_all_waiting_runs(crowd: Crowd, provider: Slo
     crowd.worker.terminate()
     crowd.stack.wait_for_line("worker ended (exit code 0)")
     assert crowd.statuses("walker") == {"completed": NEW + MORE, "queued": LEFT}
-    provider.let_go()
+    provider.release()
     done = {"completed": NEW + MORE + LEFT}
     until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
 

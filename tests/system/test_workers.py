@@ -41,7 +41,7 @@ class Shift:
         )
         return [int(pid) for *entry, pid in lines if entry == [name, tool, what]]
 
-    def let_go(self, name: str) -> None:
+    def release(self, name: str) -> None:
         (self.folder / f"{name}.go").touch()
 
     def of(self, pid: int) -> processes.Hand:
@@ -99,7 +99,7 @@ print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
 """)
     assert "cmdstat_lpush" in counted
     assert "cmdstat_hset" not in counted  # the broker keeps no account of hints under way
-    shift.let_go("woken")
+    shift.release("woken")
     shift.office.wait(run, "completed")
     assert len(shift.ledger("woken", "hold_once", "begin")) == 1
     assert len(shift.ledger("woken", "note", "begin")) == 1
@@ -140,7 +140,7 @@ def test_a_worker_paused_past_its_lease_does_nothing_more(shift: Shift) -> None:
         lambda: len(shift.ledger("stopped", "hold_again", "begin")) > 1 or None,
         "another worker to take over",
     )
-    shift.let_go("stopped")
+    shift.release("stopped")
     shift.office.wait(run, "completed")
     journal, epoch = shift.office.events(run), shift.epoch(run)
     stopped.process.resume()
@@ -161,7 +161,7 @@ def test_a_stopped_worker_records_its_outcome_late(shift: Shift) -> None:
     found = shift.office.wait(run, "suspended")
     assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
     assert shift.ledger("doubted", "note", "begin") == []
-    shift.let_go("doubted")
+    shift.release("doubted")
     stopped.process.resume()
     stopped.wait_for(LOST_LEASE.format(run))
     shift.office.wait(run, "completed")

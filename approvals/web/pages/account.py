@@ -99,6 +99,6 @@ def _page(
         "scopes": listing.SCOPES.items(),
         "chosen": request.POST.getlist("scope"),
         "problem": problem,
-        "again_at": login_throttle.refused_until(request),
+        "locked_until": login_throttle.refused_until(request),
     }
     return render(request, "accounts/account.html", context, status=status)

@@ -131,7 +131,7 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
     unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
     context: dict[str, Any] = {
         "section": "people",
-        "roster": listing.people_page(search, shown=unfolded or None, reader=_admin(request)),
+        "listing": listing.people_page(search, shown=unfolded or None, reader=_admin(request)),
         "search": search,
         "unfolded": unfolded,
         "problem": problem,

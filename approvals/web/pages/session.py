@@ -28,9 +28,9 @@ class Login(LoginView):
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         """Show the form again; a throttled login gets the time of the next attempt."""
-        again_at = login_throttle.refused_until(self.request)
-        context = self.get_context_data(form=form, again_at=again_at)
-        return self.render_to_response(context, status=429 if again_at else 200)
+        locked_until = login_throttle.refused_until(self.request)
+        context = self.get_context_data(form=form, locked_until=locked_until)
+        return self.render_to_response(context, status=429 if locked_until else 200)
 
 
 login = Login.as_view()

@@ -111,7 +111,7 @@ class Supervisor:
         for running in self._services:
             process = running.process
             if process is None:
-                if time.monotonic() >= running.again_at:
+                if time.monotonic() >= running.restart_at:
                     self._restart(running)
             elif process.poll() is not None:
                 self._on_exit(running)
@@ -142,7 +142,7 @@ class Supervisor:
         how = spawn.how_it_ended(running.process)
         running.process = None
         if running.kill_at is not None:
-            running.kill_at, running.again_at = None, 0.0
+            running.kill_at, running.restart_at = None, 0.0
             return
         running.ends += 1
         self._say(
@@ -158,7 +158,7 @@ class Supervisor:
             self._say(f"{running.service.name} is running again")
 
     def _until_next(self) -> float:
-        waiting = [one.again_at for one in self._services if one.process is None]
+        waiting = [one.restart_at for one in self._services if one.process is None]
         waiting += [one.kill_at for one in self._services if one.kill_at is not None]
         return max(0.0, min(waiting, default=time.monotonic() + CHECK_SECONDS) - time.monotonic())
 
@@ -168,7 +168,7 @@ class _Running:
     service: Service
     process: subprocess.Popen[bytes] | None = None
     began_at: float = 0.0
-    again_at: float = 0.0
+    restart_at: float = 0.0
     deaths: int = 0  # in a row, each within SETTLED seconds of its start
     ends: int = 0
     kill_at: float | None = None  # the time at which a replaced process is killed
@@ -177,7 +177,7 @@ class _Running:
         """Schedule a restart after a pause that doubles each time. Return its seconds."""
         pause = min(MIN_PAUSE_SECONDS * float(2**self.deaths), MAX_PAUSE_SECONDS)
         self.deaths += 1
-        self.again_at = time.monotonic() + pause
+        self.restart_at = time.monotonic() + pause
         return pause
 
 

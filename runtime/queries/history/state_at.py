@@ -29,7 +29,7 @@ class FrameAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateAt:
-    """`document` is the continuation with secrets masked; None if entry `unreadable` cannot be folded."""
+    """`document` is the continuation with secrets redacted; None if entry `unreadable` cannot be folded."""
 
     position: int
     at: datetime | None

@@ -16,7 +16,7 @@ _LEFT_OUT = frozenset({"schema", "run", "position", "head", "frames", "calls", "
 class StateChange:
     """One change. `place` is empty for the run, else a frame or `frame/call`, and `name` its agent or tool.
 
-    `before` and `after` are JSON with secrets masked; messages are only counted.
+    `before` and `after` are JSON with secrets redacted; messages are only counted.
     """
 
     place: str

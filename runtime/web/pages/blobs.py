@@ -14,7 +14,7 @@ from runtime.web.requests import actor_of
 @require_safe
 @login_required
 def blob(request: HttpRequest, digest: str) -> HttpResponse:
-    """Send JSON with secrets masked, to people who may read a run that refers to it."""
+    """Send JSON with secrets redacted, to people who may read a run that refers to it."""
     found = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
     if found is None:
         raise Http404

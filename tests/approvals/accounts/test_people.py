@@ -166,8 +166,8 @@ def test_two_admins_who_disable_each_other_at_once_leave_one(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
-    _meet_after(monkeypatch, "_keep_an_admin")
-    done = _at_once(
+    _meet_after(monkeypatch, "_require_other_admin")
+    done = _concurrently(
         partial(people.disable, "admin", actor="second"),
         partial(people.disable, "second", actor="admin"),
     )
@@ -178,7 +178,7 @@ def test_two_admins_who_disable_each_other_at_once_leave_one(
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_creations_of_one_name_succeed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     _meet_after(monkeypatch, "_join")
-    done = _at_once(
+    done = _concurrently(
         *(
             partial(create_person, username=name, password=PASSWORD, groups=[])
             for name in ("bea", "Bea")
@@ -200,7 +200,7 @@ def _meet_after(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(people, name, slowed)
 
 
-def _at_once(*acts: Callable[[], object]) -> list[Exception | None]:
+def _concurrently(*acts: Callable[[], object]) -> list[Exception | None]:
     """Call each of these in a thread of its own, and return the raised errors."""
 
     def run(act: Callable[[], object]) -> Exception | None:

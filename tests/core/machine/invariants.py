@@ -61,17 +61,17 @@ def a_live_run_is_never_stuck(walk: Walk) -> None:
 def a_write_is_started_once_per_approval(walk: Walk) -> int:
     """Check that writes start once per approval, and gated calls only after one; count the starts."""
     starts = 0
-    uncertain: set[tuple[str, str]] = set()
+    in_doubt: set[tuple[str, str]] = set()
     for before, event in zip(walk.states, walk.history, strict=False):
         if isinstance(event, OutcomeUnknown):
-            uncertain.add((event.frame, event.call))
+            in_doubt.add((event.frame, event.call))
         if isinstance(event, ToolStarted):
             starts += 1
             call = before.call(event.frame, event.call)
             assert call.terms is not None
             assert call.gate is None or _allowed(walk.history, call.gate)
             # After an unknown outcome only a person's decision starts a call again.
-            assert (event.frame, event.call) not in uncertain or call.gate is not None
+            assert (event.frame, event.call) not in in_doubt or call.gate is not None
     return starts
 
 

@@ -1,4 +1,4 @@
-"""Gates of a frame itself: one of a kind at a time, decided with the words of halts, and none where nothing is left."""
+"""Gates of a frame itself: one of a kind at a time, with their own verdicts, and none where nothing is left."""
 
 from dataclasses import replace
 from typing import Any
