@@ -44,6 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     _share_connections()
     queues = chosen.queues.split(",")
     name = dispatch.ISOLATED if queues == [dispatch.ISOLATED] else "worker"
+    if dispatch.RESUMED in queues:
+        queues.append(_own_queue())
     worker = app.Worker(
         hostname=f"{name}-{os.getpid()}@{socket.gethostname()}",
         pool="threads",
@@ -56,6 +58,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     worker.start()
     return int(worker.exitcode or 0)
+
+
+def _own_queue() -> str:
+    """Open the queue of this process alone, and declare it to Celery as the others."""
+    name = dispatch.open_own_queue()
+    app.conf.task_queues = {**app.conf.task_queues, name: {"no_ack": True}}
+    return name
 
 
 def _share_connections() -> None:

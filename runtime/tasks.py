@@ -9,6 +9,7 @@ from uuid import UUID
 from celery import current_app, shared_task
 from django.conf import settings
 
+from runtime.broker import dispatch
 from runtime.broker.dispatch import ADVANCE, ISOLATED
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
@@ -37,6 +38,7 @@ def worker_context() -> WorkerContext:
     alone = set(current_app.amqp.queues.consume_from) == {ISOLATED}
     heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=alone)
     heartbeat.start()
+    dispatch.start_listening(lambda: heartbeat.draining.started)
     return WorkerContext(
         handler=wiring.effects(),
         approvals=wiring.approvals(),

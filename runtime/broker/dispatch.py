@@ -13,7 +13,7 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -23,14 +23,19 @@ from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from runtime.broker import sticky_queue
+
 log = logging.getLogger(__name__)
 
 ADVANCE = "runtime.advance"
 NEW, RESUMED, ISOLATED = QUEUES = "runs", "resumed", "isolated"
+STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
+_KEEP = "keep"  # in place of a queue: no hint, but a note that this process keeps the run
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
 CHANNEL = "abeyance:doorbell"
 ROOM = 10_000  # hints in a queue; with more, the sweeper would repeat a hint before a worker receives it
+LISTEN_SECONDS = 1.0  # between two notes that a process reads its own queue
 GATHER_SECONDS = 0.2  # live updates of this period are sent together
 
 Message = tuple[UUID, str]  # a run and the queue of its message
@@ -63,7 +68,9 @@ class DispatchThread:
             while len(hints) < BATCH and not self._queue.empty():  # only this thread receives
                 hints.append(self._queue.get())
             try:
-                send_all(hints)
+                send_all([one for one in hints if one[1] != _KEEP])
+                for run in (run for run, name in hints if name == _KEEP):
+                    _keep(run)
             except Exception as exc:  # the sweeper sends them again
                 more = len(hints) - 1
                 log.warning("Run %s: hint not sent, nor %d more: %s", hints[0][0], more, exc)
@@ -123,6 +130,7 @@ class Notifier:
             self._reaches = True
 
 
+_own_queue: str | None = None  # of this process alone, None if it reads no queue
 _thread: DispatchThread | None = None
 _notifier: Notifier | None = None
 _lock = threading.Lock()
@@ -131,12 +139,50 @@ _lock = threading.Lock()
 def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
     """Have a worker claim the run soon. Returns at once, never raises.
 
-    Workers prefer RESUMED runs to NEW ones; a worker for suspected runs receives ISOLATED ones.
+    Workers prefer RESUMED runs to NEW ones; a worker for suspected runs receives ISOLATED ones. STICKY is for runs that
+    a signal resumes.
     """
     global _thread
     with _lock:
         _thread = _of_this_process(_thread, DispatchThread)
     _thread.put(run, queue_name)
+
+
+def open_own_queue() -> str:
+    """Give this process a queue of its own, and return its name. It gets hints after `start_listening` and `keep`."""
+    global _own_queue
+    _own_queue = sticky_queue.new_name(RESUMED)
+    return _own_queue
+
+
+def keep(run: UUID) -> None:
+    """Prefer this process for the next STICKY hint of a run. Returns at once, never raises."""
+    if _own_queue is not None:
+        dispatch(run, _KEEP)
+
+
+def start_listening(is_draining: Callable[[], bool]) -> None:
+    """Have other processes know that this one reads its own queue, until it drains. Starts a thread."""
+    if _own_queue is not None:
+        threading.Thread(
+            target=_listen, args=(_own_queue, is_draining), name="sticky queue", daemon=True
+        ).start()
+
+
+def _listen(queue_name: str, is_draining: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    while not is_draining():
+        with suppress(ConnectionError), _reached() as broker:  # else all workers get its hints
+            sticky_queue.listen(broker, queue_name)
+        pause.wait(LISTEN_SECONDS)
+    with suppress(ConnectionError), _reached() as broker:
+        sticky_queue.leave(broker, queue_name)
+
+
+def _keep(run: UUID) -> None:
+    assert _own_queue is not None
+    with _reached() as broker:
+        sticky_queue.keep(broker, run, _own_queue)
 
 
 def queues_with_room() -> frozenset[str]:
@@ -158,9 +204,15 @@ def notify_person(person: str) -> None:
 def send_all(hints: Sequence[Message]) -> None:
     """Send hints now, with one command for each queue. Raises ConnectionError."""
     messages: defaultdict[str, list[str]] = defaultdict(list)
+    sticky: list[UUID] = []
     for run, queue_name in hints:
-        messages[queue_name].append(_message(run, queue_name))
+        if queue_name == STICKY:
+            sticky.append(run)
+        else:
+            messages[queue_name].append(_message(run, queue_name))
     with _reached() as broker:
+        for run in sticky:
+            sticky_queue.send(broker, run, _message(run, RESUMED), RESUMED)
         for queue_name, texts in messages.items():
             broker.lpush(queue_name, *texts)
 

@@ -38,7 +38,7 @@ def join(connection: Connection, run: UUID, actor: Actor) -> None:
 
 
 def notify(
-    run: UUID, *, inbox: bool = False, queue: str = dispatch.RESUMED, hint: bool = True
+    run: UUID, *, inbox: bool = False, queue: str = dispatch.STICKY, hint: bool = True
 ) -> None:
     """Send the run's hint and live update after the commit; at once outside a transaction."""
 

@@ -93,8 +93,8 @@ def _work(
         return
     version_changes = _version_changes(loaded, context.handler)
     now = Runner(context, held, messages, loaded, version_changes).work()
-    if not now.ended:
-        context.recent.put(held.claim.run, loaded.texts, loaded.conversations)
+    if not now.ended and context.recent.put(held.claim.run, loaded.texts, loaded.conversations):
+        dispatch.keep(held.claim.run)
     context.backoff.drop(held.claim.run)
 
 

@@ -29,10 +29,13 @@ class RecentRuns:
     _runs: OrderedDict[UUID, _Read] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def put(self, run: UUID, texts: list[str], conversations: Conversations) -> None:
-        """Keep the conversations of these entries, if they were read, and drop the oldest runs until there is room."""
+    def put(self, run: UUID, texts: list[str], conversations: Conversations) -> bool:
+        """Keep the conversations of these entries, if they were read, and drop the oldest runs until there is room.
+
+        Return whether they were read.
+        """
         if not 0 < conversations.position <= len(texts):
-            return
+            return False
         with self._lock:
             self._runs[run] = _Read(
                 texts=texts, conversations=conversations, size=sum(map(len, texts))
@@ -40,6 +43,7 @@ class RecentRuns:
             self._runs.move_to_end(run)
             while sum(one.size for one in self._runs.values()) > MAX_CHARACTERS:
                 self._runs.popitem(last=False)
+        return True
 
     def pop(self, run: UUID, texts: list[str]) -> Conversations:
         """Return the cached conversations if the run's entries begin as they did then, else empty ones."""

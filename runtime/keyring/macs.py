@@ -83,5 +83,5 @@ def _begun(purpose: str, key: bytes) -> "_Begun":
 
 
 def _measured(parts: tuple[str, ...]) -> bytes:
-    """The parts, each with its length in front, so that different lists of parts have different bytes."""
+    """Join the parts, each after its length, so that different lists of parts have different bytes."""
     return b"".join([_length(len(text)) + text for text in map(str.encode, parts)])
