@@ -25,7 +25,7 @@ from runtime.queries.runs import Page
 
 LIMIT = 50
 MAX_COUNT = 999
-EXPIRES_SOON_PERIOD = timedelta(minutes=10)
+EXPIRES_SOON = timedelta(minutes=10)
 
 _TITLES = ("Expires within 10 minutes", "Expires later today", "Expires after today", "No due date")
 
@@ -183,7 +183,7 @@ def _title(item: Approval, now: datetime) -> str:
     soon, today, later, never = _TITLES
     if item.expires_at is None:
         return never
-    if item.expires_at <= now + EXPIRES_SOON_PERIOD:
+    if item.expires_at <= now + EXPIRES_SOON:
         return soon
     return today if item.expires_at.date() == now.date() else later
 

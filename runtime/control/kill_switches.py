@@ -24,7 +24,7 @@ HISTORY = 50
 def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitch:
     """Stop effects of an agent from starting, or of every agent if it is empty. Takes at most two seconds.
 
-    Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; StoppedAlready.
+    Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; SwitchAlreadyEngaged.
     """
     _require_admin(actor)
     name = _known(agent)

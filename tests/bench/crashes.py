@@ -14,7 +14,7 @@ from uuid import UUID
 
 import psutil
 
-from tests.bench.desk import PATIENCE
+from tests.bench.desk import TIMEOUT_SECONDS
 from tests.bench.driver import SUSPENDED, Driver
 from tests.bench.figures import Line, number, spread
 from tests.bench.rounds import Contender
@@ -86,7 +86,7 @@ def _position(site: Site, side: str, run: UUID) -> int:
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"waited {PATIENCE:g} s for {what}"
+        assert time.monotonic() < deadline, f"waited {TIMEOUT_SECONDS:g} s for {what}"
         time.sleep(LOOK_SECONDS)

@@ -19,7 +19,7 @@ from tests.support.cast import assemble
 
 ADA, BEA = Actor(person="ada"), Actor(person="bea")
 ENDS = ("completed", "failed", "cancelled", "quarantined")
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 class Desk:
@@ -90,7 +90,7 @@ def until_ended(
 ) -> dict[UUID, float]:
     """Return when each run was seen to have ended, by the steady clock. Raise AssertionError if one fails."""
     waiting, ended = set(runs), dict[UUID, float]()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while waiting:
         assert time.monotonic() < deadline, f"{len(waiting)} runs did not end"
         for run, status in look(waiting).items():

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from tests.bench import baseline
-from tests.bench.desk import BEA, ENDS, PATIENCE, Desk
+from tests.bench.desk import BEA, ENDS, TIMEOUT_SECONDS, Desk
 from tests.support.site import Site
 
 AT_ONCE = 8
@@ -144,7 +144,7 @@ class Driver:
                 event = self._waiting[key] = threading.Event()
             else:
                 return self._heard.pop(key)
-        assert event.wait(PATIENCE), f"run {run} is not {status}"
+        assert event.wait(TIMEOUT_SECONDS), f"run {run} is not {status}"
         assert not self._failed, self._failed
         with self._lock:
             return self._heard.pop(key)

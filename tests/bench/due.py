@@ -21,7 +21,7 @@ from tests.bench.figures import Finding, Line, number, one
 from tests.support.site import Program, Site
 
 SWEEPERS = 2
-PATIENCE = 1800.0
+TIMEOUT_SECONDS = 1800.0
 
 RUNS = """
     INSERT INTO runtime_run (id, agent, requester, input, status, position, head, base, due_at)
@@ -127,7 +127,9 @@ def _until_hinted(hints: Hints, count: int, began: float, sweepers: list[Program
         now = time.monotonic()
         for sweeper in sweepers:
             assert sweeper.process.poll() is None, sweeper.log.read_text()[-3000:]
-        assert now - began < PATIENCE, f"{len(hints.runs):,} of {count:,} in {PATIENCE:.0f} s"
+        assert now - began < TIMEOUT_SECONDS, (
+            f"{len(hints.runs):,} of {count:,} in {TIMEOUT_SECONDS:.0f} s"
+        )
         if os.environ.get("DUE_PROGRESS") and now - said > 5:
             said = now
             print(f"{now - began:.0f} s: {len(hints.runs):,} of {hints.total:,}", flush=True)  # noqa: T201

@@ -3,7 +3,7 @@
 import time
 from uuid import UUID
 
-from tests.bench.desk import ENDS, PATIENCE, Desk, until_ended
+from tests.bench.desk import ENDS, TIMEOUT_SECONDS, Desk, until_ended
 from tests.bench.figures import Finding, Line, number, one
 from tests.support.site import Site
 
@@ -45,7 +45,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 
 def _until_suspended(desk: Desk, run: UUID) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not desk.waits(run):
         assert desk.look([run])[run] not in ENDS, f"run {run} ended"
         assert time.monotonic() < deadline, f"run {run} does not come to its gate"

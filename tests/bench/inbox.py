@@ -22,7 +22,7 @@ from config.local.processes import sockets
 from config.processes import table
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.bench.desk import PATIENCE, Desk, until_ended
+from tests.bench.desk import TIMEOUT_SECONDS, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, percentile, spread
 from tests.bench.flows import AGENT, people
 from tests.support.site import Program, Site
@@ -160,7 +160,7 @@ def _seed(site: Site, runs: int, each: int) -> None:
 
 def _suspended(desk: Desk, count: int) -> list[UUID]:
     runs = [desk.start(AGENT, person) for person in people(count)]
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while set(desk.look(runs).values()) != {"suspended"}:
         assert time.monotonic() < deadline, desk.look(runs)
         time.sleep(0.05)

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.bench.desk import PATIENCE, Desk
+from tests.bench.desk import TIMEOUT_SECONDS, Desk
 from tests.bench.driver import AT_ONCE, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, one
 from tests.bench.meters import Cost, Meters
@@ -72,7 +72,7 @@ def _flows(site: Site, driver: Driver, desk: Desk, worker: Program, flows: int) 
 def _sums(worker: Program, path: Path) -> Sums:
     path.unlink(missing_ok=True)
     os.kill(worker.process.pid, signal.SIGUSR2)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not path.exists():
         assert worker.process.poll() is None, worker.log.read_text()[-3000:]
         assert time.monotonic() < deadline, "the worker does not write its timers"

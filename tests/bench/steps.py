@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from tests.bench.desk import PATIENCE, Desk, until_ended
+from tests.bench.desk import TIMEOUT_SECONDS, Desk, until_ended
 from tests.bench.figures import Finding, Line, number, ratios, spread
 from tests.bench.references import bare_loop
 from tests.support.site import Site
@@ -78,7 +78,7 @@ def _started(desk: Desk, runs: int, turns: int) -> list[UUID]:
 
 def _looks(runs: list[UUID], *, last: int) -> Iterable[tuple[float, int]]:
     """Sample the time and number of entries while all runs are active, until one is past entry `last`."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         assert time.monotonic() < deadline, "runs do not go on"
         at, positions = _positions(runs)

@@ -19,7 +19,7 @@ from tests.support.people import Office
 from tests.support.stack import Stack
 
 IMAGES = ROOT / "docs" / "img"
-MOST_BYTES = 200 * 1024
+MAX_BYTES = 200 * 1024
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
@@ -103,7 +103,7 @@ def _take(browser: Browser, stack: Stack, picture: Picture, made: dict[str, str]
     page.screenshot(path=target)
     context.close()
     size = target.stat().st_size
-    assert size <= MOST_BYTES, f"{target.name} has {size} bytes, at most {MOST_BYTES} are meant"
+    assert size <= MAX_BYTES, f"{target.name} has {size} bytes, at most {MAX_BYTES} are meant"
 
 
 def _log_in(page: Page, person: str, password: str) -> None:

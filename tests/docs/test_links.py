@@ -8,7 +8,7 @@ import pytest
 
 from config.env.environment import ROOT
 from tests.docs.pages import PAGES
-from tests.docs.screenshots import MOST_BYTES, PICTURES
+from tests.docs.screenshots import MAX_BYTES, PICTURES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`|^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -91,4 +91,4 @@ def _is_file(path: str) -> bool:
 def test_the_pictures_are_those_of_the_script_and_small() -> None:
     pictures = {path.name: path for path in (ROOT / "docs" / "img").glob("*.png")}
     assert set(pictures) == {f"{picture.name}.png" for picture in PICTURES}
-    assert {name for name, path in pictures.items() if path.stat().st_size > MOST_BYTES} == set()
+    assert {name for name, path in pictures.items() if path.stat().st_size > MAX_BYTES} == set()

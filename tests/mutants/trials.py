@@ -32,7 +32,7 @@ from tests.mutants.operators import Mutant
 
 OURS = ("agents", "approvals", "config", "runtime", "tests")
 OFF = ("-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore")
-MOST_BYTES = 4 * 1024**3  # what grows without end is stopped before the machine is full
+MAX_BYTES = 4 * 1024**3  # what grows without end is stopped before the machine is full
 
 
 class Seen(StrEnum):
@@ -104,7 +104,7 @@ def forget() -> None:
 def _confine(within: float) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (int(within), int(within) + 5))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
 
 
 class _Import(importlib.abc.MetaPathFinder, importlib.abc.Loader):

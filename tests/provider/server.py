@@ -24,7 +24,7 @@ from tests.provider.streaming import events_of, said
 
 KEY = "the key of the loopback provider"
 DRIP = 0.05  # seconds between two words of a trickle
-LONG_ENOUGH = 20  # words after which a client has surely heard the first
+MIN_WORDS = 20  # words after which a client has surely heard the first
 
 
 class Provider:
@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not self._provider.wait(DRIP):
                 return
             self._pieces([said(completion, "drip ")])
-            if number == LONG_ENOUGH:
+            if number == MIN_WORDS:
                 self._provider.speaking.set()
 
     def _hold(self) -> None:

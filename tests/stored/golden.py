@@ -26,7 +26,7 @@ from tests.core.machine.walks import AT, Walk
 
 FOLDER = Path(__file__).with_name("golden")
 EVERY = 16  # so many events lie between two whole states
-LONGEST = 70
+MAX_EVENTS = 70
 
 
 def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
@@ -75,7 +75,7 @@ def main() -> None:
         seed += 1
         walk = Walk(seed)
         kinds = {type(event) for event in walk.history}
-        if len(walk.history) > LONGEST or not kinds & missing:
+        if len(walk.history) > MAX_EVENTS or not kinds & missing:
             continue
         missing -= kinds
         run = str(walk.now.run)

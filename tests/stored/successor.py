@@ -12,7 +12,7 @@ from runtime.core.machine.replay import initial, recover, step
 from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE
 
-MOST_GATES = 10
+MAX_GATES = 10
 IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}
 
 
@@ -39,7 +39,7 @@ class Heir(Worker):
 
     def meet(self, verdict: Verdict) -> None:
         """Let everything be decided until the run is over, or nothing that may be said is left."""
-        while not self.now.ended and len(self.asked) < MOST_GATES:
+        while not self.now.ended and len(self.asked) < MAX_GATES:
             waiting = next((one for one in self.now.pending if self._may(one, verdict)), None)
             if waiting is None:
                 return

@@ -13,7 +13,7 @@ from runtime.execution.effects.transactional import transact
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool
 
-MOST = pool.DJANGOS_OF_A_WORKER - 1
+MAX_CONNECTIONS = pool.DJANGOS_OF_A_WORKER - 1
 
 
 def _effect(submit: Callable[[EffectFinished], None]) -> RunningEffect:
@@ -47,10 +47,10 @@ def test_transactional_calls_leave_a_connection_to_their_runs() -> None:
     def call() -> None:
         outcomes.append(transact(_effect(_nothing_comes), perform))
 
-    threads = [threading.Thread(target=call) for _ in range(MOST + 1)]
+    threads = [threading.Thread(target=call) for _ in range(MAX_CONNECTIONS + 1)]
     for thread in threads:
         thread.start()
-    for _ in range(MOST):
+    for _ in range(MAX_CONNECTIONS):
         assert begun.acquire(timeout=60)
     one_more = begun.acquire(timeout=1)  # as long as one that is not held back could need
     go.set()

@@ -30,7 +30,7 @@ from tests.system.fault_injection.processes import Worker, Zygote
 
 LANES = int(os.environ.get("FAULTS_LANES", "3"))
 TRIES = 5  # on a busy machine a victim may lose its lease before it gets to its point
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Experiment:
                 todo.clear()
         for lane in lanes:
             lane.result()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while any(death.finished is None for death in self.deaths):
             self._look_after()
             late = [death for death in self.deaths if death.finished is None]
@@ -156,7 +156,7 @@ class Experiment:
         raise AssertionError(f"{case} was not reached: {worker.log.read_text()[-3000:]}")
 
     def _until_death(self, run: UUID, score: Score, worker: Worker) -> bool:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not worker.died.wait(0.02):
             if self._office.tend(run, score) in ENDS and not worker.died.wait(0.5):
                 return False

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
 KILLS = count("R2", short=20, long=1000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
-LONGEST = 1.5  # seconds between two deaths
+MAX_GAP_SECONDS = 1.5  # seconds between two deaths
 # How to know the processes of one kind by their command line.
 KINDS = {
     "worker": "config.worker",
@@ -61,7 +61,7 @@ def test_random_crashes_lose_and_repeat_nothing(sandbox: Path) -> None:
             for twin in range(2):
                 score = chance.choice((crowd, effects, transactions))()
                 crew.start(score, f"fault-{number}-{twin}")
-            _work(crew, chance.uniform(0, LONGEST))
+            _work(crew, chance.uniform(0, MAX_GAP_SECONDS))
             what = chance.choice(KILLED)
             killed[what] += 1
             if what == EVERYTHING:

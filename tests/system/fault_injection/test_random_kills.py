@@ -26,7 +26,9 @@ KILLS = count("R1", short=200, long=10_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LOOPS = 3  # processes at work at a time, one of which dies next
 UNDER_WAY = 60  # runs at a time: enough that a worker always runs a call
-LONGEST = 0.2  # seconds between two deaths, besides those that the next process takes to be ready
+MAX_GAP_SECONDS = (
+    0.2  # seconds between two deaths, besides those that the next process takes to be ready
+)
 TENDED = 1  # runs that people look after between two deaths: more would take longer than the deaths
 
 
@@ -48,7 +50,7 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
         while len(loops) < LOOPS:
             loops.append(_loop(zygote))
         victim = loops.pop(chance.randrange(LOOPS))
-        _let_live(victim, chance.uniform(0, LONGEST))
+        _let_live(victim, chance.uniform(0, MAX_GAP_SECONDS))
         victim.kill()
         living = _tended(office, runs, living, TENDED)
         assert stuck() == []
