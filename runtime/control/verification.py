@@ -15,7 +15,7 @@ from runtime.store import pool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The findings of one verified run; a run without findings is sound."""
+    """The findings of one verified run; a run without findings is consistent."""
 
     run: UUID
     status: str
@@ -23,7 +23,7 @@ class Verification:
     findings: tuple[Finding, ...]
 
     @property
-    def sound(self) -> bool:
+    def is_consistent(self) -> bool:
         """Return whether there are no findings."""
         return not self.findings
 

@@ -66,10 +66,10 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
     wait = Wait.objects.get(run=run)
     assert (wait.event, wait.match, wait.until) == ("signed", {"contract": "C-1"}, until)
     assert types(run)[-1] == "WaitStarted"
-    assert verify(run).sound
+    assert verify(run).is_consistent
     sent = send()
     assert (sent.new, sent.event.waits, sent.runs) == (True, 1, (run,))
-    assert verify(run).sound
+    assert verify(run).is_consistent
     assert one.advance(run).status == "completed"
     assert result_of(one) == ARRIVED
     assert [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"] == [
@@ -78,7 +78,7 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
     assert one.approvals.notes[-1][1:] == (HOOK, "sent", {"event": "signed", "id": "e-1"})
     assert not Wait.objects.exists()
     assert one.effects.calls == []
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_an_event_that_does_not_arrive_times_out(
@@ -95,7 +95,7 @@ def test_an_event_that_does_not_arrive_times_out(
     assert result_of(one) == {"timed_out": True}
     assert not Wait.objects.exists()
     assert send().event.waits == 0
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_a_sleeping_run_holds_nothing_not_even_a_row(desk: Callable[..., Rig]) -> None:
@@ -105,7 +105,7 @@ def test_a_sleeping_run_holds_nothing_not_even_a_row(desk: Callable[..., Rig]) -
     row = one.advance(run)
     assert (row.status, row.due_at, row.owner) == ("waiting", until, None)
     assert not Wait.objects.exists()
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
@@ -230,7 +230,7 @@ def test_cancelling_closes_it(desk: Callable[..., Rig]) -> None:
     assert ends == ["closed", "closed"]
     assert not Wait.objects.exists()
     assert send().event.waits == 0
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_an_event_whose_run_is_told_to_end_changes_nothing(desk: Callable[..., Rig]) -> None:
@@ -241,7 +241,7 @@ def test_an_event_whose_run_is_told_to_end_changes_nothing(desk: Callable[..., R
     send()
     row = one.advance(run)
     assert (row.status, len(one.effects.models)) == ("cancelled", 1)
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_an_event_in_a_pause_is_kept_and_the_wait_is_stopped(
@@ -273,7 +273,7 @@ def test_a_fork_waits_for_itself(desk: Callable[..., Rig]) -> None:
     assert one.advance(fork).status == "waiting"
     assert set(send().runs) == {run, fork}
     assert [one.advance(each).status for each in (run, fork)] == ["completed", "completed"]
-    assert (verify(run).sound, verify(fork).sound) == (True, True)
+    assert (verify(run).is_consistent, verify(fork).is_consistent) == (True, True)
 
 
 def test_an_exported_run_waits_here_no_more(desk: Callable[..., Rig]) -> None:
@@ -283,7 +283,7 @@ def test_an_exported_run_waits_here_no_more(desk: Callable[..., Rig]) -> None:
     export_run(run=run, actor=ADA)
     assert not Wait.objects.exists()
     assert send().event.waits == 0
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_a_wait_that_is_lost_or_made_up_is_found(desk: Callable[..., Rig]) -> None:
@@ -328,7 +328,7 @@ def test_an_uncommitted_event_is_not_lost_at_suspension(desk: Callable[..., Rig]
     worker.join(60)
     assert Run.objects.get(id=run).status == "completed"
     assert result_of(one) == ARRIVED
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_an_event_before_the_timeout_is_the_only_outcome(
@@ -351,7 +351,7 @@ def test_an_event_before_the_timeout_is_the_only_outcome(
     worker.join(60)
     assert result_of(one) == ARRIVED
     assert types(run).count("WaitEnded") == 1
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_an_event_during_the_timeouts_commit_has_no_effect(desk: Callable[..., Rig]) -> None:

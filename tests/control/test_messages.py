@@ -48,7 +48,7 @@ def test_a_message_at_a_gate_comes_with_the_turns_results(gated: Rig) -> None:
     assert (row.status, row.unheard, row.owner) == ("suspended", 1, None)
     assert events(run)[-1] == {"type": "MessageReceived", "by": "bea", "text": "hello"}
     assert len(gated.effects.models) == 1
-    assert verify(run).sound
+    assert verify(run).is_consistent
     gated.decide(gated.open_gates(run)[0].id, Verdict.APPROVE)
     row = gated.advance(run)
     assert (row.status, row.unheard) == ("completed", 0)
@@ -59,7 +59,7 @@ def test_a_message_at_a_gate_comes_with_the_turns_results(gated: Rig) -> None:
         "content": "hello",
     }
     assert gated.approvals.notes[-1][2] == "wrote"
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_a_message_before_the_first_claim_comes_with_the_input(gated: Rig) -> None:
@@ -94,7 +94,7 @@ def test_a_message_during_a_model_call_comes_after_its_reply(rig: MakeBench) -> 
     assert (row.status, row.output, row.unheard) == ("completed", '"heard hello"', 0)
     assert given(desk) == ["input", "model", "message"]
     assert types(run)[-2:] == ["ModelReplied", "Completed"]
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_an_uncommitted_message_is_not_lost_at_the_end_of_a_run(rig: MakeBench) -> None:
@@ -219,7 +219,7 @@ def test_a_message_before_cancelling_is_never_received(gated: Rig) -> None:
     cancel(run)
     row = gated.advance(run)
     assert (row.status, row.unheard) == ("cancelled", 1)
-    assert verify(run).sound
+    assert verify(run).is_consistent
 
 
 def test_the_number_of_unread_messages_is_limited(gated: Rig) -> None:
@@ -257,7 +257,7 @@ def test_a_fork_copies_unread_messages(gated: Rig, monkeypatch: pytest.MonkeyPat
     gated.decide(gated.open_gates(fork)[0].id, Verdict.APPROVE)
     assert gated.advance(fork).status == "completed"
     assert given(gated) == ["input", "model", "results", "message"]
-    assert (verify(fork).sound, verify(run).sound) == (True, True)
+    assert (verify(fork).is_consistent, verify(run).is_consistent) == (True, True)
     assert Run.objects.get(id=run).unheard == 1
 
 

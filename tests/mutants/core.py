@@ -32,7 +32,7 @@ FEW, ALL = "20", "2000"  # walks
 # Where a part of the core is for something beside it, the tests of that; with all of Django and Postgres.
 DEEPER = {
     "codec": ("tests/stored",),
-    "upgrades": ("tests/stored",),
+    "upcasters": ("tests/stored",),
     "compaction": ("tests/execution/test_compaction.py",),
     "forks": ("tests/control/test_fork.py",),
     "export_file": ("tests/control/test_transfer.py", "tests/security/test_forged_exports.py"),

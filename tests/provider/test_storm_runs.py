@@ -112,7 +112,7 @@ def test_runs_in_a_storm_all_finish_within_budget_and_repeat_nothing(provider: P
             runs = list(pool.map(lambda n: _run(workers[n % WORKERS], n), range(RUNS)))
     trouble, asked = Counter(provider.happened), len(provider.bodies)
     used = Counter(event["type"] for run in runs for event in events_of(run))
-    unsound = [run.id for run in runs if not verification.verify(run.id).sound]
+    unsound = [run.id for run in runs if not verification.verify(run.id).is_consistent]
     tell(
         f"FIGURES storm: {RUNS} runs, {asked} requests, {sum(trouble.values()) / asked:.0%} of them in"
         f" trouble ({', '.join(f'{n} {kind}' for kind, n in sorted(trouble.items()))}),"

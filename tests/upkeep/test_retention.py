@@ -113,7 +113,7 @@ def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings)
     last = AuditEntry.objects.filter(run=run).latest("seq")
     assert (last.act, last.actor) == ("removed", None)
     assert json.loads(last.detail) == {"head": Run.objects.get(id=run).head}
-    assert verification.verify(run).sound
+    assert verification.verify(run).is_consistent
 
 
 def test_a_forged_mark_of_a_removed_journal_is_found(target: Target, settings: Settings) -> None:
@@ -129,7 +129,7 @@ def test_dropped_entries_are_not_taken_for_retention(target: Target) -> None:
     run = ended(target, days=31)
     JournalEntry.objects.filter(run_id=run).delete()
     Run.objects.filter(id=run).update(removed_at="2026-01-01T00:00:00Z", input="null", output=None)
-    assert not verification.verify(run).sound
+    assert not verification.verify(run).is_consistent
 
 
 def test_an_unverifiable_run_keeps_its_payloads_and_alarms(
@@ -200,7 +200,7 @@ def test_a_run_that_goes_on_loses_nothing(target: Target) -> None:
     before = Run.objects.values().get(id=run)
     assert not retention.erase(run)
     assert Run.objects.values().get(id=run) == before
-    assert verification.verify(run).sound
+    assert verification.verify(run).is_consistent
 
 
 def test_a_run_loses_its_payloads_once(target: Target) -> None:

@@ -1,7 +1,7 @@
 """Writes entries and continuations as JSON text, with one schema number for both, and reads them back.
 
 The text is ASCII, so it has no character that a database column would refuse or change. Fields with their default
-value are left out, so defaults belong to the schema. An engineer who changes one raises SCHEMA and has `upgrades`
+value are left out, so defaults belong to the schema. An engineer who changes one raises SCHEMA and has `upcasters`
 write the old default into older documents.
 """
 
@@ -22,7 +22,7 @@ from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import Conversations, Told
 from runtime.core.documents.references import resolved
-from runtime.core.documents.upgrades import upcast
+from runtime.core.documents.upcasters import upcast
 from runtime.core.errors import (
     IllegalTransition,
     NewerSchema,

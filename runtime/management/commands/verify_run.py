@@ -36,7 +36,7 @@ class Command(BaseCommand):
             except NoSuchRun as exc:
                 raise CommandError(f"there is no run {run}") from exc
             count += 1
-            unsound += not looked.sound
+            unsound += not looked.is_consistent
             self._print(looked, as_json=options["json"])
         if unsound:
             raise CommandError(f"{unsound} of {count} runs differ from their journals")

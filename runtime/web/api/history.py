@@ -50,6 +50,11 @@ class VerificationOut(Schema):
     sound: bool
     findings: list[FindingOut]
 
+    @staticmethod
+    def resolve_sound(found: verification.Verification) -> bool:
+        """Return the public field."""
+        return found.is_consistent
+
 
 class MoveOut(Schema):
     """One change by an entry; `place` is empty for the run, else a frame or `frame/call`."""

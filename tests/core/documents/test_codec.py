@@ -72,7 +72,7 @@ def test_unusual_but_valid_values_are_written(value: Any) -> None:
 
 
 def test_omitted_defaults_are_those_of_their_schema() -> None:
-    """A changed default changes stored documents: raise SCHEMA, and have upgrades.py write the old one."""
+    """A changed default changes stored documents: raise SCHEMA, and have upcasters.py write the old one."""
     written = json.loads(Path(__file__).with_name("defaults.json").read_text())
     assert written["schema"] == SCHEMA
     found = defaults()

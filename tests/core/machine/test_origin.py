@@ -8,7 +8,7 @@ import pytest
 from runtime.core.call_options import CallOptions
 from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_continuation, encode_continuation
-from runtime.core.documents.upgrades import upcast
+from runtime.core.documents.upcasters import upcast
 from runtime.core.enums import EffectClass
 from runtime.core.events import (
     CallAdmitted,
