@@ -223,3 +223,17 @@ class AuditEntry(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["run", "seq"], name="audit_order"),
         ]
+
+
+class LoginFailures(models.Model):
+    """The failed logins of one name from one address; `at` is the last one. Kept until they no longer count."""
+
+    address = models.TextField()  # empty if it is unknown
+    username = models.TextField()
+    failures = models.IntegerField()
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["address", "username"], name="login_failures"),
+        )

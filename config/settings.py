@@ -26,7 +26,6 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_htmx",
     "template_partials",
-    "axes",
     "ninja",  # serves the files of the API's page from here instead of the internet
 ]
 
@@ -151,18 +150,12 @@ AUTH_PASSWORD_VALIDATORS = [
 # Failed logins, counted by approvals.accounts.login_throttle
 
 AUTHENTICATION_BACKENDS = [
-    "axes.backends.AxesStandaloneBackend",
+    "approvals.accounts.login_throttle.Throttle",
     "django.contrib.auth.backends.ModelBackend",
 ]
-AXES_HANDLER = "approvals.accounts.login_throttle.Handler"
-AXES_CLIENT_IP_CALLABLE = "approvals.accounts.login_throttle.address"
-AXES_FAILURE_LIMIT = 5  # of one name from one address
+LOGIN_FAILURES_PER_NAME = 5  # from one address
 LOGIN_FAILURES_PER_ADDRESS = 10  # of all names
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address"]
-AXES_COOLOFF_TIME = timedelta(minutes=15)
-AXES_RESET_ON_SUCCESS = True
-AXES_DISABLE_ACCESS_LOG = True
-AXES_VERBOSE = False
+LOGIN_COOLOFF = timedelta(minutes=15)
 
 # Browser
 
@@ -182,8 +175,8 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
-# HSTS must not cover subdomains that we do not serve. Throttled logins get a page of our own.
-SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021", "axes.W002"]
+# HSTS must not cover subdomains that we do not serve.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -239,7 +232,6 @@ LOGGING = {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "django.request": {"filters": ["not_ready"]},
         "uvicorn.access": {"level": "INFO", "filters": ["not_ready"]},
-        "axes": {"level": "WARNING"},
         # They log two lines for each hint, which the journal records too. LOG_LEVEL=debug shows them.
         **{
             name: {"level": "INFO" if ENV.log_level == "DEBUG" else "WARNING"}

@@ -1,57 +1,47 @@
 """Limits failed logins per username and address, and per address.
 
-django-axes stores the counts. Each attempt is counted before the password is checked and uncounted if it was right, so
-parallel guesses are limited like sequential ones. A successful login clears only the count of its own username:
-otherwise an attacker with an account could reset the counts of others. The result does not depend on whether the
-username exists. API tokens are not throttled, because they are too long to be guessed.
+Each attempt is counted before the password is checked and uncounted if it was right, so parallel guesses are limited
+like sequential ones. A successful login clears only the count of its own username: otherwise an attacker with an
+account could reset the counts of others. The result does not depend on whether the username exists. API tokens are
+not throttled, because they are too long to be guessed.
 """
 
 import logging
 from datetime import datetime
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import Any
 
-from axes.handlers.database import AxesDatabaseHandler
-from axes.handlers.proxy import AxesProxyHandler
-from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
+
+from approvals.models import LoginFailures
 
 _log = logging.getLogger(__name__)
 
 
-class Handler(AxesDatabaseHandler):  # type: ignore[misc] # axes says nothing of its types
-    """A django-axes handler that counts an attempt before the password is checked."""
+class Throttle:
+    """An authentication backend that stops a throttled login before the one that checks its password."""
 
-    def is_allowed(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> bool:
-        """Tell whether the password may be checked. If so, count a failure until the password is right."""
-        name = _name(credentials)
+    def authenticate(
+        self, request: HttpRequest | None, username: str = "", password: str | None = None
+    ) -> None:
+        """Count a failure until the password is right. Raise PermissionDenied if the limit is reached."""
+        if request is None:
+            raise PermissionDenied
         with transaction.atomic():
             _lock_address(request)
-            request.axes_again_at = locked_until(request, name)  # type: ignore[attr-defined]
-            if request.axes_again_at is not None:  # type: ignore[attr-defined]
-                _log.warning(
-                    "Login from %s for %.64r: too many wrong passwords", address(request), name
-                )
-                return False
-            self.clean_expired_user_attempts(request, credentials)
-            _count(request, name)
-        return True
-
-    def user_login_failed(
-        self, sender: Any, credentials: Any, request: Any = None, **_: Any
-    ) -> None:
-        """Do nothing: `is_allowed` has counted the attempt."""
-
-    def reset_user_attempts(
-        self, request: HttpRequest, credentials: dict[str, Any] | None = None
-    ) -> int:
-        """Delete the counts of this username at this address, after a successful login. Return their number."""
-        return int(_attempts(request).filter(username=_name(credentials)).delete()[0])
+            until = locked_until(request, username)
+            request.login_refused_until = until  # type: ignore[attr-defined]
+            if until is not None:
+                said = "Login from %s for %.64r: too many wrong passwords"
+                _log.warning(said, address(request), username)
+                raise PermissionDenied
+            _count(request, username)
 
 
 def reauthenticate(request: HttpRequest, username: str, password: str) -> User | None:
@@ -59,21 +49,26 @@ def reauthenticate(request: HttpRequest, username: str, password: str) -> User |
     person = authenticate(request, username=username, password=password)
     if not isinstance(person, User):
         return None
-    AxesProxyHandler.get_implementation().reset_user_attempts(request, {"username": username})
+    forget(request, username)
     return person
+
+
+def forget(request: HttpRequest, username: str) -> None:
+    """Clear the failures of a name from this address, because its password was right."""
+    _failures(request).filter(username=username).delete()
 
 
 def refused_until(request: HttpRequest) -> datetime | None:
     """Return when to try again if this request was throttled, else None."""
-    until: datetime | None = getattr(request, "axes_again_at", None)
+    until: datetime | None = getattr(request, "login_refused_until", None)
     return until
 
 
 def locked_until(request: HttpRequest, username: str) -> datetime | None:
     """Return when a password may be tried again, None if now."""
-    recent = _attempts(request).filter(attempt_time__gt=_now(request) - settings.AXES_COOLOFF_TIME)
+    recent = _failures(request).filter(at__gt=timezone.now() - settings.LOGIN_COOLOFF)
     limits = (
-        (recent.filter(username=username), settings.AXES_FAILURE_LIMIT),
+        (recent.filter(username=username), settings.LOGIN_FAILURES_PER_NAME),
         (recent, settings.LOGIN_FAILURES_PER_ADDRESS),
     )
     times = [moment for rows, limit in limits if (moment := _free_at(rows, limit)) is not None]
@@ -97,15 +92,13 @@ def address(request: HttpRequest) -> str | None:
     return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False).network_address)
 
 
-def _free_at(rows: QuerySet[AccessAttempt], limit: int) -> datetime | None:
+def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
     """Return when the failures in the window drop below the limit, None if they are below it now."""
     counted = 0
-    for at, failures in rows.order_by("-attempt_time").values_list(
-        "attempt_time", "failures_since_start"
-    ):
-        counted += failures
+    for row in rows.order_by("-at"):
+        counted += row.failures
         if counted >= limit:
-            free_at: datetime = at + settings.AXES_COOLOFF_TIME
+            free_at: datetime = row.at + settings.LOGIN_COOLOFF
             return free_at
     return None
 
@@ -120,27 +113,13 @@ def _lock_address(request: HttpRequest) -> None:
 
 
 def _count(request: HttpRequest, username: str) -> None:
-    attempt, fresh = _attempts(request).get_or_create(
-        username=username,
-        ip_address=address(request),
-        user_agent="",
-        defaults={"failures_since_start": 1},
-    )
-    if not fresh:
-        attempt.failures_since_start = F("failures_since_start") + 1
-        attempt.attempt_time = _now(request)
-        attempt.save(update_fields=["failures_since_start", "attempt_time"])
+    now = timezone.now()
+    LoginFailures.objects.filter(at__lt=now - settings.LOGIN_COOLOFF).delete()
+    rows = _failures(request).filter(username=username)
+    if not rows.update(failures=F("failures") + 1, at=now):
+        place = address(request) or ""
+        LoginFailures.objects.create(address=place, username=username, failures=1, at=now)
 
 
-def _attempts(request: HttpRequest) -> QuerySet[AccessAttempt]:
-    found: QuerySet[AccessAttempt] = AccessAttempt.objects.filter(ip_address=address(request))
-    return found
-
-
-def _now(request: HttpRequest) -> datetime:
-    now: datetime = request.axes_attempt_time  # type: ignore[attr-defined]
-    return now
-
-
-def _name(credentials: dict[str, Any] | None) -> str:
-    return str((credentials or {}).get("username") or "")
+def _failures(request: HttpRequest) -> QuerySet[LoginFailures]:
+    return LoginFailures.objects.filter(address=address(request) or "")

@@ -24,6 +24,7 @@ class Login(LoginView):
         """Log in. If a form was sent without a session before, the next page says that it had no effect."""
         if "unsent" in self.request.GET:
             messages.warning(self.request, UNSENT)
+        login_throttle.forget(self.request, form.get_user().get_username())
         return super().form_valid(form)
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:

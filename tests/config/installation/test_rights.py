@@ -85,7 +85,7 @@ def test_rights_that_neither_role_has(granted: None, role: str, statement: str) 
         "SELECT FROM approvals_token",
         "SELECT FROM approvals_adoption",
         "SELECT FROM django_session",
-        "SELECT FROM axes_accessattempt",
+        "SELECT FROM approvals_loginfailures",
     ],
 )
 def test_rights_that_only_the_web_has(granted: None, statement: str) -> None:

@@ -4,13 +4,12 @@ import re
 from typing import Any
 
 import pytest
-from axes.models import AccessAttempt
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_out
 from django.test import Client
 
 from approvals.accounts import tokens
-from approvals.models import Token
+from approvals.models import LoginFailures, Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from tests.support.cast import PASSWORD, Cast
 
@@ -92,7 +91,7 @@ def test_guesses_of_the_current_password_are_throttled(bea: Client, cast: Cast) 
 
 def test_the_right_password_is_not_counted(bea: Client) -> None:
     _change(bea, again="other")
-    assert not AccessAttempt.objects.exists()
+    assert not LoginFailures.objects.exists()
 
 
 def test_a_token_is_shown_once_and_kept_nowhere(bea: Client) -> None:

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from axes.models import AccessAttempt
 from django.conf import LazySettings
 from django.contrib.auth.hashers import MD5PasswordHasher
 from django.contrib.auth.models import User
@@ -15,6 +14,7 @@ from django.http import HttpRequest
 from django.test import Client
 
 from approvals.accounts import login_throttle
+from approvals.models import LoginFailures
 from tests.support.api_client import Caller
 from tests.support.cast import PASSWORD, Cast
 
@@ -39,7 +39,7 @@ def _try(name: str, password: str, address: str = "192.0.2.1", **headers: str) -
 
 
 def _time_passes(seconds: float) -> None:
-    AccessAttempt.objects.update(attempt_time=F("attempt_time") - timedelta(seconds=seconds))
+    LoginFailures.objects.update(at=F("at") - timedelta(seconds=seconds))
 
 
 def test_five_of_200_guesses_at_one_name_are_checked(looked_at: list[str]) -> None:
