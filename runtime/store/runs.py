@@ -6,7 +6,6 @@ a signal is written before a step or after it.
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -172,8 +171,8 @@ def join(connection: Connection, run: UUID, person: str) -> bool:
     return done.rowcount == 1
 
 
-def notify_signal(connection: Connection, run: UUID, at: datetime | None = None) -> None:
-    """Increase the signal count and make the run due, at `at` or shortly, when the caller's hint arrives.
+def notify_signal(connection: Connection, run: UUID) -> None:
+    """Increase the signal count and make the run due shortly, when the caller's hint arrives.
 
     A transaction that sends a signal calls this first, because it locks the row. Raises RunEnded.
     """
@@ -181,10 +180,10 @@ def notify_signal(connection: Connection, run: UUID, at: datetime | None = None)
         f"""
         UPDATE runtime_run SET mailbox = mailbox + 1,
             due_at = CASE WHEN ended_at IS NULL AND status <> 'quarantined'
-                THEN least(due_at, coalesce(%s, {DUE_SHORTLY})) END
+                THEN least(due_at, {DUE_SHORTLY}) END
         WHERE id = %s RETURNING ended_at IS NOT NULL, status
         """,
-        (at, run),
+        (run,),
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")

@@ -31,14 +31,6 @@ def parse(text: str) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: (rule.agent is None, rule.status is None)))
 
 
-def days_for(rules: tuple[Rule, ...], agent: str, status: str) -> int | None:
-    """Return the days of the rule that applies, None for never."""
-    fitting = (
-        rule.days for rule in rules if rule.agent in (None, agent) and rule.status in (None, status)
-    )
-    return next(fitting, None)
-
-
 def _rule(text: str) -> Rule:
     found = _RULE.fullmatch(text)
     if found is None:

