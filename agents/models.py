@@ -33,7 +33,7 @@ class AgentVersion(models.Model):
         indexes = [models.Index(fields=["agent", "published_at"], name="agent_versions")]
 
 
-class Brake(models.Model):
+class RateLimit(models.Model):
     """The rate limit of one provider; see agents.llm.rate_limits."""
 
     provider = models.TextField(primary_key=True)
@@ -43,11 +43,17 @@ class Brake(models.Model):
     issued = models.BigIntegerField()  # the last queue number issued
     hit_at = models.DateTimeField()
 
+    class Meta:
+        db_table = "agents_brake"
 
-class SentForm(models.Model):
+
+class FormSubmission(models.Model):
     """A form that started a run. The page contains its number, so that submitting it twice starts one run."""
 
     number = models.UUIDField(primary_key=True)
     person = models.TextField()
     run = models.UUIDField(null=True)
     sent_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "agents_sentform"

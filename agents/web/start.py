@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from agents.models import SentForm
+from agents.models import FormSubmission
 from runtime.control.start import start
 from runtime.ports.access import Actor
 
@@ -25,11 +25,13 @@ def start_once(
     runtime.control.start.start; the form may then be submitted again.
     """
     with transaction.atomic():
-        row, _ = SentForm.objects.get_or_create(number=form, defaults={"person": actor.person})
+        row, _ = FormSubmission.objects.get_or_create(
+            number=form, defaults={"person": actor.person}
+        )
         if row.run is not None and row.person == actor.person:
             return row.run
         run = start(
             agent=agent, input=input, business_key=business_key, actor=actor, budget=budget
         ).run
-        SentForm.objects.filter(number=form).update(run=run)
+        FormSubmission.objects.filter(number=form).update(run=run)
         return run

@@ -12,7 +12,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from agents.catalogue.published import publish
-from agents.models import AgentVersion, PublishedAgent, SentForm
+from agents.models import AgentVersion, FormSubmission, PublishedAgent
 from agents.registry import Registry
 from agents.web import start_form
 from agents.web.start import start_once
@@ -366,7 +366,7 @@ def test_a_form_that_started_nothing_may_be_sent_again(ada: Client, joiner: Publ
     number = str(uuid4())
     wrong = {**TYPED, "form": number, "business_key": "a\x00b"}
     assert ada.post("/agents/joiner/start/", wrong).status_code == 422
-    assert not SentForm.objects.exists()
+    assert not FormSubmission.objects.exists()
     assert ada.post("/agents/joiner/start/", {**TYPED, "form": number}).status_code == 302
 
 
