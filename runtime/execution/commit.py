@@ -190,7 +190,7 @@ class StepWriter:
         if not release:
             self._yielding.count_step(lambda: self.retry_while_unreachable(_has_waiting_runs))
         elif self._yielding.has_ready_work(self.now):
-            self._hint()
+            self._dispatch()
         return result
 
     def commit_result(
@@ -221,10 +221,10 @@ class StepWriter:
         if result is steps.Result.WRITTEN:
             dispatch.notify_run(self.now.run, inbox=False)
             if self._yielding.has_ready_work(self.now):
-                self._hint()
+                self._dispatch()
         return result
 
-    def _hint(self) -> None:
+    def _dispatch(self) -> None:
         """Send the run to the end of the queue if others wait."""
         dispatch.dispatch(
             self.now.run, dispatch.NEW if self._yielding.should_yield else dispatch.RESUMED
