@@ -76,6 +76,7 @@ class JournalEntry(models.Model):
     mac = models.TextField()
     key_id = models.TextField()
     commit_id = models.UUIDField()
+    packed = models.BinaryField(null=True)  # MAC and compressed body, which are then empty
 
     class Meta:
         managed = False  # partitioned by range of run_id; made in SQL by the first migration

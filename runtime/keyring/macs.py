@@ -19,6 +19,8 @@ BLOCK = 64  # bytes that SHA-256 takes at a time
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 _length = Struct(">Q").pack
+SHORT = 32  # hex digits of a truncated MAC, HMAC-SHA-256-128 (RFC 4868)
+_WHOLE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +31,11 @@ class Seal:
     key_id: str
 
 
-def seal(purpose: str, *parts: str) -> Seal:
-    """Sign `parts` with the current key of `purpose`."""
+def seal(purpose: str, *parts: str, short: bool = False) -> Seal:
+    """Sign `parts` with the current key of `purpose`. `short` truncates the MAC."""
     key_id, key = files.current_key(purpose)
-    return Seal(mac=_mac(purpose, key, parts), key_id=key_id)
+    mac = _mac(purpose, key, parts)
+    return Seal(mac=mac[:SHORT] if short else mac, key_id=key_id)
 
 
 def verify(purpose: str, stored: Seal, *parts: str) -> bool:
@@ -42,7 +45,10 @@ def verify(purpose: str, stored: Seal, *parts: str) -> bool:
 
 
 def verifier(purpose: str, *first: str) -> Callable[..., bool]:
-    """Return a function like `verify`, for many MACs with the same first parts: `(mac, key id, *other parts)`."""
+    """Return a function like `verify`, for many MACs with the same first parts: `(mac, key id, *other parts)`.
+
+    It also verifies truncated MACs.
+    """
     begun: dict[str, _Begun] = {}
     text = _measured(first)
 
@@ -53,7 +59,8 @@ def verifier(purpose: str, *first: str) -> Callable[..., bool]:
         return begun.setdefault(key_id, (inner, outer))
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
-        return hmac.compare_digest(_of(begun.get(key_id) or begin(key_id), parts), mac)
+        found = _of(begun.get(key_id) or begin(key_id), parts)
+        return hmac.compare_digest(found if len(mac) == _WHOLE else found[:SHORT], mac)
 
     return verifies
 

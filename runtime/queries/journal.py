@@ -7,12 +7,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_entry
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import Entry, step
 from runtime.models import JournalEntry
 from runtime.queries import time_limits
+from runtime.store.tables.journal import unpacked
+
+COLUMNS = ("position", "body", "mac", "key_id", "packed")  # what `unpacked` needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +34,14 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Journa
     rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
         rows = rows.filter(position__lte=until)
-    return tuple(
-        _line(position, body, mac)
-        for position, body, mac in rows.values_list("position", "body", "mac")
-    )
+    return tuple(_line(*row) for row in stored(rows))
+
+
+def stored(rows: QuerySet[JournalEntry]) -> Iterator[tuple[int, str, str]]:
+    """Return position, stored text and MAC of each row."""
+    for row in rows.values_list(*COLUMNS):
+        position, body, mac, _ = unpacked(*row)
+        yield position, body, mac
 
 
 def states(now: Continuation, lines: Iterable[JournalLine]) -> Iterator[Continuation]:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Any, get_args
 from uuid import UUID
 
+from django.db.models import Q
+
 from runtime.core import events as e
 from runtime.core.enums import Verdict
 from runtime.core.ids import child_frame
 from runtime.models import JournalEntry
-from runtime.queries.journal import decoded
+from runtime.queries.journal import COLUMNS, decoded
 from runtime.queries.redaction import redact
+from runtime.store.tables.journal import unpacked
 
 MAX_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
 MAX_NOTE_CHARACTERS = 200  # characters of a result or an error
@@ -28,7 +31,7 @@ _OutcomeEvent = (
     | e.GateDecided
     | e.FrameClosed
 )
-# In Postgres, of a text that may be compressed (`"z"`): most entries have one of these events.
+# In Postgres, of a text that may be compressed (`"z"`), or packed: most entries have one of these events.
 _PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(_OutcomeEvent))})"'
 
 
@@ -71,9 +74,11 @@ def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
 
 
 def _outcome_events(runs: Collection[UUID]) -> Iterator[tuple[UUID, _OutcomeEvent]]:
-    rows = JournalEntry.objects.filter(run_id__in=runs, body__regex=_PATTERN)
-    newest = rows.order_by("-run_id", "-position").values_list("run_id", "body")[:MAX_ENTRIES]
-    for run, body in reversed(newest):
+    may_tell = Q(body__regex=_PATTERN) | Q(packed__isnull=False)
+    rows = JournalEntry.objects.filter(may_tell, run_id__in=runs)
+    newest = rows.order_by("-run_id", "-position").values_list("run_id", *COLUMNS)[:MAX_ENTRIES]
+    for run, *row in reversed(newest):
+        _, body, *_ = unpacked(*row)
         entry = decoded(body)
         for event in entry.events if entry else ():
             if isinstance(event, _OutcomeEvent):

@@ -19,7 +19,7 @@ from runtime.core.machine.origin import merged
 from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
-from runtime.queries.journal import decoded, read, states
+from runtime.queries.journal import decoded, read, states, stored
 from runtime.queries.redaction import redact
 from runtime.store.tables.signals import (
     CANCEL,
@@ -208,8 +208,8 @@ def journal_page(
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
     if cursor is not None:
         rows = rows.filter(position__gt=cursor)
-    found = list(rows.values_list("position", "body")[: limit + 1])
-    items = tuple(_item(position, body, whole) for position, body in found[:limit])
+    found = list(stored(rows[: limit + 1]))
+    items = tuple(_item(position, body, whole) for position, body, _ in found[:limit])
     return Page(items=items, next=str(items[-1].position) if len(found) > limit else None)
 
 
@@ -235,7 +235,7 @@ def continuation(run: UUID) -> Any | None:
 def _text_of(run: UUID) -> codec.TextOf:
     """Look up the text of an entry."""
     rows = JournalEntry.objects.filter(run_id=run)
-    return dict(rows.values_list("position", "body")).__getitem__
+    return {position: body for position, body, _ in stored(rows)}.__getitem__
 
 
 def _some_runs(

@@ -5,6 +5,7 @@ Retention removes entries of ended runs only, so the journal of a live run is wh
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from runtime.store.tables.pruning import UNPRUNED
 # Each column of many rows is an array, so that there is one row. Entries are sorted once, not for each array; in
 # another order they would not verify.
 _STORED = """
-    c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, run.mailbox,
+    c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, e.packed, run.mailbox,
     ARRAY(SELECT jsonb_array_elements_text(run.origin)),
     s.ids, s.kinds, s.bodies, s.ats, s.dues
 """
@@ -28,9 +29,9 @@ _BESIDE = """
     LEFT JOIN runtime_continuation c ON c.run_id = run.id
     CROSS JOIN LATERAL (
         SELECT array_agg(position) AS positions, array_agg(body) AS bodies, array_agg(mac) AS macs,
-            array_agg(key_id) AS keys
+            array_agg(key_id) AS keys, array_agg(packed) AS packed
         FROM (
-            SELECT position, body, mac, key_id FROM runtime_journalentry WHERE run_id = %(run)s
+            SELECT position, body, mac, key_id, packed FROM runtime_journalentry WHERE run_id = %(run)s
             ORDER BY position) ordered) e
     CROSS JOIN LATERAL (
         SELECT array_agg(id ORDER BY id) AS ids, array_agg(kind ORDER BY id) AS kinds,
@@ -55,15 +56,16 @@ class StoredRun:
 
     run: UUID
     row: Sequence[Any]
+    entries: tuple[journal.Row, ...]
 
     def pending_signals(self) -> signals.PendingSignals:
         """Return the signals. Raises Tampered for a signal that none of our processes wrote."""
-        count, origin, *columns = self.row[8:15]
+        count, origin, *columns = self.row[9:16]
         return signals.pending(count, _rows(columns), origin)
 
     def texts(self) -> list[str]:
         """Return the entries as stored, not verified."""
-        return list(self.row[5] or ())
+        return [body for _, body, *_ in self.entries]
 
     def state(self, claim: Claim, conversations: Conversations) -> tuple[Continuation, Entries]:
         """Return the verified state at the claim's position, and the entries of the run.
@@ -71,7 +73,7 @@ class StoredRun:
         `conversations` must be empty or have read the first entries; the remaining entries that the state needs are
         read into it. Raises Tampered, KeyMissing, or NewerSchema.
         """
-        entries = Entries(journal.chained(self.run, UNPRUNED, _rows(self.row[4:8])))
+        entries = Entries(journal.chained(self.run, UNPRUNED, self.entries))
         found = None if self.row[0] is None else self.row[0:4]
         base = continuations.checked(
             self.run, claim.continuation_position, found, entries.text, conversations
@@ -115,7 +117,7 @@ def claim(
         lost_leases=losses,
         isolated=isolated,
     )
-    return made, StoredRun(run, stored) if whole else load(connection, run)
+    return made, _stored(run, stored) if whole else load(connection, run)
 
 
 def load(connection: Connection, run: UUID) -> StoredRun:
@@ -123,7 +125,11 @@ def load(connection: Connection, run: UUID) -> StoredRun:
     row = connection.execute(_LOAD, {"run": run}, prepare=True, binary=True).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")
-    return StoredRun(run, row)
+    return _stored(run, row)
+
+
+def _stored(run: UUID, row: Sequence[Any]) -> StoredRun:
+    return StoredRun(run, row, tuple(starmap(journal.unpacked, _rows(row[4:9]))))
 
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:

@@ -44,6 +44,7 @@ from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import ModelFailure, ToolFailure, ToolRequest, ToolResult, Unknown
 from tests.support.engine import engine_of
+from tests.support.entries import bodies
 from tests.support.frames import RUN, Frame
 
 CANARY = "canary-Tr0ub4dor&3"
@@ -342,8 +343,7 @@ def test_no_secret_is_found_anywhere_on_the_engine(
         run = engine.decide(run, Verdict.APPROVE)
     assert run.status == "completed"
     assert heard[-2:] == [CANARY, ANSWER]  # the second password is the first result
-    bodies = JournalEntry.objects.filter(run_id=run.id).values_list("body", flat=True)
-    stored += map(plain_text, bodies)
+    stored += map(plain_text, bodies(JournalEntry.objects.filter(run_id=run.id)))
     stored += [repr(row) for row in Run.objects.filter(id=run.id).values()]
     everything = "\n".join([*stored, caplog.text])
     assert everything.count("$secret") >= 6

@@ -20,6 +20,7 @@ MEASURES = {
     "engine": "tools that do nothing against a bare Celery loop: speed, cost of a flow, long runs, bytes",
     "profile": "the functions of a worker that take most of a flow of `engine` (if named)",
     "prices": "what each guarantee costs, by leaving it out (if named)",
+    "wal": "the WAL of a flow of `engine` by relation and kind of record (if named)",
     "references": "a loop of bare transactions, pgbench, a Celery round trip",
     "flows": "the same with a directory and mail: hr_onboarding_single",
     "steps": "steps a second against bare transactions",
@@ -32,7 +33,7 @@ MEASURES = {
 
 def main() -> None:
     chosen = _arguments()
-    left_out = {"profile", "prices"} | ({"waiting"} if chosen.quick else set())
+    left_out = {"profile", "prices", "wal"} | ({"waiting"} if chosen.quick else set())
     names = chosen.only or [name for name in MEASURES if name not in left_out]
     began = time.monotonic()
     load = os.getloadavg()

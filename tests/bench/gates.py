@@ -9,7 +9,8 @@ from tests.support.site import Site
 
 GATES, TEXT = 50, 2000
 KEPT = """
-    SELECT (SELECT sum(octet_length(body)) FROM runtime_journalentry WHERE run_id = %(run)s)
+    SELECT (SELECT sum(octet_length(body) + coalesce(octet_length(packed), 0))
+            FROM runtime_journalentry WHERE run_id = %(run)s)
         + (SELECT coalesce(sum(octet_length(body)), 0) FROM runtime_continuation WHERE run_id = %(run)s)
 """
 

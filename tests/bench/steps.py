@@ -105,7 +105,8 @@ def _size_of_entries(site: Site) -> float:
     with site.connect() as connection:
         row = connection.execute(
             """
-            SELECT avg(length(body)) FROM runtime_journalentry JOIN runtime_run ON id = run_id
+            SELECT avg(length(body) + coalesce(length(packed), 0))
+            FROM runtime_journalentry JOIN runtime_run ON id = run_id
             WHERE agent = 'walker' AND runtime_journalentry.position > 2
                 AND runtime_journalentry.position < runtime_run.position
             """

@@ -18,6 +18,7 @@ from runtime.models import JournalEntry, Run, Signal
 from runtime.ports.access import Actor
 from runtime.store import pool, starts
 from tests.support.engine import ADA, MakeBench
+from tests.support.entries import body, mac
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 
@@ -40,7 +41,7 @@ def test_a_started_run_is_due_signed_and_hinted_at(hints: list[UUID]) -> None:
     assert (run.status, run.position, json.loads(run.input)) == ("queued", 1, {"x": 1})
     assert run.due_at is not None
     assert started.run.version == 7
-    assert JournalEntry.objects.get(run_id=run.id).mac == run.head
+    assert mac(run_id=run.id) == run.head
     assert hints == [started.run]
 
 
@@ -57,7 +58,7 @@ def test_a_run_and_its_first_entry_are_committed_together(
     hints: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = create(agent="a", input={}, requester=ADA, business_key="k")
-    assert JournalEntry.objects.get(run_id=started.run).mac == Run.objects.get().head
+    assert mac(run_id=started.run) == Run.objects.get().head
     again = create(agent="a", input={}, requester=ADA, business_key="k")
     assert (again.run, again.created, hints) == (started.run, False, [started.run])
     with pool.pooled() as connection:
@@ -75,7 +76,7 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[UUID]) ->
     first, second = start({"x": 1}, "k"), start({"x": 1}, "k")
     assert (first.run, first.created, second.created) == (second.run, True, False)
     assert hints == [first.run]
-    stored = JournalEntry.objects.get(run_id=first.run).body
+    stored = body(run_id=first.run)
     assert stored.startswith('{"schema":8,"z":"')
     entry = json.loads(plain_text(stored))
     assert entry["events"][0]["business_key"] == "k"

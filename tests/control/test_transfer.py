@@ -22,8 +22,10 @@ from runtime.models import Continuation, Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, ToolResult
+from runtime.queries.journal import stored
 from runtime.store import pool
 from tests.support.engine import MakeBench, Rig
+from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
 
@@ -223,16 +225,16 @@ def test_an_import_is_sealed_locally_and_keeps_its_evidence(
 ) -> None:
     run = desk.advance(desk.start("a")).id
     text = export(run)
-    theirs = set(JournalEntry.objects.filter(run_id=run).values_list("key_id", "mac"))
+    theirs = {mac for *_, mac in stored(JournalEntry.objects.filter(run_id=run))}
     elsewhere(run)
     imported(text)
     ours = JournalEntry.objects.filter(run_id=run).order_by("position")
-    assert not theirs & set(ours.values_list("key_id", "mac"))
-    bodies = list(ours.values_list("body", flat=True))
-    assert tuple(bodies[:-1]) == export_file.decode(text).entries
-    assert {json.loads(body)["schema"] for body in bodies[:-1]} == {
+    assert not theirs & {mac for *_, mac in stored(ours)}
+    texts = bodies(ours)
+    assert tuple(texts[:-1]) == export_file.decode(text).entries
+    assert {json.loads(text)["schema"] for text in texts[:-1]} == {
         5
     }  # in full, for the reader of the file
-    (event,) = json.loads(plain_text(bodies[-1]))["events"]
+    (event,) = json.loads(plain_text(texts[-1]))["events"]
     assert (event["type"], event["by"]) == ("Imported", "ivy")
     assert event["manifest"] == export_file.decode(text).manifest

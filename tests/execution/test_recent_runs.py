@@ -17,6 +17,7 @@ from runtime.store import steps
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.entries import bodies, body
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 RUN, OTHER = UUID(int=1), UUID(int=2)
@@ -88,8 +89,8 @@ def test_a_process_reads_each_entry_of_a_run_once(desk: Rig, entries_read: list[
     run = desk.advance(desk.start("a")).id
     for _ in range(3):
         assert go_on(desk, run) == "suspended"
-    bodies = JournalEntry.objects.filter(run_id=run).order_by("position")
-    assert entries_read == list(bodies.values_list("body", flat=True))
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    assert entries_read == bodies(rows)
     assert go_on(desk, run) == "completed"
 
 
@@ -107,14 +108,14 @@ def test_another_process_reads_all_entries_again(
     desk.approvals.snapshots = other.approvals.snapshots
     assert go_on(desk, run) == "suspended"
     since = JournalEntry.objects.filter(run_id=run, position__gt=before).order_by("position")
-    assert entries_read == list(since.values_list("body", flat=True))
+    assert entries_read == bodies(since)
 
 
 def test_an_entry_that_was_edited_since_parks_the_run(desk: Rig) -> None:
     run = desk.advance(desk.start("a")).id
-    entry = JournalEntry.objects.get(run_id=run, position=2)
+    text = body(run_id=run, position=2)
     JournalEntry.objects.filter(run_id=run, position=2).update(
-        body=entry.body.replace('{"schema":', '{ "schema":')
+        body=text.replace('{"schema":', '{ "schema":')
     )
     assert go_on(desk, run) == "quarantined"
 
@@ -139,5 +140,5 @@ def test_an_entry_of_an_unwritten_step_is_not_kept(
     assert desk.advance(run).status == "suspended"
     assert unwritten
     assert unwritten[0] in entries_read
-    bodies = JournalEntry.objects.filter(run_id=run).order_by("position")
-    assert entries_read[-len(bodies) :] == list(bodies.values_list("body", flat=True))
+    texts = bodies(JournalEntry.objects.filter(run_id=run).order_by("position"))
+    assert entries_read[-len(texts) :] == texts

@@ -20,6 +20,7 @@ from runtime.ports.effects import (
 )
 from runtime.queries import runs
 from tests.support.engine import MakeBench, Rig, lose
+from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
@@ -27,8 +28,8 @@ GATED = FakeTool(gated=True)
 
 
 def events(run: UUID) -> list[dict[str, object]]:
-    bodies = JournalEntry.objects.filter(run_id=run).order_by("position").values_list("body")
-    return [event for (body,) in bodies for event in documents_of(decode_entry(body).events)]
+    texts = bodies(JournalEntry.objects.filter(run_id=run).order_by("position"))
+    return [event for text in texts for event in documents_of(decode_entry(text).events)]
 
 
 def types(run: UUID) -> list[object]:
@@ -260,7 +261,15 @@ def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) 
         "UPDATE runtime_run SET position = position + 1",
         "DELETE FROM runtime_journalentry WHERE position = 2; DELETE FROM runtime_continuation",
         (
-            "UPDATE runtime_journalentry SET body = left(body, -3) || 'A\"}' WHERE position = 1;"
+            "UPDATE runtime_journalentry SET body = '{\"schema\":5}' WHERE position = 1;"
+            " DELETE FROM runtime_continuation"
+        ),
+        (
+            "UPDATE runtime_journalentry SET packed = set_byte(packed, 20, 0) WHERE position = 1;"
+            " DELETE FROM runtime_continuation"
+        ),
+        (
+            "UPDATE runtime_journalentry SET packed = NULL WHERE position = 1;"
             " DELETE FROM runtime_continuation"
         ),
         (

@@ -12,6 +12,7 @@ from runtime.keyring import macs, purposes
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.store import pool
 from runtime.store.tables import continuations, journal
+from tests.support.entries import body
 from tests.support.target import Target
 
 pytestmark = pytest.mark.usefixtures("continued")
@@ -133,8 +134,8 @@ def test_a_continuation_beyond_the_journal_parks_the_run(target: Target) -> None
 def test_an_edited_entry_parks_the_run(target: Target, kind: str, place: int) -> None:
     run = _run(target, kind)
     position = _positions(run)[place - 1 if place > 0 else place]
-    entry = JournalEntry.objects.get(run_id=run, position=position)
-    _set_entry(run, position, body=entry.body.replace('{"schema":', '{ "schema":'))
+    text = body(run_id=run, position=position)
+    _set_entry(run, position, body=text.replace('{"schema":', '{ "schema":'))
     target.assert_parked(run, f"journal entry {position} does not verify")
 
 
@@ -244,8 +245,8 @@ def _copy(source: UUID, position: int, run: UUID, place: int) -> None:
     with pool.own() as own:
         own.execute(
             """
-            INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
-            SELECT %s, %s, body, mac, key_id, commit_id FROM runtime_journalentry
+            INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id, packed)
+            SELECT %s, %s, body, mac, key_id, commit_id, packed FROM runtime_journalentry
             WHERE run_id = %s AND position = %s
             """,
             (run, place, source, position),

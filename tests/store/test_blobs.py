@@ -16,6 +16,7 @@ from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.tables import blobs
 from tests.support.engine import MakeBench, Rig
+from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 BIG = {"rows": ["ä" * 1_000] * 300}
@@ -45,7 +46,7 @@ def test_a_large_result_keeps_journal_and_continuation_small(desk: Rig, continue
     run = suspended(desk)
     size = len(json.dumps(BIG))
     assert size > 1_000_000
-    entries = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
+    entries = bodies(JournalEntry.objects.filter(run_id=run))
     assert sum(map(len, entries)) < 10_000
     assert len(Continuation.objects.get(run=run).body) < 10_000
     assert len(Content.objects.get().body) < size

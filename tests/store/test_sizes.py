@@ -21,6 +21,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
 from tests.support.engine import MakeBench, Rig
+from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 GATES = 50
@@ -59,8 +60,7 @@ def passed(desk: Rig, gates: int) -> Run:
 
 
 def journal(run: UUID) -> int:
-    bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
-    return sum(len(body) for body in bodies)
+    return sum(map(len, bodies(JournalEntry.objects.filter(run_id=run))))
 
 
 def test_a_run_with_fifty_gates_keeps_at_most_five_times_its_payload(

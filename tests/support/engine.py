@@ -30,6 +30,7 @@ from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
+from tests.support.entries import bodies
 from tests.support.fake_ports import (
     FakeAccess,
     FakeApprovals,
@@ -164,12 +165,8 @@ class Engine(HandDriven):
 
 def events_of(run: Run) -> list[dict[str, Any]]:
     """Everything in the journal of a run, in order."""
-    bodies = JournalEntry.objects.filter(run_id=run.id).order_by("position")
-    return [
-        event
-        for body in bodies.values_list("body", flat=True)
-        for event in documents_of(decode_entry(body).events)
-    ]
+    rows = JournalEntry.objects.filter(run_id=run.id).order_by("position")
+    return [event for body in bodies(rows) for event in documents_of(decode_entry(body).events)]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import psycopg
 
 from config.local.http_client import Unreachable
 from runtime.core.documents.compression import plain_text
+from runtime.store.tables.journal import unpacked
 from tests.support import processes
 from tests.support.stack import Stack
 
@@ -74,12 +75,13 @@ class Records:
         while left:
             page, left = left[:PAGE], left[PAGE:]
             rows = self._ask(
-                "SELECT run_id, body FROM runtime_journalentry WHERE run_id = ANY(%s::uuid[])"
+                "SELECT run_id, position, body, mac, key_id, packed FROM runtime_journalentry"
+                " WHERE run_id = ANY(%s::uuid[])"
                 " ORDER BY run_id, position",
                 (page,),
             )
             for run, entries in groupby(rows, key=lambda row: row[0]):
-                yield str(run), [_entry(body) for _, body in entries]
+                yield str(run), [_entry(unpacked(*row)[1]) for _, *row in entries]
 
     def _ask(self, query: LiteralString, given: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         try:

@@ -25,6 +25,7 @@ from runtime.store import pool
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.cast import Cast
+from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool
 from tests.support.target import Target
 
@@ -76,8 +77,7 @@ def places_of(secret: str) -> set[str]:
             )
             if rows.fetchone() != (0,):
                 found.add(table)
-    bodies = JournalEntry.objects.values_list("body", flat=True)
-    if any(secret in plain_text(body) for body in bodies):
+    if any(secret in plain_text(body) for body in bodies(JournalEntry.objects.all())):
         found.add("runtime_journalentry")
     return found
 

@@ -71,6 +71,22 @@ def plain_text(stored: str) -> str:
     return text
 
 
+def packed(stored: str) -> bytes | None:
+    """Return the compressed bytes of a stored text. None for a text that `unpacked` would not give back."""
+    if not stored.startswith(_BEGINNING):
+        return None
+    try:
+        found = a2b_base64(stored[len(_BEGINNING) : -len(_END)])
+    except ValueError:
+        return None
+    return found if unpacked(found) == stored else None
+
+
+def unpacked(compressed: bytes) -> str:
+    """Return the stored text of which `packed` gives these bytes."""
+    return f"{_BEGINNING}{b2a_base64(compressed, newline=False).decode()}{_END}"
+
+
 def compress(text: str) -> str:
     """Compress a text with DEFLATE and encode it as base64."""
     deflate = _DEFLATE.copy()

@@ -30,13 +30,18 @@ os.register_at_fork(after_in_child=_ids.seed)
 
 Row = Sequence[Any]
 
+# Before the key id of a packed entry. A ring has no such id, so a worker of the release before misses a key, and
+# leaves the run alone.
+_PACKED = ":"
+_MAC_BYTES = macs.SHORT // 2
+
 INSERT = """
-    INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id)
+    INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id, packed)
 """
 
 # The part of the step statement that appends the entry; `run` is the updated row of the run.
 APPEND = f"""{INSERT}
-    SELECT id, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s FROM run
+    SELECT id, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s, %(packed)s::bytea FROM run
 """
 
 
@@ -51,13 +56,23 @@ class SignedEntry:
     commit_id: UUID
 
     def parameters(self) -> dict[str, object]:
-        """Return the parameters of APPEND."""
-        return {
+        """Return the parameters of APPEND, and `head`, the MAC for the run's row."""
+        compressed = compression.packed(self.body)
+        common = {
             "position": self.position,
-            "body": self.body,
-            "mac": self.seal.mac,
-            "key_id": self.seal.key_id,
             "commit_id": self.commit_id,
+            "head": self.seal.mac,
+        }
+        if compressed is None:
+            seal = {"mac": self.seal.mac, "key_id": self.seal.key_id}
+            return {**common, **seal, "body": self.body, "packed": None}
+        packed = bytes.fromhex(self.seal.mac) + compressed
+        return {
+            **common,
+            "body": "",
+            "mac": "",
+            "key_id": f"{_PACKED}{self.seal.key_id}",
+            "packed": packed,
         }
 
 
@@ -67,12 +82,13 @@ def sign(run: UUID, position: int, previous: str, entry: Entry) -> SignedEntry:
 
 
 def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry:
-    """Sign an entry that is already a text, as `seal` does."""
+    """Sign an entry that is already a text, as `sign` does. The MAC of a packed one is truncated."""
+    short = compression.packed(body) is not None
     return SignedEntry(
         run=run,
         position=position,
         body=body,
-        seal=macs.seal(purposes.JOURNAL, str(run), str(position), previous, body),
+        seal=macs.seal(purposes.JOURNAL, str(run), str(position), previous, body, short=short),
         commit_id=UUID(int=_ids.getrandbits(128), version=4),
     )
 
@@ -80,7 +96,8 @@ def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry
 def append_first(connection: Connection, sealed: SignedEntry) -> None:
     """Append an entry to a run that no worker has, or start a run with it, inside the caller's transaction."""
     connection.execute(
-        f"{INSERT} VALUES (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s)",
+        f"{INSERT} VALUES"
+        " (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s, %(packed)s::bytea)",
         {"run": sealed.run, **sealed.parameters()},
     )
 
@@ -219,13 +236,28 @@ def _verified(connection: Connection, run: UUID) -> tuple[PruneMark, Iterator[Ro
 
 
 def _all(connection: Connection, run: UUID) -> Iterator[Row]:
-    return connection.execute(
+    rows = connection.execute(
         """
-        SELECT position, body, mac, key_id, commit_id FROM runtime_journalentry
+        SELECT position, body, mac, key_id, packed, commit_id FROM runtime_journalentry
         WHERE run_id = %s ORDER BY position
         """,
         (run,),
     )
+    return (unpacked(*row) for row in rows)
+
+
+def unpacked(
+    position: int, body: str, mac: str, key_id: str, packed: bytes | None, *more: Any
+) -> tuple[Any, ...]:
+    """Return a row without `packed`: position, body, MAC and key of its entry, and the columns after it.
+
+    The body or MAC of a packed entry is empty. One that is not was changed; it takes precedence, and does not verify.
+    """
+    key_id = key_id.removeprefix(_PACKED)
+    if packed is not None:
+        body = body or compression.unpacked(packed[_MAC_BYTES:])
+        mac = mac or packed[:_MAC_BYTES].hex()
+    return position, body, mac, key_id, *more
 
 
 def _signed(

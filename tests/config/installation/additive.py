@@ -19,7 +19,8 @@ HARMLESS = (
 )
 # SQL that removes a column or table that old code uses, or demands a value that old code does not write.
 TAKES_AWAY = re.compile(
-    r"\b(DROP\s+(TABLE|COLUMN|FUNCTION|VIEW|TYPE)|RENAME|SET\s+NOT\s+NULL|ADD\s+COLUMN"
+    r"\b(DROP\s+(TABLE|COLUMN|FUNCTION|VIEW|TYPE)|RENAME|SET\s+NOT\s+NULL"
+    r"|ADD\s+COLUMN(?!\s+IF\s+NOT\s+EXISTS\s+\w+\s+\w+\s*$)"  # one that may be null is harmless
     r"|ALTER\s+COLUMN(?!\s+\S+\s+SET\s+COMPRESSION\b)|TRUNCATE|ADD\s+CONSTRAINT)\b",
     re.IGNORECASE,
 )

@@ -87,6 +87,16 @@ def test_forms_never_written_by_this_schema_are_not_read(inner: str) -> None:
         decode_entry(f'{{"schema":8,"z":"{inner}"}}')
 
 
+@pytest.mark.parametrize("inner", ["AB==", "AA", "A A=="], ids=["last bits", "end", "space"])
+def test_only_text_that_comes_back_is_packed(inner: str) -> None:
+    stored = stored_text(encode_entry(entry("x")))
+    found = compression.packed(stored)
+    assert found is not None
+    assert compression.unpacked(found) == stored
+    assert compression.packed(f'{{"schema":8,"z":"{inner}"}}') is None
+    assert compression.packed(encode_entry(entry("x"))) is None
+
+
 def test_a_compressed_entry_with_something_behind_it_is_not_read() -> None:
     stored = stored_text(encode_entry(entry("x")))
     with pytest.raises((Unreadable, NewerSchema)):

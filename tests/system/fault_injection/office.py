@@ -31,6 +31,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import journal
 from tests.support import ledger
+from tests.support.entries import bodies
 from tests.support.scripted_agents.scores import Score, planned
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
@@ -160,7 +161,7 @@ class Office:
 
     def _bodies(self, run: UUID) -> list[str]:
         entries = JournalEntry.objects.filter(run_id=run).order_by("position")
-        return [plain_text(body) for body in entries.values_list("body", flat=True)]
+        return [plain_text(body) for body in bodies(entries)]
 
 
 def verified(run: UUID) -> Continuation:
@@ -235,15 +236,13 @@ def problems(lines: Iterable[ledger.Effect], run: UUID, score: Score) -> list[st
 
 def _heard(run: UUID) -> int:
     """Count the messages given to models, from the journal."""
-    bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
-    return sum(
-        event.get("heard", 0) for body in bodies for event in json.loads(plain_text(body))["events"]
-    )
+    entries = map(plain_text, bodies(JournalEntry.objects.filter(run_id=run)))
+    return sum(event.get("heard", 0) for text in entries for event in json.loads(text)["events"])
 
 
 def _arrived(run: UUID) -> int:
-    bodies = JournalEntry.objects.filter(run_id=run).values_list("body", flat=True)
-    ends = [event for body in bodies for event in json.loads(plain_text(body))["events"]]
+    entries = map(plain_text, bodies(JournalEntry.objects.filter(run_id=run)))
+    ends = [event for text in entries for event in json.loads(text)["events"]]
     return sum(event["type"] == "WaitEnded" and event.get("outcome") == "arrived" for event in ends)
 
 
@@ -253,8 +252,8 @@ def _calls(run: UUID) -> dict[str, str]:
     tools: dict[tuple[str, str], str] = {}
     started: dict[str, str] = {}
     turns: Counter[str] = Counter()
-    bodies = JournalEntry.objects.filter(run_id=run).order_by("position")
-    for body in bodies.values_list("body", flat=True):
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    for body in bodies(rows):
         for event in json.loads(plain_text(body))["events"]:
             if event["type"] == "ModelReplied":
                 turns[event["frame"]] += 1

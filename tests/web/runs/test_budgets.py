@@ -14,6 +14,7 @@ from runtime.core.budgets import Budget
 from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.models import JournalEntry, Run
 from tests.support.api_client import Caller
+from tests.support.entries import bodies
 from tests.support.office import NEWCOMER, Office
 
 BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
@@ -37,8 +38,8 @@ def _page(client: Client, path: str) -> str:
 
 
 def _events(run: UUID, kind: str) -> list[dict[str, Any]]:
-    bodies = JournalEntry.objects.filter(run_id=run).order_by("position").values_list("body")
-    events = [event for (body,) in bodies for event in documents_of(decode_entry(body).events)]
+    texts = bodies(JournalEntry.objects.filter(run_id=run).order_by("position"))
+    events = [event for text in texts for event in documents_of(decode_entry(text).events)]
     return [event for event in events if event["type"] == kind]
 
 

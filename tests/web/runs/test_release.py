@@ -10,6 +10,7 @@ from django.test import Client
 from approvals.models import AuditEntry
 from runtime.models import JournalEntry, Run
 from tests.support.api_client import Caller
+from tests.support.entries import body
 from tests.support.office import Office
 
 
@@ -27,7 +28,8 @@ def parked(office: Office) -> UUID:
 def stained(run: UUID) -> None:
     last = JournalEntry.objects.filter(run_id=run).order_by("position").last()
     assert last is not None
-    JournalEntry.objects.filter(run_id=run, position=last.position).update(body=last.body + " ")
+    text = body(run_id=run, position=last.position)
+    JournalEntry.objects.filter(run_id=run, position=last.position).update(body=text + " ")
 
 
 def test_an_admin_lets_a_run_go_on_where_it_stood(

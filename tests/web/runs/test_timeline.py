@@ -16,12 +16,13 @@ from pytest_django import DjangoAssertNumQueries
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
 from runtime.keyring import sealing
-from runtime.models import Gate, JournalEntry, Run
+from runtime.models import Gate, Run
 from runtime.ports.effects import ModelFailure, Outcome, RateLimited, ToolFailure
 from runtime.queries import run_page, runs
 from runtime.queries.history import state_at
 from runtime.queries.timeline.axis import Period, TimeUse, axis
 from runtime.queries.timeline.timeline import Timeline
+from tests.support.entries import body
 from tests.support.fake_ports import (
     FakeTool,
     ask,
@@ -189,13 +190,12 @@ def test_a_persons_time_ends_at_their_decision(office: Office, suspended: UUID) 
 
 def test_a_damaged_journal_still_has_a_timeline(ada: Client, suspended: UUID) -> None:
     for position in (2, 4):
-        rows = JournalEntry.objects.filter(run_id=suspended, position=position)
-        body = json.loads(plain_text(rows.get().body))
-        body["events"] = [{**event, "frame": "9"} for event in body["events"]]
+        entry = json.loads(plain_text(body(run_id=suspended, position=position)))
+        entry["events"] = [{**event, "frame": "9"} for event in entry["events"]]
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE runtime_journalentry SET body = %s WHERE run_id = %s AND position = %s",
-                [json.dumps(body), suspended, position],
+                [json.dumps(entry), suspended, position],
             )
     assert "Timeline" in _text(ada, f"/runs/{suspended}/")
 

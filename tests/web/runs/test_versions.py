@@ -21,6 +21,7 @@ from runtime.ports.agents import VersionChange
 from runtime.queries.version_diff import MAX_LINES, Difference, differences
 from tests.agents.test_versions import version
 from tests.support.cast import Cast
+from tests.support.entries import body
 from tests.support.office import Office
 
 HOSTILE = "<script>alert(1)</script>\u202e"
@@ -165,8 +166,8 @@ def test_a_run_newer_than_all_workers_says_so(suspended: UUID, ada: Client) -> N
     old = _publish(replace(version(tools=[], subagents=[]), name="account_agent"))
     new = _publish(replace(version(tools=[]), name="account_agent"))
     for entry in JournalEntry.objects.filter(run_id=suspended):
-        body = plain_text(entry.body).replace("sha256:account_agent", new)
-        JournalEntry.objects.filter(pk=entry.pk).update(body=body)
+        text = plain_text(body(pk=entry.pk)).replace("sha256:account_agent", new)
+        JournalEntry.objects.filter(pk=entry.pk).update(body=text)
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
     assert "<bdi>account_agent</bdi>: no live worker" in _text(ada, f"/runs/{suspended}/")
     _worker(account_agent=new)
