@@ -57,7 +57,7 @@ def test_runs_waiting_for_models_hold_no_slot_or_connection(
         return "" if Run.objects.exists() else "there are no runs"  # with Django's connection
 
     desk = rig({"a": slow}, t=FakeTool(gated=True))
-    monkeypatch.setattr(desk.effects, "hold", rule)
+    monkeypatch.setattr(desk.effects, "hold_reason", rule)
     bench = replace(desk.context, slots=RunSlots(2))
     runs = [desk.start("a") for _ in range(WAITING)]
     with ThreadPoolExecutor(WAITING) as pool:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from agents.sdk import ToolContext, agent, tool
+from agents.sdk import FailureCause, NotDone, ToolContext, agent, tool
 from agents.sdk.scripts import Turn, say, script
 from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
 from runtime.core.enums import EffectClass, Risk
@@ -409,3 +409,25 @@ def test_old_module_names_work_and_log_a_warning(
     assert getattr(found, name) is getattr(importlib.import_module(new), name)
     (line,) = caplog.messages
     assert line == f"{old} is now {new}; the old name goes with the next release"
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [("agents.sdk", "Blame", "FailureCause"), ("agents.testing", "Made", "ToolCall")],
+)
+def test_old_names_work_and_log_a_warning(
+    module: str, old: str, new: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = importlib.import_module(module)
+    assert getattr(found, old) is getattr(found, new)
+    assert not hasattr(found, "Nothing")
+    (line,) = caplog.messages
+    assert line == f"{module}.{old} is now {module}.{new}; the old name goes with the next release"
+
+
+def test_the_old_argument_of_not_done_works_and_logs_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert NotDone(blame="network").cause is FailureCause.NETWORK
+    (line,) = caplog.messages
+    assert line == "NotDone(blame=…) is now cause=…; the old name goes with the next release"

@@ -224,7 +224,9 @@ def test_a_call_with_an_old_intent_starts_under_a_new_lease(
 
 def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
     class Careless(FakeEffects):
-        def begin(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+        def start_model_call(
+            self, request: ModelRequest, deliver: Callable[[Outcome], None]
+        ) -> Abort:
             deliver(say("first"))
             deliver(say("second"))
             raise KeyError("third")
