@@ -126,7 +126,7 @@ def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
 
 
 class CutOff(Exception):
-    """The stream of a reply ended before the reply did."""
+    """The stream ended before its reply was complete."""
 
 
 class _Call:

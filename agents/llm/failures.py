@@ -77,7 +77,7 @@ def too_slow(model: str, deadline: float) -> ModelFailure:
 
 
 def cut_off(model: str) -> ModelFailure:
-    """Return the failure of a stream that ended before the reply did."""
+    """Return the failure of a stream that ended before its reply was complete."""
     error = f"the reply of {model} broke off: the provider or the network is at fault"
     return ModelFailure(error=error, retryable=True, cause=FailureCause.NETWORK)
 

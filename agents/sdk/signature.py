@@ -27,7 +27,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], where: str, *, context: type) -> Signature:
-    """Return the arguments of `function` as a schema that forbids others, without a first `context`."""
+    """Return the schema of the arguments of `function`. It allows no others, and omits a first `context`."""
     hints = _hints(function, where)
     parameters = list(inspect.signature(function).parameters.values())
     wants_context = bool(parameters) and hints.get(parameters[0].name) is context

@@ -59,7 +59,7 @@ def create(owner: User, scopes: Collection[str], *, actor: str | None = None) ->
 
 
 def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> Token:
-    """End a token for good; a second time changes nothing. Raises UnknownToken, also if not of `owner`."""
+    """End a token for good; a second time changes nothing. Raises UnknownToken, also for the token of another owner."""
     mine = {} if owner is None else {"owner__username": owner}
     with transaction.atomic():
         found = Token.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")

@@ -83,7 +83,7 @@ def approvals(
 ) -> Page[Approval]:
     """List the requests of one kind, or of any, that this actor may read, oldest first.
 
-    Raises InvalidInput: kind, status, limit, cursor.
+    Raises InvalidInput naming `kind`, `status`, `limit` or `cursor`.
     """
     principal = principals.principal_of(actor)
     kinds = (ANY, *GateKind)

@@ -26,7 +26,7 @@ class LateView:
     """One late outcome. `value` is the call's result or error, with secrets redacted.
 
     `by` is the person who settled that attempt, empty for none; `contradicts` says that they reported something else.
-    `label` say what followed; a person's name goes before them.
+    `label` says what followed; a person's name goes before it.
     """
 
     frame: str

@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a call. `label` name it, `css_class` is their colour, `note` is the shortened error or result."""
+    """The outcome of a call. `label` names it, `css_class` is its colour, `note` is the shortened error or result."""
 
     label: str
     css_class: str

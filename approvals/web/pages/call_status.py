@@ -26,7 +26,7 @@ _CSS_CLASSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """The state of a decided call. `css_class` is the colour of the box; `label`, with `moment`, name the state.
+    """The state of a decided call. `css_class` is the colour of the box; `label`, with `moment`, names the state.
 
     `may_start` says that the call is approved and has not started. `error` is its error, `result` its result if
     `has_result`; `in_doubt` is the open request that asks for its outcome.

@@ -285,7 +285,7 @@ class Fold:
                     self._next_turn(frame)
 
     def _received(self, message: e.MessageReceived | Undelivered) -> None:
-        """Take a message. The model of a root that has answered is called again."""
+        """Add a message. The model of a root that has answered is called again."""
         root = self.frames.get(ROOT)
         if root is None:
             self._early.append(message)

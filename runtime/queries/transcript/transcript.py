@@ -75,7 +75,7 @@ def read_transcript(run: UUID, *, whole: bool = False) -> Transcript:
 
 
 def transcript_of(told: Fold) -> Transcript:
-    """Return what a journal says."""
+    """Return the transcript of a folded journal."""
     return Transcript(
         roots=tuple(told.roots),
         unreadable=tuple(told.unreadable),
