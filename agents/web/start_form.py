@@ -16,7 +16,7 @@ from runtime.core.json_schema import Part, brief, parts
 from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 
-WHOLE = "input"  # the one field of a schema that is not an object's
+WHOLE = "input"  # the only field of a schema that is not an object's
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines
 
 _NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
@@ -118,7 +118,8 @@ def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, 
             problems[WHOLE] = str(exc)
     for problem in inputs.problems(schema, value):
         name = field_of(problem, names)
-        # What could not be read is missing from the value: the reason to show is why it could not.
+        # An unreadable field is missing from the value. The reader must see why it is unreadable, not that it is
+        # missing.
         problems.setdefault(name, problem.detail)
     return StartForm(schema=schema, raw=raw, problems=problems), value
 

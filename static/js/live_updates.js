@@ -125,7 +125,7 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
   const verdict = one(".note[role=status]", region);
   if (lost) {
     const kept = made("div", { className: "note warn" });
-    kept.append(made("p", { textContent: "You had typed this, and it was not sent:" }));
+    kept.append(made("p", { textContent: "Your text was not sent:" }));
     kept.append(made("p", { className: "raw", textContent: lost }));
     verdict ? verdict.after(kept) : (one(".stack", region) ?? region).prepend(kept);
   }

@@ -156,7 +156,7 @@ def test_a_decision_elsewhere_keeps_a_typed_reason(
     expect(bea.get_by_role("button", name="Approve")).to_be_disabled()
     bea.get_by_role("button", name="Show the request as it is now").click()
     expect(bea.get_by_role("button", name="Approve")).to_have_count(0)
-    expect(bea.get_by_text("You had typed this, and it was not sent:")).to_be_visible()
+    expect(bea.get_by_text("Your text was not sent:")).to_be_visible()
     expect(bea.get_by_text("I would rather wait for Monday.")).to_be_visible()
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-RELOAD_SECONDS = 1.0  # between two looks
+RELOAD_SECONDS = 1.0  # between two checks
 WITHOUT_AGENTS = ("web", "sweeper")  # processes that load no agents
 
 
