@@ -1,5 +1,7 @@
 """The table of deciders of each risk."""
 
+from typing import Any
+
 import pytest
 
 from approvals import policy
@@ -27,6 +29,22 @@ def test_only_reviewers_decide(risk: Risk, groups: list[str], answer: str | None
 def test_no_group_lets_a_requester_decide(groups: list[str]) -> None:
     answer = policy.may_decide(requester="ada", person="ada", groups=groups, risk=Risk.LOW)
     assert answer == "requester"
+
+
+@pytest.mark.parametrize(
+    ("more", "answer"),
+    [
+        ({"origin": ("bea",), "bound": True}, "origin"),
+        ({"bound": True, "cooling": True}, "given_by_origin"),
+        ({"cooling": True}, "cooling_off"),
+        ({"origin": ("eve",)}, None),
+    ],
+)
+def test_a_reviewer_near_the_origin_of_a_run_does_not_decide(
+    more: dict[str, Any], answer: str | None
+) -> None:
+    known = {"requester": "ada", "person": "bea", "groups": ["reviewers"], "risk": Risk.LOW}
+    assert policy.may_decide(**known, **more) == answer  # type: ignore[arg-type]
 
 
 def test_every_risk_has_deciding_groups() -> None:

@@ -97,4 +97,11 @@ EQUIVALENT: dict[tuple[str, str, str, str], str] = {
         "not limits and (not isinstance(effect, CallModel | StartTool))",
     ): "both say the same, the second to the type checker",
     ("active_time", "return False", "return False", "return None"): "only its truth is asked",
+    ("conversations", "return False", "return False", "return None"): "only its truth is asked",
+    (
+        "retries",
+        "bound = min(MAX_ROUND_SECONDS, MIN_ROUND_SECONDS * 2 ** min(rounds, 60))",
+        "60",
+        "61",
+    ): "the longest round is reached long before that",
 }
