@@ -153,7 +153,7 @@ def test_two_gates_are_decided_each_for_itself() -> None:
         flow.approve()
 
 
-def test_a_sub_agent_waits_below_its_parent_with_a_model_of_its_own() -> None:
+def test_a_sub_agent_with_its_own_model_waits_below_its_parent() -> None:
     flow = drive(boss, A1, models={"desk": [PAY, say("Paid.")]})
     assert flow.gate.path == ("boss", "desk", "refund")
     assert flow.approve().output == "It was done."
@@ -291,7 +291,7 @@ def _of(flow: Flow) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
 @pytest.mark.parametrize("name", ["hr_onboarding", "hr_onboarding_single", "hr_access_bundle"])
-def test_hr_flows_write_the_same_journal_in_memory_as_on_the_engine(
+def test_hr_flows_write_the_same_journal_in_memory(
     engine: Engine, directory: Directory, sink: Sink, hr: Registry, name: str, verdict: Verdict
 ) -> None:
     why = "because" if verdict is Verdict.DENY else ""

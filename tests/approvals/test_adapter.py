@@ -264,14 +264,14 @@ def test_a_changed_request_starts_nothing(bea: Actor, changed: dict[str, Any], w
     assert why in refused(request, digest)
 
 
-def test_arguments_changed_together_with_their_digest_start_nothing(bea: Actor) -> None:
+def test_arguments_changed_with_their_digest_start_nothing(bea: Actor) -> None:
     request = approved(bea)
     other = seeds.snapshot(request.run_id, args=json.loads(MORE))
     Request.objects.filter(pk=request.pk).update(args=MORE, action_digest=other.action_digest)
     assert "stored request" in refused(request, other.action_digest)
 
 
-def test_a_request_of_another_run_put_in_its_place_starts_nothing(bea: Actor) -> None:
+def test_a_request_of_another_run_starts_nothing(bea: Actor) -> None:
     request, other = approved(bea), approved(bea)
     Request.objects.filter(pk=request.pk).update(run=other.run_id)
     assert "stored request" in refused(request)

@@ -90,7 +90,7 @@ def test_a_revoked_token_may_nothing_and_reads_nothing(ada: Actor) -> None:
     assert readable(token) == set()
 
 
-def test_runs_are_read_by_requester_eligible_reviewers_and_admins(cast: dict[str, Actor]) -> None:
+def test_requester_reviewers_and_admins_read_a_run(cast: dict[str, Actor]) -> None:
     seeds.pending(requester="ada")
     seeds.run(requester="cyril")  # no reviewer was asked about it
     assert readable(cast["ada"]) == {"ada"}

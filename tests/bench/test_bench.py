@@ -13,7 +13,7 @@ from tests.bench.timers import Timers
 from tests.bench.workload import PAYLOAD, SCRIPTS, TOOLS, Call, newcomer, paces, text
 
 
-def test_a_spread_is_the_median_between_the_extremes_of_a_few_values() -> None:
+def test_a_spread_of_few_values_has_their_extremes() -> None:
     found = spread([3.0, 1.0, 2.0])
     assert (found.n, found.median, found.low, found.high) == (3, 2.0, 1.0, 3.0)
 
@@ -31,7 +31,7 @@ def test_ratios_are_of_neighbours() -> None:
     assert ratios([2.0, 9.0], [1.0, 3.0]).median == 2.5
 
 
-def test_a_ratio_is_of_sums_where_a_round_of_the_reference_shows_nothing() -> None:
+def test_a_ratio_is_of_sums_if_a_reference_round_is_zero() -> None:
     assert line("broker", [1.0, 2.0], [0.0, 2.0], " ms").value.median == 1.5
 
 
@@ -69,7 +69,7 @@ def test_paces_compare_the_first_fifth_with_the_last() -> None:
     assert json.loads(paces(times)) == pytest.approx({"first": 2.0, "last": 4.0})
 
 
-def test_the_text_of_a_step_has_its_size_and_differs_from_the_next() -> None:
+def test_the_text_of_a_step_has_its_size_and_is_its_own() -> None:
     assert len(text(1)) == len(text(2)) == PAYLOAD
     assert text(1) != text(2) == text(2)
 

@@ -138,7 +138,7 @@ def test_hints_beyond_the_queue_are_dropped(
     assert "dropped" in caplog.text
 
 
-def test_an_inbox_that_changes_after_its_run_was_noted_is_rung_for(
+def test_an_inbox_that_changes_after_its_run_is_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rung: queue.Queue[Any] = queue.Queue()

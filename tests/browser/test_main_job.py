@@ -42,9 +42,7 @@ def _log_in(context: BrowserContext, office: Office, name: str) -> Page:
     return page
 
 
-def test_bea_approves_a_nested_run_in_her_browser_and_it_finishes(
-    bea: Page, office: Office
-) -> None:
+def test_bea_approves_a_nested_run_in_her_browser(bea: Page, office: Office) -> None:
     run = office.start("hr_onboarding", "seen", level=2)
     office.wait(run, "suspended")
     bea.goto("/inbox/")

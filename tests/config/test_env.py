@@ -1,7 +1,5 @@
 """An invalid value in the environment ends a process with one line that names its variable."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import redis
 from agents.endpoints import Endpoint, Kind
 from config.env import environment
 from config.env.errors import InvalidSetting
+from tests.support import commands
 
 
 @pytest.mark.parametrize(
@@ -90,14 +89,7 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
 
 
 def test_a_process_with_a_bad_value_ends_with_that_line_alone() -> None:
-    done = subprocess.run(
-        [sys.executable, "manage.py", "check"],
-        cwd=environment.ROOT,
-        env={"ABEYANCE_LEASE_SECONDS": "soon"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = commands.manage("check", env={"ABEYANCE_LEASE_SECONDS": "soon"})
     assert done.returncode == 1
     said = "abeyance: ABEYANCE_LEASE_SECONDS must be a number of seconds, not 'soon'\n"
     assert (done.stdout, done.stderr) == ("", said)
@@ -110,25 +102,34 @@ def test_a_socket_folder_can_stand_in_the_place_of_the_host() -> None:
     assert (database["HOST"], database["PASSWORD"]) == ("/run/pg", "p@ss")
 
 
-def test_a_short_secret_key_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    file.write_text("short\n")
-    with pytest.raises(InvalidSetting, match="SECRET_KEY_FILE must hold at least 50 characters"):
-        environment.read({"SECRET_KEY_FILE": str(file)})
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "cannot be read: {path}: No such file or directory"),
+        (b"short", "must hold at least 50 characters"),
+        (b"\xff" * 60, "cannot be read: {path} is not text"),
+    ],
+)
+def test_a_secret_key_that_cannot_be_used(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidSetting) as refused:
+        environment.read({"SECRET_KEY_FILE": str(path)})
+    assert str(refused.value) == f"SECRET_KEY_FILE {problem.format(path=path)}"
 
 
-def test_https_in_the_public_address_is_known_to_every_setting_that_asks() -> None:
+def test_https_in_the_public_address_changes_every_setting() -> None:
     code = (
         "from config import settings as s;"
         "print(s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE, s.SECURE_SSL_REDIRECT,"
         " s.SECURE_HSTS_SECONDS > 0, s.ALLOWED_HOSTS[0], s.DEBUG)"
     )
-    said = subprocess.check_output(
-        [sys.executable, "-c", code],
-        cwd=environment.ROOT,
-        env={"PUBLIC_URL": "https://abeyance.example", "BEHIND_PROXY": "yes"},
-        text=True,
-    )
+    said = commands.python(
+        "-c", code, env={"PUBLIC_URL": "https://abeyance.example", "BEHIND_PROXY": "yes"}
+    ).stdout
     assert said.split() == ["True", "True", "True", "True", "abeyance.example", "False"]
 
 
@@ -261,7 +262,7 @@ def test_an_optional_secret_may_be_an_empty_file() -> None:
     assert environment.read(empty).scim_token == ""
 
 
-def test_https_without_a_proxy_that_ends_it_would_redirect_for_ever() -> None:
+def test_https_requires_a_proxy_that_ends_it() -> None:
     with pytest.raises(InvalidSetting, match=r"^BEHIND_PROXY must be yes"):
         environment.read({"PUBLIC_URL": "https://abeyance.example"})
 
@@ -271,12 +272,7 @@ def test_the_https_header_is_trusted_only_behind_a_proxy() -> None:
         "from config import settings as s; print(s.SECURE_PROXY_SSL_HEADER, s.SECURE_SSL_REDIRECT)"
     )
     said = {
-        told: subprocess.check_output(
-            [sys.executable, "-c", code],
-            cwd=environment.ROOT,
-            env={"BEHIND_PROXY": told},
-            text=True,
-        ).strip()
+        told: commands.python("-c", code, env={"BEHIND_PROXY": told}).stdout.strip()
         for told in ("no", "yes")
     }
     assert said == {"no": "None False", "yes": "('HTTP_X_FORWARDED_PROTO', 'https') False"}

@@ -83,7 +83,7 @@ def test_malformed_messages_are_discarded_and_the_next_is_read(
     assert "Broker message discarded as malformed" in caplog.text
 
 
-def test_nothing_is_asked_of_the_broker_for_a_hint_that_was_taken(broker_url: str) -> None:
+def test_a_taken_hint_costs_the_broker_no_account(broker_url: str) -> None:
     assert _asked_for_an_account(broker_url, transport.connection(broker_url)["broker_url"]) == 0
 
 

@@ -2,8 +2,6 @@
 
 import logging
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,24 +13,23 @@ from pytest_django import Settings
 
 from config import celery
 from config.broker import remote_control, transport
-from config.env import environment
 from config.processes import table
+from tests.support import commands
 
 
 def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> None:
     key = tmp_path / "secret"
     key.write_text("correct horse battery staple, and then some more words to be sure")
-    done = subprocess.run(
-        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
-        cwd=environment.ROOT,
+    done = commands.manage(
+        "check",
+        "--deploy",
+        "--fail-level",
+        "WARNING",
         env={
             "PUBLIC_URL": "https://abeyance.example",
             "BEHIND_PROXY": "yes",
             "SECRET_KEY_FILE": str(key),
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -72,7 +69,7 @@ def test_every_command_of_celery_is_kept_or_refused() -> None:
     assert refused == remote_control.REFUSED
 
 
-def test_a_broker_that_stands_still_is_not_waited_for_without_end() -> None:
+def test_a_broker_that_stands_still_is_waited_for_briefly() -> None:
     assert celery.app.conf.broker_transport_options["socket_timeout"] <= 5
 
 

@@ -74,7 +74,7 @@ def _sent(seen: Seen) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in seen.scope["headers"]}
 
 
-def test_a_body_in_pieces_without_a_length_arrives_whole_and_with_one(seen: Seen) -> None:
+def test_a_body_in_pieces_arrives_whole_and_with_a_length(seen: Seen) -> None:
     _ask(seen, _piece(b"ab", more=True), _piece(b"cd"), headers={"transfer-encoding": "chunked"})
     assert seen.body == b"abcd"
     assert _sent(seen) == {"content-length": "4"}

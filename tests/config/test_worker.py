@@ -1,16 +1,14 @@
 """The imports and the command line of a worker process."""
 
 import gc
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 
 from config import celery, wiring, worker
 from config.broker import queues
-from config.env.environment import ROOT
 from runtime.upkeep import startup
+from tests.support import commands
 
 # The start of a worker without the steps that need servers.
 START = """
@@ -33,9 +31,7 @@ finally:
 
 
 def test_a_worker_imports_no_pages_and_no_unused_clients() -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", START], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    said = commands.python("-c", START).stdout.split()
     assert "agents.effect_handler" in said
     assert {
         *("config.urls", "runtime.web.api.runs", "celery.bin.celery", "prompt_toolkit"),
@@ -53,9 +49,7 @@ def test_a_wrong_command_line_is_refused_by_name(
 
 
 def test_a_worker_imports_without_collecting_garbage() -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", IMPORT], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    said = commands.python("-c", IMPORT).stdout.split()
     assert said[-1] == "False"
 
 

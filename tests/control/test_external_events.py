@@ -4,9 +4,10 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from runtime.control.external_events import Delivered
@@ -14,19 +15,19 @@ from runtime.control.external_events import deliver as deliver_event
 from runtime.control.fork import fork as fork_run
 from runtime.control.transfer import export_run
 from runtime.control.verification import verify
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.enums import EffectClass
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import OutsideEvent, Run, Signal, Wait
 from runtime.ports.access import Actor
-from runtime.ports.effects import Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables import external_events
 from runtime.upkeep import retention
-from tests.control.test_pause import _worker, pause, resume
-from tests.execution.admission.test_waits import cancel, later
-from tests.execution.test_runner import events, types
-from tests.support.engine import ADA, MakeBench, Rig
+from tests.control.test_pause import pause, resume
+from tests.support.engine import ADA, MakeBench, Rig, cancel, events, later, set_clock, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.people import until
+from tests.support.threads import Hold, holding, in_thread, wait_until_blocked
 
 HOOK = Actor(person="hook", token="t-1")
 DATA = {"contract": "C-1", "by": {"name": "Bo"}}
@@ -57,6 +58,13 @@ def desk(rig: MakeBench) -> Callable[..., Rig]:
     return make
 
 
+def waiting(one: Rig) -> UUID:
+    """A run as far as its waits."""
+    run = one.start("a")
+    assert one.advance(run).status == "waiting"
+    return run
+
+
 def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> None:
     until = timezone.now() + timedelta(days=2)
     one = desk(ask(waits_for({"contract": "C-1"}, until=until)))
@@ -85,11 +93,8 @@ def test_an_event_that_does_not_arrive_times_out(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = desk(ask(waits_for()))
-    run = one.start("a")
-    one.advance(run)
-    monkeypatch.setattr(
-        "runtime.execution.commit.StepWriter.clock", lambda self: timezone.now() + timedelta(days=3)
-    )
+    run = waiting(one)
+    set_clock(monkeypatch, lambda: timezone.now() + timedelta(days=3))
     later(run)
     assert one.advance(run).status == "completed"
     assert result_of(one) == {"timed_out": True}
@@ -125,8 +130,7 @@ def test_only_an_event_with_name_and_match_ends_a_wait(
     desk: Callable[..., Rig], name: str, data: dict[str, Any]
 ) -> None:
     one = desk(ask(waits_for({"contract": "C-1"})))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     assert send(name=name, data=data).event.waits == 0
     assert one.advance(run).status == "waiting"
     assert Wait.objects.count() == 1
@@ -135,8 +139,7 @@ def test_only_an_event_with_name_and_match_ends_a_wait(
 def test_an_event_that_comes_before_its_wait_is_not_kept_for_it(desk: Callable[..., Rig]) -> None:
     assert send().event.waits == 0
     one = desk(ask(waits_for()))
-    run = one.start("a")
-    assert one.advance(run).status == "waiting"
+    run = waiting(one)
     assert not send().new
     assert one.advance(run).status == "waiting"
     assert send("e-2").event.waits == 1
@@ -144,8 +147,7 @@ def test_an_event_that_comes_before_its_wait_is_not_kept_for_it(desk: Callable[.
 
 def test_an_id_counts_once(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()), ask(waits_for({"contract": "C-1"})))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     assert send().new
     assert one.advance(run).status == "waiting"  # for the next one
     again = send()
@@ -176,8 +178,7 @@ def test_more_waits_than_one_event_may_end_are_left_alone(
 ) -> None:
     monkeypatch.setattr("runtime.control.external_events.MAX_MATCHED", 1)
     one = desk(ask(waits_for(), waits_for({"contract": "C-1"})))
-    run = one.start("a")
-    one.advance(run)
+    waiting(one)
     with pytest.raises(TooManyMatched):
         send()
     assert (Wait.objects.count(), OutsideEvent.objects.count()) == (2, 0)
@@ -188,8 +189,7 @@ def test_a_sub_agent_waits(rig: MakeBench) -> None:
         {"a": turns(ask(("b", {})), say("done")), "b": turns(ask(waits_for()), say("below"))},
         wait=FakeTool(effect=EffectClass.READ, waits="event"),
     )
-    run = one.start("a")
-    assert one.advance(run).status == "waiting"
+    run = waiting(one)
     assert Wait.objects.get(run=run).frame == "0.c1.0"
     send()
     assert one.advance(run).status == "completed"
@@ -202,8 +202,7 @@ def test_a_wait_beside_a_gate_ends_as_any_other(desk: Callable[..., Rig]) -> Non
     assert (row.status, row.due_at is not None) == ("suspended", True)
     send()
     assert one.advance(run).status == "suspended"
-    one.decide(one.open_gates(run)[0].id, Verdict.APPROVE)
-    assert one.advance(run).status == "completed"
+    assert one.answer(run).status == "completed"
     assert result_of(one) == ARRIVED
 
 
@@ -215,15 +214,13 @@ def test_a_wait_that_has_to_be_allowed_begins_when_it_is(rig: MakeBench) -> None
     run = one.start("a")
     assert one.advance(run).status == "suspended"
     assert not Wait.objects.exists()
-    one.decide(one.open_gates(run)[0].id, Verdict.APPROVE)
-    assert one.advance(run).status == "waiting"
+    assert one.answer(run).status == "waiting"
     assert Wait.objects.count() == 1
 
 
 def test_cancelling_closes_it(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for(), ("sleep", {"moment": waits_for()[1]["until"]})))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     cancel(run)
     assert one.advance(run).status == "cancelled"
     ends = [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"]
@@ -235,8 +232,7 @@ def test_cancelling_closes_it(desk: Callable[..., Rig]) -> None:
 
 def test_an_event_whose_run_is_told_to_end_changes_nothing(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     cancel(run)
     send()
     row = one.advance(run)
@@ -248,15 +244,12 @@ def test_an_event_in_a_pause_is_kept_and_the_wait_is_stopped(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = desk(ask(waits_for(), waits_for(event="paid")))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     pause(run)
     assert one.advance(run).due_at is None
     send()
     assert one.advance(run).status == "paused"
-    monkeypatch.setattr(
-        "runtime.execution.commit.StepWriter.clock", lambda self: timezone.now() + timedelta(days=3)
-    )
+    set_clock(monkeypatch, lambda: timezone.now() + timedelta(days=3))
     later(run)
     assert one.advance(run).status == "paused"
     assert types(run).count("WaitEnded") == 1
@@ -278,8 +271,7 @@ def test_a_fork_waits_for_itself(desk: Callable[..., Rig]) -> None:
 
 def test_an_exported_run_waits_here_no_more(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     export_run(run=run, actor=ADA)
     assert not Wait.objects.exists()
     assert send().event.waits == 0
@@ -288,8 +280,7 @@ def test_an_exported_run_waits_here_no_more(desk: Callable[..., Rig]) -> None:
 
 def test_a_wait_that_is_lost_or_made_up_is_found(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     Wait.objects.filter(run=run).update(call="c9.9")
     found = [finding.subject for finding in verify(run).findings]
     assert found == ["wait 0/c9.9", "wait 0/c1.0"]
@@ -309,23 +300,13 @@ def test_ids_are_known_for_thirty_days(desk: Callable[..., Rig]) -> None:
 
 
 def test_an_uncommitted_event_is_not_lost_at_suspension(desk: Callable[..., Rig]) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def body(request: ToolRequest) -> Outcome:
-        begun.set()
-        assert go_on.wait(60)
-        return ToolResult(value="done")
-
-    one = desk(ask(waits_for(), ("t", {})), t=FakeTool(body=body))
+    hold = Hold(ToolResult(value="done"))
+    one = desk(ask(waits_for(), ("t", {})), t=FakeTool(body=hold))
     run = one.start("a")
-    worker = _worker(one, run)
-    worker.start()
-    assert begun.wait(60)
-    with transaction.atomic():
-        deliver_event(id="e-1", name="signed", data=DATA, actor=HOOK)
-        go_on.set()
+    with holding(one, run, hold), transaction.atomic():
+        send()
+        hold.go_on.set()
         wait_until_blocked("runtime_journalentry")
-    worker.join(60)
     assert Run.objects.get(id=run).status == "completed"
     assert result_of(one) == ARRIVED
     assert verify(run).is_consistent
@@ -335,18 +316,16 @@ def test_an_event_before_the_timeout_is_the_only_outcome(
     desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction holds the run when the wait's time comes, so the worker reads it first."""
-    until = timezone.now() + timedelta(hours=1)
-    moment = until - timedelta(seconds=1)  # the worker waits for it
-    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: moment)
-    one = desk(ask(waits_for(until=until)))
+    until_ = timezone.now() + timedelta(hours=1)
+    moment = until_ - timedelta(seconds=1)  # the worker waits for it
+    set_clock(monkeypatch, lambda: moment)
+    one = desk(ask(waits_for(until=until_)))
     run = one.start("a")
-    worker = _worker(one, run)
-    worker.start()
-    while not Wait.objects.filter(run=run).exists():
-        threading.Event().wait(0.01)
+    worker = in_thread(lambda: one.advance(run))
+    until(lambda: Wait.objects.filter(run=run).exists() or None, "the wait to begin")
     with transaction.atomic():
-        assert deliver_event(id="e-1", name="signed", data=DATA, actor=HOOK).event.waits == 1
-        moment = until
+        assert send().event.waits == 1
+        moment = until_
         wait_until_blocked("runtime_journalentry")  # as far as Postgres shows the statement
     worker.join(60)
     assert result_of(one) == ARRIVED
@@ -354,57 +333,23 @@ def test_an_event_before_the_timeout_is_the_only_outcome(
     assert verify(run).is_consistent
 
 
-def test_an_event_during_the_timeouts_commit_has_no_effect(desk: Callable[..., Rig]) -> None:
-    """The event has found the wait, but the worker that ends it by time has locked the run."""
+@pytest.mark.parametrize("other", ["the end of the wait", "the same event"])
+def test_an_event_that_comes_second_has_no_effect(desk: Callable[..., Rig], other: str) -> None:
+    """The event found the wait, but another transaction has locked the run, or has written the event's id."""
     one = desk(ask(waits_for()))
-    run = one.start("a")
-    one.advance(run)
+    run = waiting(one)
     sent: list[Delivered] = []
-
-    def deliver() -> None:
-        sent.append(send())
-        connection.close()
-
-    sender = threading.Thread(target=deliver)
     with transaction.atomic():
-        Run.objects.select_for_update().get(id=run)
-        sender.start()
-        wait_until_blocked("mailbox = mailbox + 1")
-        Wait.objects.filter(run=run).delete()
+        if other == "the same event":
+            assert send().new
+            sender = in_thread(lambda: sent.append(send()))
+            wait_until_blocked("runtime_outsideevent")
+        else:
+            Run.objects.select_for_update().get(id=run)
+            sender = in_thread(lambda: sent.append(send()))
+            wait_until_blocked("mailbox = mailbox + 1")
+            Wait.objects.filter(run=run).delete()
     sender.join(60)
-    assert (sent[0].new, sent[0].event.waits) == (True, 0)
-    assert not Signal.objects.exists()
-
-
-def test_an_id_sent_twice_concurrently_counts_once(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for()))
-    run = one.start("a")
-    one.advance(run)
-    sent: list[Delivered] = []
-
-    def deliver() -> None:
-        sent.append(send())
-        connection.close()
-
-    sender = threading.Thread(target=deliver)
-    with transaction.atomic():
-        assert deliver_event(id="e-1", name="signed", data=DATA, actor=HOOK).new
-        sender.start()
-        wait_until_blocked("runtime_outsideevent")
-    sender.join(60)
-    assert (sent[0].new, sent[0].event.waits) == (False, 1)
-    assert Signal.objects.count() == 1
-
-
-def wait_until_blocked(statement: str) -> None:
-    """Wait until a process that runs such a statement is blocked by this transaction."""
-    deadline = timezone.now() + timedelta(seconds=60)
-    while timezone.now() < deadline:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(
-                "SELECT query FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-            )
-            if any(statement in row[0] for row in cursor.fetchall()):
-                return
-    raise AssertionError("no call waits")
+    told_before = other == "the same event"
+    assert (sent[0].new, sent[0].event.waits) == (not told_before, int(told_before))
+    assert Signal.objects.count() == int(told_before)

@@ -129,7 +129,7 @@ def test_keys_of_a_fork_are_its_own(desk: Rig) -> None:
     assert keys == [f"{run.id}/0/c1.0", f"{new}/0/c1.0"]
 
 
-def test_every_quiescent_entry_of_a_run_can_be_forked_and_no_other(desk: Rig) -> None:
+def test_only_quiescent_entries_can_be_forked(desk: Rig) -> None:
     run = end(desk, desk.start("a"))
     done, refused = [], []
     for position in range(1, run.position + 1):

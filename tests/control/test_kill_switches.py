@@ -4,7 +4,6 @@ import threading
 from uuid import UUID
 
 import pytest
-from django.db import connection
 
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.enums import Verdict
@@ -13,10 +12,9 @@ from runtime.models import Run, Stop
 from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.execution.admission.test_waits import cancel
-from tests.execution.test_runner import types
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, cancel, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.threads import aside
 
 
 def put(agent: str = "") -> Stop:
@@ -35,44 +33,28 @@ def beaten(desk: Rig, run: UUID) -> None:
         told.wait(0.02)
 
 
-def stopping_tool(desk_of: "list[Rig]", agent: str) -> FakeTool:
-    """Works on while its agent is stopped."""
+@pytest.mark.parametrize("stopped", ["", "a", "b"])
+def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, stopped: str) -> None:
+    """Stopped are all agents, the run's own, or the one inside it whose tool works on meanwhile."""
 
     def body(request: ToolRequest) -> ToolResult:
-        put(agent)
-        connection.close()
-        beaten(desk_of[0], request.run)
+        aside(lambda: put(stopped))
+        beaten(desk, request.run)
         return ToolResult(value="done")
 
-    return FakeTool(body=body)
-
-
-@pytest.mark.parametrize("agent", ["", "a"])
-def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, agent: str) -> None:
-    desks: list[Rig] = []
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=stopping_tool(desks, agent))
-    desks.append(desk)
+    desk = rig(
+        {"a": turns(ask(("b", {})), say("done")), "b": turns(ask(("t", {})), say("done"))},
+        t=FakeTool(body=body),
+    )
     run = desk.advance(desk.start("a"))
     assert (run.status, run.owner) == ("queued", None)
     assert types(run.id)[-1] == "ToolReturned"
-    assert len(desk.effects.models) == 1
+    assert len(desk.effects.models) == 2
     assert run.due_at is not None
-    assert desk.advance(run.id).epoch == run.epoch  # no worker claims it
-    with pool.own() as own:
-        assert due_runs.dispatch_window(own).hints == 0
-    lift()
-    assert desk.advance(run.id).status == "completed"
-
-
-def test_a_stopped_agent_inside_a_run_holds_the_run_up(rig: MakeBench) -> None:
-    desks: list[Rig] = []
-    desk = rig(
-        {"a": turns(ask(("b", {})), say("done")), "b": turns(ask(("t", {})), say("done"))},
-        t=stopping_tool(desks, "b"),
-    )
-    desks.append(desk)
-    run = desk.advance(desk.start("a"))
-    assert (run.status, run.owner, len(desk.effects.models)) == ("queued", None, 2)
+    if stopped != "b":
+        assert desk.advance(run.id).epoch == run.epoch  # no worker claims it
+        with pool.own() as own:
+            assert due_runs.dispatch_window(own).hints == 0
     lift()
     Run.objects.filter(id=run.id).update(due_at=run.created_at)
     assert desk.advance(run.id).status == "completed"

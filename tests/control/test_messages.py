@@ -17,11 +17,11 @@ from runtime.models import Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from runtime.store import pool
-from tests.control.test_pause import _wait_until_somebody_waits_for_us, _worker, pause, resume
-from tests.execution.admission.test_waits import cancel
-from tests.execution.test_runner import events, types
-from tests.support.engine import ADA, MakeBench, Rig, claim, lose
+from tests.control.test_pause import pause, resume
+from tests.support.engine import ADA, MakeBench, Rig, cancel, claim, events, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.people import until
+from tests.support.threads import Hold, holding, wait_until_blocked
 
 BEA = Actor(person="bea")
 
@@ -49,8 +49,7 @@ def test_a_message_at_a_gate_comes_with_the_turns_results(gated: Rig) -> None:
     assert events(run)[-1] == {"type": "MessageReceived", "by": "bea", "text": "hello"}
     assert len(gated.effects.models) == 1
     assert verify(run).is_consistent
-    gated.decide(gated.open_gates(run)[0].id, Verdict.APPROVE)
-    row = gated.advance(run)
+    row = gated.answer(run)
     assert (row.status, row.unheard) == ("completed", 0)
     assert given(gated) == ["input", "model", "results", "message"]
     assert gated.effects.models[-1].messages[-1] == {
@@ -70,28 +69,20 @@ def test_a_message_before_the_first_claim_comes_with_the_input(gated: Rig) -> No
     assert Run.objects.get(id=run).unheard == 0
 
 
+def counting(request: ModelRequest) -> Outcome:
+    return say(f"{len(request.messages)} messages")
+
+
 def test_a_message_during_a_model_call_comes_after_its_reply(rig: MakeBench) -> None:
     """The answer was given without it, so the run does not end with it."""
-    asked, go_on = threading.Event(), threading.Event()
-
-    def model(request: ModelRequest) -> Outcome:
-        if len(request.messages) > 1:
-            return say(f"heard {request.messages[-1]['content']}")
-        asked.set()
-        assert go_on.wait(60)
-        return say("done")
-
-    desk = rig({"a": model})
+    hold = Hold(counting)
+    desk = rig({"a": hold})
     run = desk.start("a")
-    worker = _worker(desk, run)
-    worker.start()
-    assert asked.wait(60)
-    write(run)
-    _wait_until_taken_up(desk, run)
-    go_on.set()
-    worker.join(60)
+    with holding(desk, run, hold):
+        write(run)
+        _wait_until_taken_up(desk, run)
     row = Run.objects.get(id=run)
-    assert (row.status, row.output, row.unheard) == ("completed", '"heard hello"', 0)
+    assert (row.status, row.output, row.unheard) == ("completed", '"3 messages"', 0)
     assert given(desk) == ["input", "model", "message"]
     assert types(run)[-2:] == ["ModelReplied", "Completed"]
     assert verify(run).is_consistent
@@ -99,46 +90,25 @@ def test_a_message_during_a_model_call_comes_after_its_reply(rig: MakeBench) -> 
 
 def test_an_uncommitted_message_is_not_lost_at_the_end_of_a_run(rig: MakeBench) -> None:
     """The mailbox was raised and is not committed yet when the worker wants to write the end."""
-    asked, go_on = threading.Event(), threading.Event()
-
-    def model(request: ModelRequest) -> Outcome:
-        asked.set()
-        assert go_on.wait(60)
-        return say(f"{len(request.messages)} messages")
-
-    desk = rig({"a": model})
+    hold = Hold(counting)
+    desk = rig({"a": hold})
     run = desk.start("a")
-    worker = _worker(desk, run)
-    worker.start()
-    assert asked.wait(60)
-    with transaction.atomic():
-        send_message(run=run, actor=BEA, text="wait")
-        go_on.set()
-        _wait_until_somebody_waits_for_us()
-    worker.join(60)
+    with holding(desk, run, hold), transaction.atomic():
+        write(run)
+        hold.go_on.set()
+        wait_until_blocked()
     assert Run.objects.get(id=run).output == '"3 messages"'
     assert types(run)[-3:] == ["MessageReceived", "ModelReplied", "Completed"]
 
 
 def test_a_message_during_a_pause_is_received_on_resuming(rig: MakeBench) -> None:
-    asked, go_on = threading.Event(), threading.Event()
-
-    def model(request: ModelRequest) -> Outcome:
-        asked.set()
-        assert go_on.wait(60)
-        return say(f"{len(request.messages)} messages")
-
-    desk = rig({"a": model})
+    hold = Hold(counting)
+    desk = rig({"a": hold})
     run = desk.start("a")
-    worker = _worker(desk, run)
-    worker.start()
-    assert asked.wait(60)
-    pause(run)
-    desk.heartbeat.check_signals(run)
-    while Run.objects.get(id=run).status != "paused":
-        threading.Event().wait(0.01)
-    go_on.set()
-    worker.join(60)
+    with holding(desk, run, hold):
+        pause(run)
+        desk.heartbeat.check_signals(run)
+        until(lambda: Run.objects.get(id=run).status == "paused" or None, "the pause")
     assert types(run)[-2:] == ["Paused", "ModelReplied"]
     write(run)
     assert desk.advance(run).status == "paused"
@@ -177,8 +147,7 @@ def test_only_the_root_hears_it(rig: MakeBench) -> None:
     desk.advance(run)
     write(run)
     desk.advance(run)
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    desk.advance(run)
+    desk.answer(run)
     heard = [(request.agent, request.unheard) for request in desk.effects.models]
     assert heard == [("a", 0), ("b", 0), ("b", 0), ("a", 1)]
 
@@ -233,8 +202,7 @@ def test_the_number_of_unread_messages_is_limited(gated: Rig) -> None:
     write(run, "the last one")
     with pytest.raises(TooManyUndelivered):
         write(run)
-    gated.decide(gated.open_gates(run)[0].id, Verdict.APPROVE)
-    assert gated.advance(run).status == "completed"
+    assert gated.answer(run).status == "completed"
     assert given(gated).count("message") == MAX_UNDELIVERED
 
 
@@ -254,8 +222,7 @@ def test_a_fork_copies_unread_messages(gated: Rig, monkeypatch: pytest.MonkeyPat
     fork = fork_run(run=run, position=position, actor=ADA)
     assert Run.objects.get(id=fork).unheard == 1
     gated.advance(fork)
-    gated.decide(gated.open_gates(fork)[0].id, Verdict.APPROVE)
-    assert gated.advance(fork).status == "completed"
+    assert gated.answer(fork).status == "completed"
     assert given(gated) == ["input", "model", "results", "message"]
     assert (verify(fork).is_consistent, verify(run).is_consistent) == (True, True)
     assert Run.objects.get(id=run).unheard == 1

@@ -1,27 +1,37 @@
 """A paused run: nothing new starts, running calls are journaled, and the run resumes where it stopped."""
 
-import threading
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime.control.cancel import cancel as cancel_run
 from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
-from runtime.ports.effects import ModelRequest, Outcome, ToolFailure, ToolRequest, ToolResult
+from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.store import pool
-from tests.execution.admission.test_waits import LONG, cancel, failing, later
-from tests.execution.test_runner import events, types
-from tests.support.engine import ADA, MakeBench, Rig, claim, lose
+from tests.support.engine import (
+    RARELY,
+    MakeBench,
+    Rig,
+    cancel,
+    claim,
+    events,
+    failing,
+    later,
+    lose,
+    set_clock,
+    types,
+)
 from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.people import until
+from tests.support.threads import Hold, holding, wait_until_blocked
 
 BEA = Actor(person="bea")
 
@@ -80,17 +90,11 @@ def test_a_decision_in_a_pause_is_kept_and_takes_effect_after_it(gated: Rig) -> 
 def test_a_gate_expires_in_a_pause(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = gated
     run = desk.start("a")
-    pause(run)
-    desk.advance(run)
-    resume(run)
-    desk.advance(run)
-    pause(run)
-    desk.advance(run)
+    for act in (pause, resume, pause):
+        act(run)
+        desk.advance(run)
     assert desk.open_gates(run)
-    monkeypatch.setattr(
-        "runtime.execution.commit.StepWriter.clock",
-        lambda self: timezone.now() + timedelta(hours=2),
-    )
+    set_clock(monkeypatch, lambda: timezone.now() + timedelta(hours=2))
     later(run)
     row = desk.advance(run)
     assert (row.status, row.due_at, desk.open_gates(run)) == ("paused", None, [])
@@ -104,16 +108,13 @@ def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
 ) -> None:
     monkeypatch.setattr("random.random", lambda: 0.9)
     tool = failing(1, ToolFailure(error="busy", retryable=True))
-    waiting = FakeTool(effect=EffectClass.READ, body=tool.body, retry=LONG)
+    waiting = FakeTool(effect=EffectClass.READ, body=tool.body, retry=RARELY)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=waiting)
     run = desk.start("a")
     assert desk.advance(run).status == "waiting"
     pause(run)
     assert (desk.advance(run).due_at, desk.advance(run).status) == (None, "paused")
-    monkeypatch.setattr(
-        "runtime.execution.commit.StepWriter.clock",
-        lambda self: timezone.now() + timedelta(hours=2),
-    )
+    set_clock(monkeypatch, lambda: timezone.now() + timedelta(hours=2))
     later(run)
     assert desk.advance(run).status == "paused"
     assert len(desk.effects.calls) == 1
@@ -123,25 +124,13 @@ def test_a_wait_that_ends_in_a_pause_goes_on_after_it(
 
 
 def test_running_calls_of_a_paused_run_are_journaled(rig: MakeBench) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def body(request: ToolRequest) -> Outcome:
-        begun.set()
-        assert go_on.wait(60)
-        return ToolResult(value="done in the pause")
-
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=body))
+    hold = Hold(ToolResult(value="done in the pause"))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=hold))
     run = desk.start("a")
-    worker = _worker(desk, run)
-    worker.start()
-    assert begun.wait(60)
-    pause(run)
-    desk.heartbeat.check_signals(run)
-    while Run.objects.get(id=run).status != "paused":
-        threading.Event().wait(0.02)
-    assert worker.is_alive()
-    go_on.set()
-    worker.join(60)
+    with holding(desk, run, hold):
+        pause(run)
+        desk.heartbeat.check_signals(run)
+        until(lambda: Run.objects.get(id=run).status == "paused" or None, "the pause")
     row = Run.objects.get(id=run)
     assert (row.status, row.due_at, row.owner) == ("paused", None, None)
     assert types(run)[-2:] == ["Paused", "ToolReturned"]
@@ -151,24 +140,12 @@ def test_running_calls_of_a_paused_run_are_journaled(rig: MakeBench) -> None:
 
 
 def test_a_reply_in_a_pause_is_kept_and_its_calls_wait(rig: MakeBench) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def model(request: ModelRequest) -> Outcome:
-        if len(request.messages) > 1:
-            return say("done")
-        begun.set()
-        assert go_on.wait(60)
-        return ask(("t", {}))
-
-    desk = rig({"a": model}, t=FakeTool())
+    hold = Hold(turns(ask(("t", {})), say("done")))
+    desk = rig({"a": hold}, t=FakeTool())
     run = desk.start("a")
-    worker = _worker(desk, run)
-    worker.start()
-    assert begun.wait(60)
-    pause(run)
-    desk.heartbeat.check_signals(run)
-    go_on.set()
-    worker.join(60)
+    with holding(desk, run, hold):
+        pause(run)
+        desk.heartbeat.check_signals(run)
     assert types(run)[-1] in ("ModelReplied", "Paused")
     assert (Run.objects.get(id=run).status, desk.effects.calls) == ("paused", [])
     resume(run)
@@ -241,44 +218,14 @@ def test_a_worker_that_dies_in_a_pause_starts_nothing(gated: Rig, settings: Sett
 
 def test_a_signal_with_the_row_lock_is_not_lost_at_suspension(rig: MakeBench) -> None:
     """The signal's transaction raised the mailbox and is not committed when the worker wants to let go."""
-    asked, go_on = threading.Event(), threading.Event()
-
-    def model(request: ModelRequest) -> Outcome:
-        asked.set()
-        assert go_on.wait(60)
-        return ask(("t", {}))
-
-    desk = rig({"a": model}, t=FakeTool(gated=True))
+    hold = Hold(ask(("t", {})))
+    desk = rig({"a": hold}, t=FakeTool(gated=True))
     run = desk.start("a")
-    worker = _worker(desk, run)
-    worker.start()
-    assert asked.wait(60)
-    with transaction.atomic():
-        cancel_run(run=run, actor=ADA, reason="enough")
-        go_on.set()
-        _wait_until_somebody_waits_for_us()
-    worker.join(60)
+    with holding(desk, run, hold), transaction.atomic():
+        cancel(run)
+        hold.go_on.set()
+        wait_until_blocked()
     row = Run.objects.get(id=run)
     assert (row.status, row.reason) == ("cancelled", "enough")
     assert not Signal.objects.filter(run=run).exists()
     assert desk.open_gates(run) == []
-
-
-def _worker(desk: Rig, run: UUID) -> threading.Thread:
-    def work() -> None:
-        desk.advance(run)
-        connection.close()
-
-    return threading.Thread(target=work)
-
-
-def _wait_until_somebody_waits_for_us() -> None:
-    deadline = timezone.now() + timedelta(seconds=60)
-    while timezone.now() < deadline:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_backend_pid() = ANY(pg_blocking_pids(pid)) FROM pg_locks WHERE NOT granted"
-            )
-            if any(row[0] for row in cursor.fetchall()):
-                return
-    raise AssertionError("no call waits")

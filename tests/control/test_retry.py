@@ -18,8 +18,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, Unknown
 from runtime.queries import run_page, runs
 from runtime.queries.transcript.transcript import read_transcript
-from tests.execution.test_runner import events
-from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.engine import ADA, MakeBench, Rig, events
 from tests.support.fake_ports import FakeTool, Script, ask, say, turns
 
 BAD = ModelFailure(error="openai:a rejected the request (status 400)")
@@ -40,8 +39,7 @@ def retry(run: UUID, actor: Actor = ADA) -> None:
 def failed(desk: Rig) -> Run:
     """A run that failed after its approved call was made."""
     run = desk.advance(desk.start("a"))
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-    run = desk.advance(run.id)
+    run = desk.answer(run.id)
     assert (run.status, run.reason) == ("failed", BAD.error)
     return run
 

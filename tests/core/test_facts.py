@@ -8,14 +8,13 @@ import pytest
 
 from runtime.core import limits
 from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates, tokens_of
-from runtime.core.call_options import MODEL_OPTIONS, MODEL_RETRIES, TOOL_RETRIES, CallOptions
+from runtime.core.call_options import MODEL_OPTIONS, MODEL_RETRIES, TOOL_RETRIES
 from runtime.core.commands import CancelRun, OpenFrame
 from runtime.core.continuation import (
     MAX_REFUSALS,
     Call,
     CallState,
     Continuation,
-    Frame,
     Pause,
     Phase,
 )
@@ -30,6 +29,7 @@ from runtime.core.machine.budget_accounting import fits, limited
 from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.retries import on_not_performed, on_unknown, on_worker_lost
+from tests.core.machine.events import frame_of, options
 from tests.core.machine.walks import AT
 
 RUN = UUID(int=1)
@@ -95,11 +95,11 @@ def test_a_run_fails_at_the_limit_of_refused_calls() -> None:
 def test_an_unknown_write_stays_in_doubt_in_forks_and_copies(
     state: CallState, attempt: int, failures: int, after: CallState
 ) -> None:
-    terms = CallOptions(effect=EffectClass.WRITE, digest="d", deadline=1.0)
+    terms = options(EffectClass.WRITE)
     call = Call(
         id="c1.0", tool="t", args={}, state=state, terms=terms, attempt=attempt, failures=failures
     )
-    frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", calls=(call,))
+    frame = frame_of(calls=(call,))
     gone = without_permissions(Continuation(run=RUN, frames={"0": frame}))
     assert gone.call("0", "c1.0").state is after
 
@@ -107,7 +107,7 @@ def test_an_unknown_write_stays_in_doubt_in_forks_and_copies(
 @pytest.mark.parametrize("effect", EffectClass)
 def test_only_a_write_with_an_unknown_outcome_is_in_doubt(effect: EffectClass) -> None:
     """This holds after a crash and after an error; calls of other classes are repeated."""
-    terms = CallOptions(effect=effect, digest="d", deadline=1.0)
+    terms = options(effect)
     call = Call(id="c1.0", tool="t", args={}, state=CallState.STARTED, terms=terms, attempt=1)
     after = OutcomeUnknown if effect is EffectClass.WRITE else RetryScheduled
     assert type(on_worker_lost("0", call)) is after
@@ -132,15 +132,7 @@ def test_a_run_is_limited_only_by_its_budget(budget: Budget | None, held: bool) 
 def test_a_wait_ends_at_the_time_limit_of_run_or_frame(
     of_run: float | None, of_frame: float, left: int
 ) -> None:
-    frame = Frame(
-        id="0",
-        agent="a",
-        fingerprint="f",
-        prompt="p",
-        until=AT + timedelta(hours=1),
-        budget=Budget(seconds=of_frame),
-        since=5.0,
-    )
+    frame = frame_of(until=AT + timedelta(hours=1), budget=Budget(seconds=of_frame), since=5.0)
     now = Continuation(
         run=RUN,
         phase=Phase.STARTED,

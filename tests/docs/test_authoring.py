@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ import pytest
 
 from config.env.environment import ROOT
 from tests.docs.pages import blocks
+from tests.support import commands
 
 PAGES = (
     "tutorial/first-agent.md",
@@ -57,14 +57,14 @@ def test_the_kit_needs_neither_plugin_nor_database(folder: Path) -> None:
 
 
 def _pytest(tests: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", str(tests), "-q", "-p", "no:cacheprovider"],
-        cwd=ROOT,
+    return commands.python(
+        "-m",
+        "pytest",
+        str(tests),
+        "-q",
+        "-p",
+        "no:cacheprovider",
         env={"PATH": os.environ["PATH"], "HOME": str(tests), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
     )
 
 

@@ -1,7 +1,6 @@
 """Between the claim and the first step: signals, deaths, and a COMMIT whose answer is cut off."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -19,42 +18,17 @@ from runtime.execution.claim import advance
 from runtime.models import Loss, Run
 from runtime.store import steps
 from runtime.store.pool import Connection
-from tests.execution.test_runner import types
-from tests.support.engine import ADA, MakeBench, Rig, lose
+from tests.support.engine import ADA, Death, MakeBench, Rig, at_failpoint, die, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 LOADED = advancing._load
 COMMITTED = steps.commit
 
 
-class _Death(BaseException):
-    """The death of the worker."""
-
-
-@contextmanager
-def at_the_first(point: str, act: Callable[[], object]) -> Iterator[None]:
-    """Call something when this point is first passed."""
-    left = [point]
-
-    def hit(moment: str, kind: str, depth: int) -> None:
-        if left == [f"{moment}:{kind}"]:
-            left.clear()
-            act()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.store.failpoints.hit", hit)
-        yield
-    assert not left
-
-
 def row(run: UUID) -> Run:
     """Read the run's row on a connection of its own."""
     with transaction.atomic():
         return Run.objects.get(id=run)
-
-
-def die() -> None:
-    raise _Death
 
 
 def suspended(rig: MakeBench) -> tuple[Rig, UUID]:
@@ -73,7 +47,7 @@ def test_the_first_step_consumes_a_signal_after_the_claim(rig: MakeBench) -> Non
     def pause() -> None:
         pause_run(run=run, actor=ADA, reason="")
 
-    with at_the_first("before:ToolStarted", pause):
+    with at_failpoint("before:ToolStarted", pause):
         assert desk.advance(run).status == "paused"
     assert row(run).epoch == 2
     assert desk.effects.calls == []
@@ -101,7 +75,7 @@ def test_a_first_step_with_a_lost_answer_is_found_and_continued(
 def test_a_crash_before_the_first_step_is_recorded(rig: MakeBench) -> None:
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
-    with at_the_first("before:FrameOpened", die), pytest.raises(_Death):
+    with at_failpoint("before:FrameOpened", die), pytest.raises(Death):
         advance(run, desk.context)
     assert desk.advance(run).status == "running", "its process is alive, as far as Postgres knows"
     lose(run)
@@ -109,18 +83,18 @@ def test_a_crash_before_the_first_step_is_recorded(rig: MakeBench) -> None:
     assert Loss.objects.filter(run=run, worker=desk.heartbeat.worker, position=1).count() == 1
 
 
-def test_a_run_that_kills_each_worker_that_loads_it_is_quarantined(
+def test_a_run_that_kills_workers_on_loading_is_quarantined(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     settings.ABEYANCE_POISON_LOSSES = 2
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
-    monkeypatch.setattr(advancing, "_load", lambda *_: die())
+    monkeypatch.setattr(advancing, "_load", die)
     deaths = 0
     while row(run).status != "quarantined":
         try:
             advance(run, desk.context, isolated=row(run).isolated)
-        except _Death:
+        except Death:
             deaths += 1
             assert deaths < 10
         if row(run).owner is not None:

@@ -19,8 +19,7 @@ from runtime.models import Gate, Run
 from runtime.ports.agents import VersionChange
 from runtime.store import pool, steps
 from runtime.store.pool import Connection
-from tests.execution.test_runner import types
-from tests.support.engine import ADA, MakeBench
+from tests.support.engine import ADA, MakeBench, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 OLD, NEW = "sha256:a", "sha256:a2"

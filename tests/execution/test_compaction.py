@@ -11,7 +11,7 @@ from runtime.control import verification
 from runtime.core.call_options import CompactionOptions
 from runtime.core.continuation import Continuation as State
 from runtime.core.documents.codec import decode_continuation
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_SUMMARY
 from runtime.models import Base, Continuation, Run
 from runtime.ports.agents import AgentInfo
@@ -27,8 +27,7 @@ from runtime.queries import run_page, runs
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store import pool
 from runtime.store.tables import continuations
-from tests.execution.test_runner import types
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, types
 from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say
 
 TURNS = 6
@@ -85,8 +84,7 @@ def test_a_long_run_hears_a_summary_and_its_last_turns(desk: Rig) -> None:
 def test_compaction_writes_the_base_continuation(desk: Rig) -> None:
     run = desk.advance(desk.start("g"))
     for _ in range(4):
-        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-        run = desk.advance(run.id)
+        run = desk.answer(run.id)
     assert run.status == "suspended"
     base = Base.objects.get(run=run)
     with pool.pooled() as connection:
@@ -103,8 +101,7 @@ def test_a_later_continuation_needs_no_entry_that_may_be_removed(
 ) -> None:
     run = desk.advance(desk.start("g"))
     for _ in range(4):
-        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-        run = desk.advance(run.id)
+        run = desk.answer(run.id)
     base, later = Base.objects.get(run=run), Continuation.objects.get(run=run)
     for kept in (base, later):
         assert "told" not in json.loads(kept.body)

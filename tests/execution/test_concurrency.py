@@ -35,7 +35,7 @@ def test_a_waiting_run_releases_its_slot_and_acquires_one_again() -> None:
         waits.result(60)
 
 
-def test_a_slot_is_kept_in_a_short_wait_only_while_others_are_free() -> None:
+def test_a_slot_is_kept_in_a_short_wait_if_others_are_free() -> None:
     two = RunSlots(2)
     with two.acquired():
         assert two.any_free()

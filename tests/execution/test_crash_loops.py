@@ -13,35 +13,14 @@ from runtime.models import Loss, Run, Worker
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.execution.test_runner import types
-from tests.support.engine import MakeBench, Rig, claim, lose
+from tests.support.engine import Death, MakeBench, Rig, at_failpoint, claim, die, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
-
-
-@pytest.fixture
-def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
-    said: list[tuple[UUID, str]] = []
-    monkeypatch.setattr(
-        dispatch, "dispatch", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
-    )
-    return said
-
-
-class _Death(BaseException):
-    """The worker is gone in the middle of a step."""
 
 
 def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -> None:
     """Let a worker claim the run and die right after it commits the next event of this kind."""
-    with pytest.MonkeyPatch.context() as patch:
-
-        def passed_by(where: str, kind: str, depth: int) -> None:
-            if (where, kind) == ("committed", types_so_far):
-                raise _Death
-
-        patch.setattr("runtime.store.failpoints.hit", passed_by)
-        with pytest.raises(_Death):
-            advance(run, desk.context, isolated=isolated)
+    with at_failpoint(f"committed:{types_so_far}", die), pytest.raises(Death):
+        advance(run, desk.context, isolated=isolated)
     lose(run)
 
 
@@ -206,13 +185,9 @@ def test_the_deadly_run_of_a_crowd_is_suspected_soon(
     suspected = []
     for _ in range(3):
         for run in Run.objects.filter(id__in=runs, isolated=False):
-            with suppress(_Death):
+            with suppress(Death):
                 desk.advance_once(run.id)
         left = list(Run.objects.filter(id__in=runs, isolated=False).values_list("id", flat=True))
         suspected.append(CROWD - len(left))
         lose_again(left, uuid4())
     assert suspected == [4, 12, 12]
-
-
-def die(*_: object) -> None:
-    raise _Death

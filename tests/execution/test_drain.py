@@ -5,23 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from runtime.broker import dispatch
 from runtime.core.enums import EffectClass
 from runtime.execution.claim import advance
 from runtime.models import Run
 from runtime.ports.effects import ModelRequest, Outcome, ToolRequest, ToolResult
-from tests.execution.test_runner import types
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import LONG, MakeBench, Rig, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
-
-LONG = 30.0
-
-
-@pytest.fixture
-def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
-    said: list[UUID] = []
-    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": said.append(run))
-    return said
 
 
 def successor(rig: MakeBench, like: Rig) -> Rig:
@@ -29,7 +18,9 @@ def successor(rig: MakeBench, like: Rig) -> Rig:
     return rig(like.effects.agents, **like.effects.tools)
 
 
-def test_a_drain_journals_running_calls_and_starts_none(rig: MakeBench, hints: list[UUID]) -> None:
+def test_a_drain_journals_running_calls_and_starts_none(
+    rig: MakeBench, hints: list[tuple[UUID, str]]
+) -> None:
     def body(request: ToolRequest) -> Outcome:
         desk.heartbeat.drain(LONG)
         return ToolResult(value="done")
@@ -41,7 +32,7 @@ def test_a_drain_journals_running_calls_and_starts_none(rig: MakeBench, hints: l
     assert (run.status, run.owner) == ("queued", None)
     assert types(run.id)[-1] == "ToolReturned"
     assert len(desk.effects.models) == 1
-    assert hints == [run.id]
+    assert [sent for sent, _ in hints] == [run.id]
     other = successor(rig, desk)
     assert other.advance(run.id).status == "completed"
     assert other.effects.calls == []
@@ -55,7 +46,9 @@ def test_a_worker_that_drains_claims_nothing(rig: MakeBench) -> None:
     assert Run.objects.get(id=run).epoch == 0
 
 
-def test_a_run_at_a_gate_is_released_as_suspended(rig: MakeBench, hints: list[UUID]) -> None:
+def test_a_run_at_a_gate_is_released_as_suspended(
+    rig: MakeBench, hints: list[tuple[UUID, str]]
+) -> None:
     def body(request: ToolRequest) -> Outcome:
         desk.heartbeat.drain(LONG)
         return ToolResult(value="done")

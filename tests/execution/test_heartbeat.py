@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from django.db import connection
 from pytest_django import Settings
 
 from runtime.core.enums import EffectClass
@@ -18,18 +17,19 @@ from runtime.execution import clock
 from runtime.execution.claim import advance
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
 from runtime.models import Loss, Run, Worker
-from runtime.ports.effects import Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import ToolResult
 from runtime.store import leases, loading, pool
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
+from tests.support.threads import Hold, in_thread
 
 
 class Holding:
     """A worker with runs whose tool holds until the test is over."""
 
     def __init__(self, rig: MakeBench) -> None:
-        self.over = threading.Event()
+        self._hold = Hold(ToolResult(value="done"))
         tool = FakeTool(effect=EffectClass.WRITE, body=self._hold)
         self.desk: Rig = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
         self._threads: list[threading.Thread] = []
@@ -37,23 +37,14 @@ class Holding:
     def begin(self) -> UUID:
         """Start a run, and wait until its tool runs."""
         run, before = self.desk.start("a"), len(self.desk.effects.calls)
-        self._threads.append(threading.Thread(target=self._advance, args=[run]))
-        self._threads[-1].start()
+        self._threads.append(in_thread(lambda: advance(run, self.desk.context)))
         until(lambda: len(self.desk.effects.calls) > before or None, "the tool to begin")
         return run
 
     def end(self) -> None:
-        self.over.set()
+        self._hold.go_on.set()
         for thread in self._threads:
             thread.join()
-
-    def _hold(self, request: ToolRequest) -> Outcome:
-        self.over.wait(60)
-        return ToolResult(value="done")
-
-    def _advance(self, run: UUID) -> None:
-        advance(run, self.desk.context)
-        connection.close()
 
 
 @pytest.fixture
@@ -165,16 +156,16 @@ def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
 
 def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a machine sleeps CLOCK_MONOTONIC stands still; CLOCK_BOOTTIME does not."""
-    claim = leases.Claim(
-        run=uuid4(),
-        epoch=1,
-        owner=uuid4(),
-        position=1,
-        head="",
-        continuation_position=0,
-        previous="queued",
-        at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
+    place = {
+        "run": uuid4(),
+        "epoch": 1,
+        "owner": uuid4(),
+        "position": 1,
+        "head": "",
+        "continuation_position": 0,
+    }
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    claim = leases.Claim(previous="queued", at=at, **place)  # type: ignore[arg-type]
     held = ClaimedRun(claim=claim, lease=Lease(), wake=lambda: None)
     held.lease.renewed(clock.elapsed())
     assert held.has_budget()

@@ -6,9 +6,8 @@ import psycopg
 import pytest
 from django.db import connection, connections
 
-from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.enums import Decision, EffectClass, Verdict
-from runtime.models import Continuation, Gate, JournalEntry, Run, Signal
+from runtime.models import Continuation, Gate, Run, Signal
 from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
@@ -19,21 +18,12 @@ from runtime.ports.effects import (
     Unknown,
 )
 from runtime.queries import runs
-from tests.support.engine import MakeBench, Rig, lose
-from tests.support.entries import bodies
+from tests.support.engine import MakeBench, crashed, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.threads import aside
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
 GATED = FakeTool(gated=True)
-
-
-def events(run: UUID) -> list[dict[str, object]]:
-    texts = bodies(JournalEntry.objects.filter(run_id=run).order_by("position"))
-    return [event for text in texts for event in documents_of(decode_entry(text).events)]
-
-
-def types(run: UUID) -> list[object]:
-    return [event["type"] for event in events(run)]
 
 
 def test_a_run_without_gates_completes_in_one_go(rig: MakeBench) -> None:
@@ -71,11 +61,10 @@ def test_a_gated_call_suspends_and_starts_only_after_approval(rig: MakeBench) ->
     assert not Signal.objects.exists()
 
 
-def test_a_denied_call_never_starts_and_the_model_hears_the_reason(rig: MakeBench) -> None:
+def test_a_denied_call_never_starts_and_the_model_hears_why(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("t", {"x": 1})), say("ok"))}, t=GATED)
     run = desk.advance(desk.start("a"))
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "not this one")
-    assert desk.advance(run.id).status == "completed"
+    assert desk.answer(run.id, Verdict.DENY, "not this one").status == "completed"
     assert desk.effects.calls == []
     assert desk.effects.models[-1].messages[-1] == {
         "role": "results",
@@ -113,36 +102,37 @@ def test_a_gate_three_agents_down_resumes_every_level(rig: MakeBench) -> None:
     stored = runs.continuation(run.id) or {}
     assert list(stored["frames"]) == ["0", "0.c1.0", "0.c1.0.c1.0"]
     assert stored["pending"][0]["path"] == ["top", "mid", "low", "t"]
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-    assert desk.advance(run.id).output == '"top done"'
+    assert desk.answer(run.id).output == '"top done"'
 
 
-def test_a_failed_sub_agent_is_an_error_result_of_its_parents_call(rig: MakeBench) -> None:
+@pytest.mark.parametrize(
+    ("tool", "outcome", "told"),
+    [
+        ("low", "failed", "broke"),
+        ("nope", "refused", "there is no tool nope"),
+        ("says_no", "failed", "username taken"),
+        ("no_json", "returned", "result.when"),
+    ],
+)
+def test_the_model_is_told_of_a_call_that_came_to_nothing(
+    rig: MakeBench, tool: str, outcome: str, told: str
+) -> None:
     desk = rig(
-        {"top": turns(ask(("low", {})), say("went on")), "low": turns(ModelFailure(error="broke"))}
+        {"a": turns(ask((tool, {})), say("ok")), "low": turns(ModelFailure(error="broke"))},
+        says_no=FakeTool(body=lambda request: ToolFailure(error="username taken")),
+        no_json=FakeTool(body=lambda request: ToolResult(value={"when": {1, 2}})),
     )
-    run = desk.advance(desk.start("top"))
-    assert run.status == "completed"
-    assert desk.effects.models[-1].messages[-1]["results"][0]["outcome"] == "failed"
+    run = desk.advance(desk.start("a"))
+    assert (run.status, desk.open_gates(run.id)) == ("completed", [])
+    assert (desk.heard()["tool"], desk.heard()["outcome"]) == (tool, outcome)
+    assert told in str(desk.heard()["content"])
 
 
-def test_a_root_agent_whose_model_fails_fails_the_run_with_the_reason(rig: MakeBench) -> None:
-    run = rig({"a": turns(ModelFailure(error="broke"))})
-    desk = run
+def test_a_failed_model_of_the_root_fails_the_run(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ModelFailure(error="broke"))})
     failed = desk.advance(desk.start("a"))
     assert (failed.status, failed.reason, failed.output) == ("failed", "broke", None)
-
-
-def test_an_unknown_tool_is_an_error_result_and_no_gate(rig: MakeBench) -> None:
-    desk = rig({"a": turns(ask(("nope", {})), say("sorry"))})
-    run = desk.advance(desk.start("a"))
-    assert run.status == "completed"
-    assert desk.effects.models[-1].messages[-1]["results"][0] == {
-        "call": "c1.0",
-        "tool": "nope",
-        "outcome": "refused",
-        "content": "there is no tool nope",
-    }
+    assert len(desk.effects.models) == 1
 
 
 def test_a_failed_write_is_in_doubt_and_not_repeated(rig: MakeBench) -> None:
@@ -169,7 +159,7 @@ def test_a_tool_that_says_no_is_told_to_the_model(rig: MakeBench) -> None:
         t=FakeTool(body=lambda request: ToolFailure(error="username taken")),
     )
     desk.advance(desk.start("a"))
-    result = desk.effects.models[-1].messages[-1]["results"][0]
+    result = desk.heard()
     assert (result["outcome"], result["content"]) == ("failed", "username taken")
 
 
@@ -179,38 +169,23 @@ def test_a_result_that_is_not_json_is_lost_by_its_place(rig: MakeBench) -> None:
         t=FakeTool(body=lambda request: ToolResult(value={"when": {1, 2}})),
     )
     desk.advance(desk.start("a"))
-    assert "result.when" in desk.effects.models[-1].messages[-1]["results"][0]["content"]["problem"]
-
-
-def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:
-    """A run whose worker was lost while its tool ran: intent committed, no outcome, lease over."""
-
-    def body(request: ToolRequest) -> Outcome:
-        if request.attempt == 1:
-            desk.held(request.run).lost.set()
-        return ToolResult(value=request.attempt)
-
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
-    run = desk.start("a")
-    assert desk.advance(run).status == "running"
-    lose(run)
-    return desk, run
+    assert "result.when" in desk.heard()["content"]["problem"]
 
 
 @pytest.mark.usefixtures("short_lease")
-def test_an_idempotent_call_whose_worker_died_runs_again(rig: MakeBench) -> None:
-    desk, run = crashed(rig, EffectClass.IDEMPOTENT)
-    assert desk.advance(run).status == "completed"
-    assert [call.attempt for call in desk.effects.calls] == [1, 2]
+@pytest.mark.parametrize(
+    ("effect", "status", "attempts"),
+    [(EffectClass.IDEMPOTENT, "completed", [1, 2]), (EffectClass.WRITE, "suspended", [1])],
+)
+def test_the_effect_class_decides_about_a_call_whose_worker_died(
+    rig: MakeBench, effect: EffectClass, status: str, attempts: list[int]
+) -> None:
+    desk, run = crashed(rig, effect)
+    assert desk.advance(run).status == status
+    assert [call.attempt for call in desk.effects.calls] == attempts
     assert len({call.key for call in desk.effects.calls}) == 1
-
-
-@pytest.mark.usefixtures("short_lease")
-def test_a_write_whose_worker_died_waits_in_doubt(rig: MakeBench) -> None:
-    desk, run = crashed(rig, EffectClass.WRITE)
-    assert desk.advance(run).status == "suspended"
-    assert [call.attempt for call in desk.effects.calls] == [1]
-    assert [gate.kind for gate in desk.open_gates(run)] == ["in_doubt"]
+    doubts = ["in_doubt"] if effect is EffectClass.WRITE else []
+    assert [gate.kind for gate in desk.open_gates(run)] == doubts
 
 
 @pytest.mark.usefixtures("short_lease")
@@ -241,14 +216,11 @@ def test_a_run_held_by_another_worker_cannot_be_claimed(rig: MakeBench) -> None:
 
 def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) -> None:
     def slow(request: ToolRequest) -> Outcome:
-        (gate,) = desk.open_gates(request.run)
-        desk.decide(gate.id, Verdict.APPROVE)
-        connections.close_all()  # this thread's
+        aside(lambda: desk.decide(desk.open_gates(request.run)[0].id, Verdict.APPROVE))
         return ToolResult(value=1)
 
-    desk = rig(
-        {"a": turns(ask(("t", {}), ("slow", {})), say("done"))}, t=GATED, slow=FakeTool(body=slow)
-    )
+    agents = {"a": turns(ask(("t", {}), ("slow", {})), say("done"))}
+    desk = rig(agents, t=GATED, slow=FakeTool(body=slow))
     assert desk.advance(desk.start("a")).status == "completed"
 
 
@@ -285,8 +257,7 @@ def test_a_tampered_run_is_quarantined_and_never_continues(
     run = desk.advance(desk.start("a"))
     with connection.cursor() as cursor:
         cursor.execute(tampering)
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-    parked = desk.advance(run.id)
+    parked = desk.answer(run.id)
     assert parked.status == "quarantined"
     assert parked.reason
     assert desk.effects.calls == []
@@ -294,38 +265,34 @@ def test_a_tampered_run_is_quarantined_and_never_continues(
     assert Run.objects.get(id=run.id).due_at is None
 
 
-def test_a_decision_about_a_parked_run_does_not_make_it_due(rig: MakeBench) -> None:
+@pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
+def test_a_decision_that_is_not_confirmed_parks_the_run(rig: MakeBench, verdict: Verdict) -> None:
+    """A decision about a parked run does not make it due."""
     desk = rig({"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=GATED)
     run = desk.advance(desk.start("a"))
-    first, second = desk.open_gates(run.id)
-    desk.decide(first.id, Verdict.APPROVE)
     desk.approvals.forged = True
-    assert desk.advance(run.id).status == "quarantined"
-    desk.decide(second.id, Verdict.DENY, "no")
+    assert desk.answer(run.id, verdict, "no").status == "quarantined"
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "no")
     assert Run.objects.get(id=run.id).due_at is None
-
-
-def test_an_approval_that_is_not_confirmed_parks_the_run(rig: MakeBench) -> None:
-    desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
-    run = desk.advance(desk.start("a"))
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-    desk.approvals.forged = True
-    assert desk.advance(run.id).status == "quarantined"
     assert desk.effects.calls == []
 
 
-def test_a_tool_changed_after_its_approval_opens_a_new_gate(rig: MakeBench) -> None:
+@pytest.mark.parametrize("change", ["the tool", "the decider's right"])
+def test_an_approval_that_no_longer_holds_opens_a_new_gate(rig: MakeBench, change: str) -> None:
     desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
     run = desk.advance(desk.start("a"))
     (first,) = desk.open_gates(run.id)
-    desk.decide(first.id, Verdict.APPROVE)
-    desk.effects.tools["t"] = FakeTool(gated=True, effect=EffectClass.IDEMPOTENT)
-    assert desk.advance(run.id).status == "suspended"
+    if change == "the tool":
+        desk.effects.tools["t"] = FakeTool(gated=True, effect=EffectClass.IDEMPOTENT)
+    else:
+        desk.approvals.void = True
+    assert desk.answer(run.id).status == "suspended"
     (second,) = desk.open_gates(run.id)
     assert second.id != first.id
     assert desk.effects.calls == []
-    desk.decide(second.id, Verdict.APPROVE)
-    assert desk.advance(run.id).status == "completed"
+    desk.approvals.void = False
+    assert desk.answer(run.id).status == "completed"
+    assert len(desk.effects.calls) == 1
 
 
 def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> None:

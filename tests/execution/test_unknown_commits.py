@@ -1,13 +1,13 @@
 """A COMMIT whose answer was cut off: the worker finds out whether it happened, even if it is still under way."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from runtime.core.enums import EffectClass
@@ -15,8 +15,8 @@ from runtime.models import Gate
 from runtime.ports.approvals import Part
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool, steps
-from tests.execution.test_runner import types
-from tests.support.engine import MakeBench
+from tests.execution.conftest import Ledger
+from tests.support.engine import MakeBench, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 BLOCKED = """
@@ -66,15 +66,6 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
     return found
 
 
-@pytest.fixture
-def ledger(transactional_db: None) -> Iterator[None]:
-    with pool.own() as own:
-        own.execute("CREATE TABLE unknown_commit (key text)")
-    yield
-    with pool.own() as own:
-        own.execute("DROP TABLE unknown_commit")
-
-
 def test_an_unknown_commit_opens_its_gate_once(
     rig: MakeBench, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,11 +93,11 @@ def test_an_unknown_commit_opens_its_gate_once(
     assert len(desk.effects.models) == 1
 
 
-@pytest.mark.usefixtures("ledger")
-def test_an_unknown_commit_keeps_its_tools_writes_once(rig: MakeBench, cut: Cut) -> None:
+def test_an_unknown_commit_keeps_its_tools_writes_once(
+    rig: MakeBench, cut: Cut, ledger: Ledger
+) -> None:
     def body(request: ToolRequest) -> Outcome:
-        with connection.cursor() as cursor:
-            cursor.execute("INSERT INTO unknown_commit VALUES (%s)", [request.key])
+        ledger.write(request)
         cut.arm()
         return ToolResult(value="kept")
 
@@ -115,19 +106,12 @@ def test_an_unknown_commit_keeps_its_tools_writes_once(rig: MakeBench, cut: Cut)
     run = desk.advance(desk.start("a"))
     assert cut.done.is_set()
     assert run.status == "completed"
-    assert (_rows(), len(desk.effects.calls)) == (1, 1)
+    assert (ledger.attempts(), len(desk.effects.calls)) == ([1], 1)
     assert types(run.id)[-4:] == ["ToolStarted", "ToolReturned", "ModelReplied", "Completed"]
 
 
 def _gates(run: UUID) -> list[UUID]:
     return list(Gate.objects.filter(run=run).values_list("id", flat=True))
-
-
-def _rows() -> int:
-    with pool.own() as own:
-        row = own.execute("SELECT count(*) FROM unknown_commit").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def test_a_gate_is_built_again_after_a_concurrent_change(

@@ -12,16 +12,12 @@ from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 CALLS = 6
+pytestmark = pytest.mark.usefixtures("hints")
 
 
-@pytest.fixture
-def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
-    said: list[tuple[UUID, str]] = []
+@pytest.fixture(autouse=True)
+def after_four_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yielding, "STEPS", 4)
-    monkeypatch.setattr(
-        dispatch, "dispatch", lambda run, queue=dispatch.RESUMED: said.append((run, queue))
-    )
-    return said
 
 
 def long_one(rig: MakeBench) -> Rig:
@@ -46,9 +42,7 @@ def test_a_run_of_many_steps_yields_to_waiting_runs(
     assert len(desk.effects.calls) == 2 * CALLS
 
 
-def test_a_run_continues_while_no_other_run_waits(
-    rig: MakeBench, hints: list[tuple[UUID, str]]
-) -> None:
+def test_a_run_continues_while_no_other_run_waits(rig: MakeBench) -> None:
     desk = long_one(rig)
     row = desk.advance(desk.start("a"))
     assert (row.status, row.epoch) == ("completed", 1)

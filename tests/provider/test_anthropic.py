@@ -118,7 +118,7 @@ def test_a_call_comes_back_as_any_other(answers: list[Any], frame: Frame) -> Non
     assert answer.usage == {"input_tokens": 5, "output_tokens": 3}
 
 
-def test_a_server_that_refuses_to_stream_is_asked_for_whole_replies(
+def test_a_server_that_cannot_stream_is_asked_for_whole_replies(
     answers: list[Any], frame: Frame, settings: Settings
 ) -> None:
     address, key = settings.ANTHROPIC_BASE_URL, settings.ANTHROPIC_API_KEY

@@ -117,7 +117,7 @@ def test_a_provider_may_make_every_mistake_in_one_run(
         (Fault.MALFORMED_ARGUMENTS, "the arguments are not a JSON object"),
     ],
 )
-def test_a_call_that_cannot_be_made_is_an_error_result_and_no_gate(
+def test_an_impossible_call_is_an_error_result_and_no_gate(
     engine: Engine,
     provider: Provider,
     directory: Directory,
@@ -210,7 +210,7 @@ def test_a_wrong_key_is_not_got_round_with_the_next_model(
     assert retry["instead"] == ""
 
 
-def test_an_agent_s_own_models_are_asked_instead_of_the_installation_s(
+def test_an_agent_s_own_models_come_before_the_installation_s(
     engine: Engine, provider: Provider, directory: Directory, sink: Sink
 ) -> None:
     _change(engine, models=("openai:mine",))

@@ -83,7 +83,7 @@ def test_a_wrong_key_or_address_is_a_matter_of_setup(
     assert "canary" not in fault.error
 
 
-def test_a_key_that_gemini_refuses_with_400_is_not_the_request_s_fault(
+def test_a_key_that_gemini_refuses_with_400_is_a_setup_failure(
     hr: Registry, provider: Provider, settings: Settings
 ) -> None:
     details = [{"reason": "API_KEY_INVALID", "domain": "googleapis.com"}]

@@ -33,7 +33,7 @@ def _fault(frame: Frame, deadline: float = 10.0) -> ModelFailure:
     return outcome
 
 
-def test_an_answer_has_calls_and_the_provider_s_own_count_of_tokens(
+def test_an_answer_has_calls_and_the_provider_s_token_count(
     provider: Provider, frame: Frame
 ) -> None:
     answer = frame.ask()

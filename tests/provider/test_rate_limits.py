@@ -79,7 +79,7 @@ def _run(worker: Engine, number: int) -> Run:
         connection.close()
 
 
-def test_a_storm_of_refusals_is_not_hammered_by_all_workers_together(provider: Provider) -> None:
+def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) -> None:
     naive = _weather_out(provider, None)
     held_back = _weather_out(provider, RateLimits())
     print(f"{held_back} requests for {RUNS} answers in a storm, {naive} without a brake")  # noqa: T201

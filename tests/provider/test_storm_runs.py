@@ -103,7 +103,7 @@ def provider(
         yield one
 
 
-def test_runs_in_a_storm_all_finish_within_budget_and_repeat_nothing(provider: Provider) -> None:
+def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provider) -> None:
     posted.clear()
     began_at = time.monotonic()
     with ExitStack() as stack:

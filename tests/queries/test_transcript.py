@@ -76,7 +76,7 @@ def test_events_that_fit_nothing_are_left_out() -> None:
     assert [frame.id for frame in found.frames()] == ["0"]
 
 
-def test_frames_that_claim_each_other_as_parent_do_not_go_in_circles() -> None:
+def test_frames_that_are_each_other_s_parent_make_no_loop() -> None:
     loop = {**OPENED, "frame": "1", "parent": "1", "call": "c1.0"}
     found = read_transcript(_journal([OPENED, _replied("0", "t"), loop, _replied("1", "u"), loop]))
     assert [frame.id for frame in found.frames()] == ["0", "1"]

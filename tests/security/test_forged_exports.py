@@ -99,8 +99,7 @@ def test_an_approval_given_before_the_export_is_worth_nothing(
     target: Target, sender: Sender, published: None
 ) -> None:
     target.ask_twice()
-    run = target.start()
-    target.decide(run)
+    run = target.decided()
     assert target.advance(run).status == "suspended"
     assert target.started(run) == 1
     text = export_run(run=run, actor=ADMIN)

@@ -32,8 +32,7 @@ def keys(settings: Settings, tmp_path: Path) -> Iterator[Path]:
 def test_a_run_waits_untouched_for_a_key_that_is_missing(
     target: Target, keys: Path, continued: None, purpose: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = target.start()
-    target.decide(run)
+    run = target.decided()
     before = _stored(run)
     ring = files._path(purpose)
     line = ring.read_text()
@@ -65,8 +64,7 @@ def test_a_run_waits_untouched_for_a_key_that_is_missing(
 def test_keys_that_were_replaced_still_verify(
     target: Target, keys: Path, continued: None, purpose: str
 ) -> None:
-    run = target.start()
-    target.decide(run)
+    run = target.decided()
     files.rotate(purpose)
     files._ring.cache_clear()
     assert target.advance(run).status == "completed"

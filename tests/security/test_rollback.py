@@ -87,8 +87,7 @@ def put_back(run: UUID, rows: dict[str, list[str]]) -> None:
 
 def used(target: Target) -> tuple[UUID, dict[str, list[str]]]:
     """A run whose approved call was made, with its rows from before the call."""
-    run = target.start()
-    target.decide(run)
+    run = target.decided()
     before = rows_of(run)
     assert target.advance(run).status == "completed"
     return run, before
@@ -99,30 +98,34 @@ def forget_spent(run: UUID) -> None:
         assert own.execute("DELETE FROM runtime_spent WHERE run_id = %s", [run]).rowcount > 0
 
 
-def test_one_approval_is_used_once_though_its_run_is_put_back(target: Target) -> None:
+@pytest.mark.parametrize(
+    ("forgotten", "with_ledger", "status", "started", "why"),
+    [
+        (False, False, "quarantined", 1, "used before"),
+        (True, True, "quarantined", 1, "by the ledger"),
+        (True, False, "completed", 2, ""),  # the limit of the promise, as guarantees.md states it
+    ],
+    ids=["put back", "use forgotten", "without a ledger"],
+)
+def test_one_approval_is_used_once_though_its_run_is_put_back(
+    target: Target,
+    settings: Settings,
+    tmp_path: Path,
+    forgotten: bool,
+    with_ledger: bool,
+    status: str,
+    started: int,
+    why: str,
+) -> None:
+    if with_ledger:
+        settings.ABEYANCE_LEDGER = tmp_path / "ledger"
     run, before = used(target)
     put_back(run, before)
+    if forgotten:
+        forget_spent(run)
     after = target.advance(run)
-    assert (after.status, target.started(run)) == ("quarantined", 1)
-    assert "used before" in str(after.reason)
-
-
-def test_the_ledger_refuses_a_use_that_the_database_lost(target: Target, kept: Path) -> None:
-    run, before = used(target)
-    put_back(run, before)
-    forget_spent(run)
-    after = target.advance(run)
-    assert (after.status, target.started(run)) == ("quarantined", 1)
-    assert "by the ledger" in str(after.reason)
-
-
-def test_without_a_ledger_the_second_use_is_not_noticed(target: Target) -> None:
-    """The limit of the promise, as docs/explanation/guarantees.md states it."""
-    run, before = used(target)
-    put_back(run, before)
-    forget_spent(run)
-    assert target.advance(run).status == "completed"
-    assert target.started(run) == 2
+    assert (after.status, target.started(run)) == (status, started)
+    assert why in str(after.reason)
 
 
 def test_the_ledger_reveals_a_rolled_back_database(
@@ -155,8 +158,7 @@ def test_no_approved_call_starts_with_a_changed_ledger(
     spoil(kept)
     if restarted:
         ledger._open.clear()
-    run = target.start()
-    target.decide(run)
+    run = target.decided()
     assert target.advance(run).status != "completed"
     assert target.started(run) == 0
 

@@ -11,7 +11,7 @@ from runtime.core.documents.blobs import Blob as Text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE
-from runtime.models import Content, ContentUse, Continuation, JournalEntry, Run
+from runtime.models import Content, ContentUse, Continuation, JournalEntry
 from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.tables import blobs
@@ -37,11 +37,6 @@ def suspended(desk: Rig) -> UUID:
     return run.id
 
 
-def approve(desk: Rig, run: UUID) -> Run:
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    return desk.advance(run)
-
-
 def test_a_large_result_keeps_journal_and_continuation_small(desk: Rig, continued: None) -> None:
     run = suspended(desk)
     size = len(json.dumps(BIG))
@@ -54,7 +49,7 @@ def test_a_large_result_keeps_journal_and_continuation_small(desk: Rig, continue
         "role": "results",
         "results": [{"call": "c1.0", "tool": "read", "outcome": "returned", "content": BIG}],
     }
-    assert approve(desk, run).status == "completed"
+    assert desk.answer(run).status == "completed"
     assert desk.effects.models[-1].messages[2]["results"][0]["content"] == BIG
 
 
@@ -80,31 +75,29 @@ def test_a_value_that_looks_like_a_reference_is_a_value(rig: MakeBench) -> None:
     tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=FORGED))
     desk = rig({"a": turns(ask(("t", FORGED)), ask(("u", {})), say("done"))}, t=tool, u=GATED)
     run = suspended(desk)
-    assert approve(desk, run).status == "completed"
+    assert desk.answer(run).status == "completed"
     assert desk.effects.models[-1].messages[2]["results"][0]["content"] == FORGED
 
 
-@pytest.mark.parametrize("change", ["body = body || ' '", "body = '\"another\"'"])
-def test_a_content_that_was_changed_parks_the_run(
-    desk: Rig, change: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("UPDATE runtime_content SET body = body || ' '", "does not match its digest"),
+        ("UPDATE runtime_content SET body = '\"another\"'", "does not match its digest"),
+        ("DELETE FROM runtime_contentuse; DELETE FROM runtime_content", "is missing"),
+    ],
+)
+def test_a_content_that_was_changed_or_is_gone_parks_the_run(
+    desk: Rig, change: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = suspended(desk)
     with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE runtime_content SET {change}")
-    parked = approve(desk, run)
+        cursor.execute(change)
+    parked = desk.answer(run)
     assert (parked.status, parked.due_at) == ("quarantined", None)
-    assert "does not match its digest" in (parked.reason or "")
+    assert why in (parked.reason or "")
     assert len(desk.effects.calls) == 1  # the approved call did not start
     assert any(one.levelno == logging.CRITICAL for one in caplog.records)
-
-
-def test_a_content_that_is_gone_parks_the_run(desk: Rig) -> None:
-    run = suspended(desk)
-    ContentUse.objects.all().delete()
-    Content.objects.all().delete()
-    parked = approve(desk, run)
-    assert (parked.status, parked.due_at) == ("quarantined", None)
-    assert "is missing" in (parked.reason or "")
 
 
 def test_a_transactional_tools_result_commits_with_its_writes(rig: MakeBench) -> None:
@@ -126,7 +119,7 @@ def test_a_big_result_that_a_person_reports_is_stored_too(rig: MakeBench) -> Non
     run = suspended(desk)
     desk.decide(desk.open_gates(run)[0].id, Verdict.HAPPENED, "", BIG)
     assert desk.advance(run).status == "completed"
-    assert desk.effects.models[-1].messages[-1]["results"][0]["content"] == BIG
+    assert desk.heard()["content"] == BIG
     assert Content.objects.count() == 1
 
 

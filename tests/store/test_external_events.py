@@ -1,12 +1,10 @@
 """The rules of the stores of waits and external events, on real Postgres."""
 
-import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from runtime.control.external_events import Delivered, deliver
@@ -16,17 +14,12 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import external_events, waits
 from runtime.store.tables.waits import EventWait
-from tests.control.test_external_events import HOOK, wait_until_blocked
+from tests.control.test_external_events import HOOK
 from tests.support.engine import MakeBench
 from tests.support.fake_ports import say, turns
+from tests.support.threads import in_thread, wait_until_blocked
 
 PLACES = [("0", "c1.0"), ("0", "c1.1"), ("0.c1.2", "c1.0")]
-
-
-@pytest.fixture
-def own(transactional_db: None) -> Iterator[Connection]:
-    with pool.own() as one:
-        yield one
 
 
 @pytest.fixture
@@ -136,15 +129,9 @@ def test_an_event_takes_hold_of_its_runs_in_their_order(
     own: Connection, runs: tuple[UUID, UUID]
 ) -> None:
     """Two events that end waits of the same runs could wait for each other otherwise."""
-
-    def deliver() -> None:
-        send()
-        connection.close()
-
-    sender = threading.Thread(target=deliver)
     with transaction.atomic():
         Run.objects.select_for_update().get(id=runs[0])
-        sender.start()
+        sender = in_thread(send)
         wait_until_blocked("mailbox = mailbox + 1")
         own.execute("SET lock_timeout = '200ms'")
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE NOWAIT", (runs[1],))
@@ -165,13 +152,8 @@ def test_only_so_many_ids_are_forgotten_at_once(
     own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_events, "PRUNED", 2)
-    for way in (
-        "hashjoin",
-        "mergejoin",
-        "hashagg",
-        "material",
-        "sort",
-    ):  # the remaining plan evaluates the subquery for each row
+    # The remaining plan evaluates the subquery for each row.
+    for way in ("hashjoin", "mergejoin", "hashagg", "material", "sort"):
         own.execute(f"SET enable_{way} = off")
     for number in range(3):
         send(f"e-{number}")

@@ -104,7 +104,7 @@ def where(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[d
     pool.close()
 
 
-def test_after_an_outage_a_caller_does_not_wait_for_the_pools_pause(
+def test_after_an_outage_no_caller_waits_for_the_pools_pause(
     where: dict[str, Any], tmp_path: Path
 ) -> None:
     socket = tmp_path / "socket"  # a way to Postgres that is not there yet

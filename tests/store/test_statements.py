@@ -4,7 +4,6 @@ import functools
 import os
 import random
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,12 +40,6 @@ def desk(rig: MakeBench) -> Rig:
 
 
 @pytest.fixture
-def own(transactional_db: None) -> Iterator[Connection]:
-    with pool.own() as one:
-        yield one
-
-
-@pytest.fixture
 def last(desk: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
@@ -72,6 +65,20 @@ def now_of(own: Connection) -> datetime:
     found = own.execute("SELECT clock_timestamp()").fetchone()
     assert found is not None
     return datetime.fromisoformat(str(found[0]))
+
+
+@pytest.fixture
+def run(desk: Rig) -> UUID:
+    """A run that no worker has had yet."""
+    return desk.start("a")
+
+
+@pytest.fixture
+def made(own: Connection, run: UUID) -> leases.Claim:
+    """A claim of that run."""
+    found = claim(own, run)
+    assert found is not None
+    return found
 
 
 # The step
@@ -220,17 +227,15 @@ def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, desk
     assert taken(own) == [run]
 
 
-def test_a_worker_of_the_previous_release_skips_newer_runs(own: Connection, desk: Rig) -> None:
+def test_a_worker_of_the_previous_release_skips_newer_runs(own: Connection, run: UUID) -> None:
     """The claim takes a run without a lease, or one whose `lease_until` is over; the column must be a time."""
-    run = desk.start("a")
     assert claim(own, run) is not None
     found = Run.objects.get(id=run).lease_until
     assert found is not None
     assert found > timezone.now() + timedelta(days=36_500)
 
 
-def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, run: UUID) -> None:
     counted = []
     for position in (1, 1, 1, 2, 2):
         row(run, position=position, due_at=timezone.now() + PAST)
@@ -241,16 +246,14 @@ def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, de
     assert counted == [0, 1, 2, 1, 2]
 
 
-def test_a_claim_leaves_the_run_due(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_a_claim_leaves_the_run_due(own: Connection, run: UUID) -> None:
     due = Run.objects.get(id=run).due_at
     assert claim(own, run) is not None
     assert Run.objects.get(id=run).due_at == due, "to move it would write every index of the row"
 
 
-def test_a_run_changed_during_a_claim_is_read_again(own: Connection, desk: Rig) -> None:
+def test_a_run_changed_during_a_claim_is_read_again(own: Connection, run: UUID) -> None:
     """The claim's row is younger than the journal that it read: a trap holds it between the two."""
-    run = desk.start("a")
     with pool.own() as other:
         own.execute("CREATE SCHEMA trap")
         try:
@@ -290,8 +293,7 @@ def _is_trapped(connection: Connection) -> bool:
     return row == (True,)
 
 
-def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, run: UUID) -> None:
     with transaction.atomic():
         Run.objects.select_for_update().get(id=run)
         own.execute("SET lock_timeout = '200ms'")
@@ -299,8 +301,7 @@ def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, desk: Rig) -> N
     assert claim(own, run) is not None
 
 
-def test_an_isolated_run_is_claimed_by_an_isolation_process(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_an_isolated_run_is_claimed_by_an_isolation_process(own: Connection, run: UUID) -> None:
     assert claim(own, run, isolated=True) is None
     row(run, isolated=True)
     assert claim(own, run, isolated=True) is not None
@@ -314,23 +315,20 @@ def test_an_isolated_run_is_claimed_by_an_isolation_process(own: Connection, des
         {"due_at": None},
         {"due_at": datetime(3000, 1, 1, tzinfo=UTC)},
         {"status": "quarantined"},
+        {},
     ],
-    ids=["another's", "isolated", "not due", "due later", "parked"],
+    ids=["another's", "isolated", "not due", "due later", "parked", "stopped"],
 )
 def test_a_run_that_is_not_free_is_not_claimed(
-    own: Connection, desk: Rig, change: dict[str, Any]
+    own: Connection, run: UUID, change: dict[str, Any]
 ) -> None:
-    run = desk.start("a")
-    row(run, **change)
+    if change:
+        row(run, **change)
+    else:
+        Stop.objects.create(agent="a", reason="because")
     before = Run.objects.values().get(id=run)
     assert claim(own, run) is None
     assert Run.objects.values().get(id=run) == before
-
-
-def test_a_stopped_run_is_not_claimed(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
-    Stop.objects.create(agent="a", reason="because")
-    assert claim(own, run) is None
 
 
 def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
@@ -345,10 +343,9 @@ def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
     return [run for _, run in sorted(place for _, place in found)]
 
 
-def test_a_release_needs_the_mailbox_and_backing_off_does_not(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
-    made = claim(own, run)
-    assert made is not None
+def test_a_release_needs_the_mailbox_and_backing_off_does_not(
+    own: Connection, run: UUID, made: leases.Claim
+) -> None:
     row(run, mailbox=3)
     assert not leases.release(own, made, status="suspended", signal_version=2, due=None)
     assert Run.objects.get(id=run).owner == made.owner
@@ -356,19 +353,17 @@ def test_a_release_needs_the_mailbox_and_backing_off_does_not(own: Connection, d
     assert (Run.objects.get(id=run).status, Run.objects.get(id=run).owner) == ("queued", None)
 
 
-def test_backing_off_after_an_entry_leaves_its_status(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
-    made = claim(own, run)
-    assert made is not None
+def test_backing_off_after_an_entry_leaves_its_status(
+    own: Connection, run: UUID, made: leases.Claim
+) -> None:
     row(run, position=made.position + 1, status="paused")
     assert leases.back_off(own, made)
     assert Run.objects.get(id=run).status == "paused"
 
 
-def test_a_heartbeat_reads_signal_counts_of_its_own_runs(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
-    made = claim(own, run)
-    assert made is not None
+def test_a_heartbeat_reads_signal_counts_of_its_own_runs(
+    own: Connection, run: UUID, made: leases.Claim
+) -> None:
     worker = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
     given = {"runs": [run], "lease": 60.0, "worker": uuid4(), **worker}
 
@@ -383,8 +378,7 @@ def test_a_heartbeat_reads_signal_counts_of_its_own_runs(own: Connection, desk: 
 # The mailbox
 
 
-def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, run: UUID) -> None:
     due, late = (timezone.now() + timedelta(hours=hours) for hours in (-1, 1))
     row(run, due_at=due)
     runs.notify_signal(own, run)
@@ -413,15 +407,13 @@ def test_a_start_and_a_signal_are_due_after_the_hint_delay(own: Connection, desk
     assert claim(own, run) is not None  # whom the hint reaches need not wait
 
 
-def test_a_ring_leaves_a_parked_run_alone(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_a_ring_leaves_a_parked_run_alone(own: Connection, run: UUID) -> None:
     row(run, status="quarantined", due_at=None)
     runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at is None
 
 
-def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, run: UUID) -> None:
     row(run, ended_at=timezone.now(), status="completed", due_at=None)
     with pytest.raises(RunEnded):
         runs.notify_signal(own, run)
@@ -465,8 +457,7 @@ def decision_of(run: UUID, gate: UUID, own: Connection, at: datetime | None) -> 
     )
 
 
-def test_a_signal_counts_from_its_effective_time(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_a_signal_counts_from_its_effective_time(own: Connection, run: UUID) -> None:
     later, latest = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
     for at in (latest, None, later):
         decision_of(run, uuid4(), own, at)
@@ -489,8 +480,7 @@ def test_only_future_signals_of_the_run_can_be_withdrawn(own: Connection, desk: 
     assert [len(signals.waiting(own, one)) for one in (run, other)] == [1, 1]
 
 
-def test_signals_are_read_in_the_order_they_were_sent(own: Connection, desk: Rig) -> None:
-    run = desk.start("a")
+def test_signals_are_read_in_the_order_they_were_sent(own: Connection, run: UUID) -> None:
     signals.send_pause(own, run=run, by="ada", reason="")
     signals.send_resume(own, run=run, by="ada")
     assert [type(one).__name__ for one in signals.read(own, run).due] == [
@@ -504,7 +494,10 @@ def test_signals_are_read_in_the_order_they_were_sent(own: Connection, desk: Rig
 # Gates
 
 
-@pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
+states = pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
+
+
+@states
 def test_a_gate_is_decided_while_open_and_reopened_while_decided(
     own: Connection, desk: Rig, state: str
 ) -> None:
@@ -526,7 +519,7 @@ def test_a_gate_is_decided_while_open_and_reopened_while_decided(
                     act()
 
 
-@pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
+@states
 def test_closing_is_for_gates_that_wait(own: Connection, desk: Rig, state: str) -> None:
     run, other = (desk.advance(desk.start("a")).id for _ in range(2))
     (gate,) = desk.open_gates(run)

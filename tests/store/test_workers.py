@@ -1,21 +1,13 @@
 """Which processes count as alive, and when they are forgotten."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from uuid import uuid4
 
-import pytest
 from django.utils import timezone
 
 from runtime.models import Loop, Worker
-from runtime.store import pool, workers
+from runtime.store import workers
 from runtime.store.pool import Connection
-
-
-@pytest.fixture
-def own(transactional_db: None) -> Iterator[Connection]:
-    with pool.own() as one:
-        yield one
 
 
 def test_a_worker_that_beats_again_is_alive(own: Connection) -> None:

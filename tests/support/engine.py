@@ -13,10 +13,12 @@ from agents.effect_handler import AgentEffects
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from runtime.broker import dispatch
+from runtime.control import cancel as cancelling
 from runtime.control.settle import settle
 from runtime.control.start import create
+from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.codec import decode_entry, documents_of
-from runtime.core.enums import Decision, Verdict
+from runtime.core.enums import Decision, EffectClass, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
@@ -25,7 +27,7 @@ from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Approvals, ReviewSnapshot
-from runtime.ports.effects import EffectHandler
+from runtime.ports.effects import EffectHandler, Outcome, ToolRequest, ToolResult
 from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
@@ -37,12 +39,16 @@ from tests.support.fake_ports import (
     FakeEffects,
     FakeTool,
     Script,
+    ask,
+    say,
+    turns,
 )
 from tests.support.people import until
 
 ADA = Actor(person="ada")
 AT_REST = ("suspended", "completed", "failed", "cancelled", "quarantined")
 LONG = 30.0  # seconds that a worker which must be replaced may take
+RARELY = RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0)
 MakeBench = Callable[..., "Rig"]
 
 
@@ -62,6 +68,64 @@ def lose(*runs: UUID) -> None:
             (list(runs),),
         )
         due_runs.dispatch_window(own)
+
+
+def later(run: UUID) -> None:
+    """Let all waits of the run be over."""
+    with pool.own() as own:
+        own.execute("UPDATE runtime_run SET due_at = clock_timestamp() WHERE id = %s", (run,))
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], Any]) -> None:
+    """Give workers this clock in place of the database's."""
+    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: clock())
+
+
+def cancel(run: UUID, reason: str = "enough") -> None:
+    cancelling.cancel(run=run, actor=ADA, reason=reason)
+
+
+def events(run: UUID) -> list[dict[str, Any]]:
+    """Everything in the journal of a run, in order."""
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    return [event for body in bodies(rows) for event in documents_of(decode_entry(body).events)]
+
+
+def types(run: UUID) -> list[str]:
+    return [event["type"] for event in events(run)]
+
+
+def failing(times: int, outcome: Outcome) -> FakeTool:
+    """A tool that fails so often, then succeeds."""
+
+    def body(request: ToolRequest) -> Outcome:
+        return outcome if request.attempt <= times else ToolResult(value=request.attempt)
+
+    return FakeTool(body=body)
+
+
+class Death(BaseException):
+    """The end of a worker in the middle of a step."""
+
+
+def die(*_: object) -> None:
+    raise Death
+
+
+@contextmanager
+def at_failpoint(point: str, act: Callable[[], object]) -> Iterator[None]:
+    """Call something when the block first passes this point, which it must."""
+    left = [point]
+
+    def hit(moment: str, kind: str, depth: int) -> None:
+        if left == [f"{moment}:{kind}"]:
+            left.clear()
+            act()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runtime.store.failpoints.hit", hit)
+        yield
+    assert not left
 
 
 class HandDriven:
@@ -112,6 +176,18 @@ class Rig(HandDriven):
         decision = Decision(verdict=verdict, by="bea", reason=reason, result=result)
         with transaction.atomic():
             settle(gate=gate, decision=decision)
+
+    def answer(
+        self, run: UUID, verdict: Verdict = Verdict.APPROVE, reason: str = "", result: object = None
+    ) -> Run:
+        """Decide the run's oldest open gate, then advance the run."""
+        self.decide(self.open_gates(run)[0].id, verdict, reason, result)
+        return self.advance(run)
+
+    def heard(self, place: int = 0) -> dict[str, Any]:
+        """Return a result that was last told to a model."""
+        result: dict[str, Any] = self.effects.models[-1].messages[-1]["results"][place]
+        return result
 
     def open_gates(self, run: UUID) -> list[Gate]:
         return list(Gate.objects.filter(run=run, state="open").order_by("opened_at", "call"))
@@ -164,9 +240,22 @@ class Engine(HandDriven):
 
 
 def events_of(run: Run) -> list[dict[str, Any]]:
-    """Everything in the journal of a run, in order."""
-    rows = JournalEntry.objects.filter(run_id=run.id).order_by("position")
-    return [event for body in bodies(rows) for event in documents_of(decode_entry(body).events)]
+    return events(run.id)
+
+
+def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:
+    """A run whose worker was lost while its tool ran: intent committed, no outcome, lease over."""
+
+    def body(request: ToolRequest) -> Outcome:
+        if request.attempt == 1:
+            desk.held(request.run).lost.set()
+        return ToolResult(value=request.attempt)
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
+    run = desk.start("a")
+    assert desk.advance(run).status == "running"
+    lose(run)
+    return desk, run
 
 
 @contextmanager
@@ -220,6 +309,16 @@ def rig(by_hand: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
     wiring.plug(approvals=real)
     for one in rigs:
         one.close()
+
+
+@pytest.fixture
+def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
+    """Each hint that is sent: the run and the queue."""
+    sent: list[tuple[UUID, str]] = []
+    monkeypatch.setattr(
+        dispatch, "dispatch", lambda run, queue=dispatch.RESUMED: sent.append((run, queue))
+    )
+    return sent
 
 
 @pytest.fixture

@@ -34,7 +34,11 @@ class Office:
         self.stack = stack
 
     def start(self, agent: str, name: str, level: int = 3) -> str:
-        body = {"agent": agent, "input": newcomer(name, level), "business_key": name}
+        return self.begin(agent, business_key=name, **newcomer(name, level))
+
+    def begin(self, agent: str, business_key: str | None = None, **given: Any) -> str:
+        """Have Ada start a run with this input."""
+        body = {"agent": agent, "input": given, "business_key": business_key}
         status, run = self.stack.ask("ada", "POST", "/api/v1/runs", body)
         assert status == 201, run
         return str(run["id"])

@@ -212,3 +212,11 @@ def _mark_of(process: psutil.Process) -> str | None:
     except (psutil.Error, OSError):
         return None
     return mark
+
+
+def shared_folder(sandbox: Path, name: str) -> Path:
+    """A folder for workers, which may run under another account."""
+    folder = sandbox / name
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder

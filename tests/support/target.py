@@ -41,13 +41,18 @@ class Target(Office):
         decide(asked, BEA, verdict, reason)
         return Request.objects.get(id=asked.id)
 
+    def decided(self, verdict: Verdict = Verdict.APPROVE) -> UUID:
+        """A run with a decision that no worker has read."""
+        run = self.start()
+        self.decide(run, verdict)
+        return run
+
     def abandoned(self) -> UUID:
         """An approved run whose worker was replaced in the middle: it has entries after its continuation."""
         self.effects.tools["send_welcome_mail"] = FakeTool(
             effect=EffectClass.IDEMPOTENT, body=_robbed
         )
-        run = self.start()
-        self.decide(run)
+        run = self.decided()
         with patch.object(continuations, "needs_brief", lambda covered, tail, release: False):
             self.advance(run)
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)

@@ -127,7 +127,7 @@ def test_web_and_worker_change_no_row_of_the_audit(services: Services) -> None:
                 own.execute("DELETE FROM approvals_auditentry")
 
 
-def test_a_backup_is_restored_by_the_commands_that_are_written_down(services: Services) -> None:
+def test_a_backup_is_restored_by_the_documented_commands(services: Services) -> None:
     """Into another database of the same server, in which there is then as much as in the first."""
     backup, restore = (
         re.findall(rf"exec -T postgres ({program} [^<>`]+?) [<>]", BACKUP)[0].split()

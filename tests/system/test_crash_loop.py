@@ -24,16 +24,9 @@ def test_a_crashing_run_beside_50_others_is_quarantined_alone(sandbox: Path) -> 
     )
     with stack:
         office = Office(stack)
-
-        def start(agent: str, name: str) -> str:
-            body = {"agent": agent, "input": {"name": name}}
-            status, run = stack.ask("ada", "POST", "/api/v1/runs", body)
-            assert status == 201, run
-            return str(run["id"])
-
-        others = [start("poison_quiet", f"quiet{number}") for number in range(OTHERS // 2)]
-        deadly = start("poison_deadly", "deadly")
-        others += [start("poison_quiet", f"quiet{number}") for number in range(OTHERS // 2)]
+        others = [office.begin("poison_quiet", name="quiet") for _ in range(OTHERS // 2)]
+        deadly = office.begin("poison_deadly", name="deadly")
+        others += [office.begin("poison_quiet", name="quiet") for _ in range(OTHERS // 2)]
 
         def stopped() -> dict[str, Any] | None:
             found = office.run(deadly)

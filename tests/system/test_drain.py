@@ -9,7 +9,7 @@ import pytest
 from tests.support import processes
 from tests.support.people import Office, until
 from tests.support.scripted_agents import patience
-from tests.support.stack import Stack
+from tests.support.stack import Stack, shared_folder
 
 pytestmark = pytest.mark.e2e
 
@@ -27,11 +27,9 @@ class Ward:
 
     def start(self, agent: str, name: str, tool: str) -> tuple[str, psutil.Process]:
         """A run whose tool holds, and the worker that it holds in."""
-        body = {"agent": agent, "input": {"name": name}}
-        status, run = self.stack.ask("ada", "POST", "/api/v1/runs", body)
-        assert status == 201, run
+        run = self.office.begin(agent, name=name)
         until(lambda: self.begun(name, tool) or None, f"{tool} to begin")
-        return str(run["id"]), processes.of(self.stack, "worker").process
+        return run, processes.of(self.stack, "worker").process
 
     def begun(self, name: str, tool: str) -> int:
         """Count the starts of a tool in all processes."""
@@ -48,9 +46,7 @@ class Ward:
 
 @pytest.fixture(scope="module")
 def ward(sandbox: Path) -> Iterator[Ward]:
-    folder = sandbox / "drained"
-    folder.mkdir()
-    folder.chmod(0o777)  # the workers may run under another account
+    folder = shared_folder(sandbox, "drained")
     stack = Stack(
         sandbox / "drain",
         ABEYANCE_LEASE_SECONDS="2",

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.e2e
 def test_a_worker_whose_tools_hang_is_replaced(sandbox: Path) -> None:
     with Stack(sandbox / "hanging", ABEYANCE_AGENTS=hanging.__name__) as stack:
         office = Office(stack)
-        hung = _start(stack, "hangs", TOOL_SLOTS)
-        others = [_start(stack, "answers", number) for number in range(8)]
+        hung = office.begin("hangs", number=TOOL_SLOTS)
+        others = [office.begin("answers", number=number) for number in range(8)]
         stack.wait_for_line("worker ended (exit code 1)")
         log = (stack.home / "logs" / "worker.log").read_text()
         assert "CRITICAL" in log
@@ -26,10 +26,3 @@ def test_a_worker_whose_tools_hang_is_replaced(sandbox: Path) -> None:
         found = office.wait(hung, "suspended")
         assert {gate["kind"] for gate in found["gates"]} == {"in_doubt"}
         assert len(found["gates"]) == TOOL_SLOTS
-
-
-def _start(stack: Stack, agent: str, number: int) -> str:
-    body = {"agent": agent, "input": {"number": number}}
-    status, run = stack.ask("ada", "POST", "/api/v1/runs", body)
-    assert status == 201, run
-    return str(run["id"])

@@ -123,9 +123,7 @@ class _Touch:
         return os.system, (f"touch {self.mark}",)
 
 
-def test_junk_on_the_broker_is_thrown_away_and_the_worker_goes_on(
-    office: Office, tmp_path: Path
-) -> None:
+def test_a_worker_discards_junk_on_the_broker_and_goes_on(office: Office, tmp_path: Path) -> None:
     worker = processes.of(office.stack, "worker")
     mark = tmp_path / "ran"
     run = office.start("hr_onboarding_single", "amidjunk")

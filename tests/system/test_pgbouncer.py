@@ -1,17 +1,14 @@
 """The whole application through a real PgBouncer in transaction pooling."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from config.env.environment import ROOT
 from runtime.store import pool
-from tests.support import pgbouncer, processes
+from tests.support import commands, pgbouncer, processes
 from tests.support.people import Office
 from tests.support.stack import Stack
 
@@ -78,13 +75,6 @@ def test_the_transaction_of_another_connection_can_be_ended(through: str, direct
 
 def test_a_process_does_not_start_without_statement_timeouts(direct: str) -> None:
     with pgbouncer.before(direct, "connect_query") as url:
-        done = subprocess.run(
-            [sys.executable, "manage.py", "sweep"],
-            cwd=ROOT,
-            env={**os.environ, "DATABASE_URL": url},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = commands.manage("sweep", env={**os.environ, "DATABASE_URL": url})
     assert done.returncode == 1
     assert "has lock_timeout = 0, though the process asks for a limit" in done.stderr

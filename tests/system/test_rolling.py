@@ -10,7 +10,7 @@ import pytest
 from tests.support import processes
 from tests.support.people import Office, until
 from tests.support.scripted_agents import rolling
-from tests.support.stack import Stack
+from tests.support.stack import Stack, shared_folder
 
 pytestmark = pytest.mark.e2e
 
@@ -39,12 +39,6 @@ class Release:
     office: Office
     folder: Path
     new: Path
-
-    def start(self, agent: str, name: str) -> str:
-        body = {"agent": agent, "input": {"name": name}}
-        status, run = self.office.stack.ask("ada", "POST", "/api/v1/runs", body)
-        assert status == 201, run
-        return str(run["id"])
 
     def asked(self, run: str, kind: str) -> dict[str, Any] | None:
         """Return the pending request of the run's gate of this kind, if there is one."""
@@ -78,9 +72,7 @@ class Release:
 
 @pytest.fixture(scope="module")
 def release(sandbox: Path) -> Iterator[Release]:
-    folder = sandbox / "ledgers"
-    folder.mkdir()
-    folder.chmod(0o777)  # the workers may run under another account
+    folder = shared_folder(sandbox, "ledgers")
     old, new = rolling.write_releases(sandbox / "releases")
     stack = Stack(
         sandbox / "rolling",
@@ -95,7 +87,7 @@ def release(sandbox: Path) -> Iterator[Release]:
 
 def test_old_and_new_workers_share_runs_without_ping_pong(release: Release) -> None:
     names = [f"shared{number}" for number in range(RUNS)]
-    runs = {name: release.start("additive", name) for name in names}
+    runs = {name: release.office.begin("additive", name=name) for name in names}
     for run in runs.values():
         release.office.wait(run, "suspended")
     with processes.another(
@@ -114,7 +106,9 @@ def test_old_and_new_workers_share_runs_without_ping_pong(release: Release) -> N
 
 
 def test_both_releases_work_on_the_migrated_schema(release: Release) -> None:
-    runs = {name: release.start("additive", name) for name in ("grown1", "grown2", "grown3")}
+    runs = {
+        name: release.office.begin("additive", name=name) for name in ("grown1", "grown2", "grown3")
+    }
     for run in runs.values():
         release.office.wait(run, "suspended")
     with processes.another(
@@ -129,7 +123,7 @@ def test_both_releases_work_on_the_migrated_schema(release: Release) -> None:
         for name, run in runs.items():
             release.office.wait(run, "completed")
             assert release.noted(name) == ["note1", "note2"]
-        later = release.start("additive", "later")
+        later = release.office.begin("additive", name="later")
         for _ in range(2):
             release.decide(later, "approval", "approve")
         release.office.wait(later, "completed")
@@ -142,7 +136,10 @@ def test_both_releases_work_on_the_migrated_schema(release: Release) -> None:
 
 def test_people_are_asked_where_the_versions_differ_too_much(release: Release) -> None:
     stack = release.office.stack
-    go_on, stop = release.start("rewritten", "asked"), release.start("rewritten", "stopped")
+    go_on, stop = (
+        release.office.begin("rewritten", name="asked"),
+        release.office.begin("rewritten", name="stopped"),
+    )
     for run in (go_on, stop):
         release.office.wait(run, "suspended")
     old = processes.of(stack, "worker")

@@ -11,7 +11,7 @@ from config.processes import CONNECTIONS_OF_A_WORKER
 from tests.support.people import Office, until
 from tests.support.scripted_agents import borrowers
 from tests.support.scripted_agents.crowd import START
-from tests.support.stack import Stack
+from tests.support.stack import Stack, shared_folder
 
 pytestmark = pytest.mark.e2e
 
@@ -28,9 +28,7 @@ CONNECTIONS = """
 
 
 def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) -> None:
-    folder = sandbox / "borrowers"
-    folder.mkdir()
-    folder.chmod(0o777)  # the workers may run under another account
+    folder = shared_folder(sandbox, "borrowers")
     stack = Stack(
         sandbox / "ten",
         ABEYANCE_WORKERS=str(WORKERS),

@@ -10,7 +10,7 @@ import pytest
 from tests.support import processes
 from tests.support.people import Office, until
 from tests.support.scripted_agents import patience
-from tests.support.stack import Stack
+from tests.support.stack import Stack, shared_folder
 
 pytestmark = pytest.mark.e2e
 
@@ -26,12 +26,6 @@ class Shift:
     office: Office
     workers: list[processes.Hand]
     folder: Path
-
-    def start(self, agent: str, name: str) -> str:
-        body = {"agent": agent, "input": {"name": name}}
-        status, run = self.office.stack.ask("ada", "POST", "/api/v1/runs", body)
-        assert status == 201, run
-        return str(run["id"])
 
     def ledger(self, name: str, tool: str, what: str) -> list[int]:
         """The ids of the processes that did this, in order."""
@@ -62,9 +56,7 @@ class Shift:
 
 @pytest.fixture(scope="module")
 def shift(sandbox: Path) -> Iterator[Shift]:
-    folder = sandbox / "patience"
-    folder.mkdir()
-    folder.chmod(0o777)  # the workers may run under another account
+    folder = shared_folder(sandbox, "patience")
     stack = Stack(
         sandbox / "workers",
         ABEYANCE_LEASE_SECONDS="2",
@@ -81,7 +73,7 @@ def shift(sandbox: Path) -> Iterator[Shift]:
 
 
 def test_the_same_wake_up_twenty_times_is_one_execution(shift: Shift) -> None:
-    run = shift.start("patient_once", "woken")
+    run = shift.office.begin("patient_once", name="woken")
     until(lambda: shift.ledger("woken", "hold_once", "begin") or None, "the tool to begin")
     shift.office.execute(f"""
 from uuid import UUID
@@ -134,7 +126,7 @@ for _ in range({WAKE_UPS}):
 
 
 def test_a_worker_paused_past_its_lease_does_nothing_more(shift: Shift) -> None:
-    run = shift.start("patient_again", "stopped")
+    run = shift.office.begin("patient_again", name="stopped")
     first, stopped = _stop_whoever_holds(shift, "stopped", "hold_again")
     until(
         lambda: len(shift.ledger("stopped", "hold_again", "begin")) > 1 or None,
@@ -156,7 +148,7 @@ def test_a_worker_paused_past_its_lease_does_nothing_more(shift: Shift) -> None:
 
 def test_a_stopped_worker_records_its_outcome_late(shift: Shift) -> None:
     """People are asked meanwhile, the call is not repeated, and the run continues once the outcome is recorded."""
-    run = shift.start("patient_once", "doubted")
+    run = shift.office.begin("patient_once", name="doubted")
     first, stopped = _stop_whoever_holds(shift, "doubted", "hold_once")
     found = shift.office.wait(run, "suspended")
     assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]

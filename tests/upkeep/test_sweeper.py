@@ -91,7 +91,7 @@ def _failing(_connection: Connection, _stop: threading.Event) -> None:
     ("spoilt", "name"),
     [((partitions, "maintain"), "partitions"), ((retention, "enforce"), "retention")],
 )
-def test_a_loop_that_fails_stops_no_other_and_raises_its_own_alarm(
+def test_a_failing_loop_stops_no_other_and_raises_its_alarm(
     spoilt: tuple[object, str],
     name: str,
     room: None,

@@ -95,7 +95,7 @@ def test_other_messages_loaded_anew_are_translated_anew() -> None:
     assert parts(conversation_of(walker, run, "0", after)) == parts(to_provider(walker, after))
 
 
-def test_a_reply_whose_call_has_other_arguments_is_translated_anew() -> None:
+def test_a_reply_with_other_arguments_is_translated_anew() -> None:
     def told(text: str) -> Any:
         call = Call(id="c1.0", tool="step", args={"text": text})
         given = messages(MIN_CACHED_MESSAGES)
@@ -106,7 +106,7 @@ def test_a_reply_whose_call_has_other_arguments_is_translated_anew() -> None:
     assert [told("a").args, told("b").args] == [{"text": "a"}, {"text": "b"}]
 
 
-def test_another_agent_of_the_same_frame_has_its_own_instructions() -> None:
+def test_another_agent_of_a_frame_has_its_own_instructions() -> None:
     run, told = uuid4(), messages(MIN_CACHED_MESSAGES)
     other = agent(
         name="other", description="Other.", instructions="Other.", input=Walk, model=silent

@@ -90,7 +90,7 @@ def _fault(frame: Frame, deadline: float = 10.0) -> str:
     return outcome.error
 
 
-def test_the_model_is_given_instructions_input_tools_and_sub_agents() -> None:
+def test_the_model_gets_instructions_input_tools_and_sub_agents() -> None:
     seen: dict[str, Any] = {}
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

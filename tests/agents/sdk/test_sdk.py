@@ -173,7 +173,7 @@ def test_a_sentence_may_only_name_arguments(sentence: str, complaint: str) -> No
 
 
 @pytest.mark.parametrize(("option", "value"), [("effect", "maybe"), ("risk", "huge")])
-def test_an_unknown_effect_or_risk_is_refused_with_the_known_ones(option: str, value: str) -> None:
+def test_an_unknown_effect_or_risk_is_refused_by_name(option: str, value: str) -> None:
     def act() -> None:
         """Acts."""
 

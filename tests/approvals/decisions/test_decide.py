@@ -109,7 +109,7 @@ def test_a_denial_carries_its_reason_verbatim_to_the_run(bea: Actor) -> None:
     assert (body["verdict"], body["by"], body["reason"]) == ("deny", "bea", reason)
 
 
-def test_a_token_decides_in_its_owners_name_and_the_audit_names_it(bea: Actor) -> None:
+def test_a_token_decides_for_its_owner_and_is_audited(bea: Actor) -> None:
     request = seeds.pending()
     by_token = with_token(bea, Scope.APPROVALS_DECIDE)
     decide(request, by_token)

@@ -1,7 +1,6 @@
 """docker-compose.yml and Dockerfile agree with the table of processes, with `make up`, and with their linters."""
 
 import re
-import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from config.env import budget, environment, providers
 from config.env.environment import ROOT
 from config.processes import Process, table
 from tests.config.installation.test_operations import INSTALL, ROWS
-from tests.support import compose, pgbouncer
+from tests.support import commands, compose, pgbouncer
 
 TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
 APPLICATION = ("prepare", *TABLE)
@@ -52,22 +51,14 @@ def services() -> dict[str, Any]:
 
 
 def test_compose_finds_nothing_to_complain_about() -> None:
-    done = subprocess.run(
-        [compose.BIN / "docker-compose", "-f", ROOT / "docker-compose.yml", "config", "-q"],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = commands.run(
+        compose.BIN / "docker-compose", "-f", ROOT / "docker-compose.yml", "config", "-q"
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_hadolint_reports_nothing_and_ignores_nothing() -> None:
-    done = subprocess.run(
-        [compose.BIN / "hadolint", "--no-color", ROOT / "Dockerfile"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = commands.run(compose.BIN / "hadolint", "--no-color", ROOT / "Dockerfile")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert "hadolint ignore" not in (ROOT / "Dockerfile").read_text()
 
@@ -319,9 +310,7 @@ def _host_of(service: dict[str, Any]) -> str:
 
 def _git(*command: str, told: str = "") -> str:
     """Run git in the repository and return its output; exit code 1 means that it found nothing."""
-    done = subprocess.run(
-        ["git", *command], cwd=ROOT, input=told, capture_output=True, text=True, check=False
-    )
+    done = commands.run("git", *command, told=told)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 

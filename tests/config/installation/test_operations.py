@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from config.env import environment
 from config.env.environment import ROOT
 from config.env.errors import InvalidSetting
 from config.processes import table
+from tests.support import commands
 
 VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
 INSTALL = (ROOT / "docs/how-to/install.md").read_text()
@@ -68,14 +67,7 @@ WITHOUT_EFFECT = re.compile(
 
 
 def test_variables_that_provider_clients_read_are_documented() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENTS],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = commands.python("-c", CLIENTS, env={"PATH": os.environ["PATH"]})
     providers = re.compile("(OPENAI|ANTHROPIC|AZURE|AWS|GOOGLE|GEMINI|OLLAMA|VLLM|SSL)_")
     read = {name for name in done.stdout.split() if providers.match(name)}
     (table,) = re.findall(r"^\| read by clients .*\n((?:\|.*\n)+)", MODELS, re.MULTILINE)

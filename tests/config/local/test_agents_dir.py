@@ -1,16 +1,14 @@
 """A folder of agents that workers cannot read ends the start with one line that says what to do."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from config.env.environment import ROOT
 from config.local.errors import Refused
 from config.local.processes import users
 from config.local.up import require_agents
+from tests.support import commands
 
 
 def test_a_folder_that_workers_cannot_read_is_refused(sandbox: Path) -> None:
@@ -31,14 +29,13 @@ def test_a_folder_that_they_can_read_or_none_is_not(sandbox: Path) -> None:
 
 def test_a_folder_that_is_none_ends_the_start_with_one_line(sandbox: Path) -> None:
     home = str(sandbox / "home of no agents")
-    done = subprocess.run(
-        [sys.executable, "-m", "config.local", "up", "--home", home],
-        cwd=ROOT,
+    done = commands.python(
+        "-m",
+        "config.local",
+        "up",
+        "--home",
+        home,
         env={**os.environ, "AGENTS_DIR": "/nowhere/agents"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
     )
     assert done.returncode == 1
     said = "abeyance: AGENTS_DIR is not a folder that can be reached: /nowhere/agents\n"
@@ -50,14 +47,15 @@ def test_a_broken_module_ends_it_before_any_server(sandbox: Path) -> None:
     folder.mkdir()
     (folder / "broken_shop.py").write_text("x = 1\ny = x.price\n")
     home = sandbox / "home of broken agents"
-    done = subprocess.run(
-        [sys.executable, "-m", "config.local", "up", "--home", str(home), "--port", "0"],
-        cwd=ROOT,
+    done = commands.python(
+        "-m",
+        "config.local",
+        "up",
+        "--home",
+        str(home),
+        "--port",
+        "0",
         env={**os.environ, "AGENTS_DIR": str(folder), "ABEYANCE_AGENTS": "broken_shop"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
     )
     assert done.returncode == 1
     place = f"{folder}/broken_shop.py:2"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -73,12 +74,15 @@ def test_a_place_that_cannot_hold_data_is_refused_in_one_line(tmp_path: Path, pl
     assert "\n" not in str(refused.value)
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "home"
-    folder.mkdir()
-    (folder / "home.json").write_text("{")
-    with pytest.raises(Refused, match=r"home\.json is damaged"):
-        _open(folder)
+@pytest.mark.parametrize(
+    ("name", "text"), [("home.json", "{"), ("home.json", "[]"), ("secrets.json", "")]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(Refused) as refused:
+        _open(tmp_path).secret("postgres")
+    what = rf"{re.escape(str(tmp_path / name))} is damaged \(.+\): put back the copy of a backup"
+    assert re.fullmatch(what, str(refused.value))
 
 
 def test_an_unreadable_path_is_named_with_its_owner(tmp_path: Path) -> None:

@@ -3,27 +3,20 @@
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from config.env.environment import ROOT
 from config.local.__main__ import main
 from config.local.http_client import request
 from config.local.servers.roles import OWNER
+from tests.support import commands
 from tests.support.stack import Stack
 
 
 def _manage(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "config.local", "manage", "--home", str(home), "--", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return commands.python("-m", "config.local", "manage", "--home", str(home), "--", *words)
 
 
 def _url(stack: Stack) -> str:

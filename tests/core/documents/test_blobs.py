@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.continuation import Call, Continuation, Frame
+from runtime.core.continuation import Call, Continuation
 from runtime.core.documents.blobs import (
     Blob,
     InlinedMessages,
@@ -19,6 +19,7 @@ from runtime.core.enums import Verdict
 from runtime.core.errors import Unreadable
 from runtime.core.events import BlobRef, Event, Exported, GateDecided, ToolReturned, WaitEnded
 from runtime.core.limits import KEPT_INLINE, PREVIEW
+from tests.core.machine.events import frame_of
 
 LARGEST = "x" * (KEPT_INLINE - 2)  # with its quotes
 
@@ -107,9 +108,7 @@ MESSAGES = (
 def test_only_calls_and_messages_refer_to_blobs() -> None:
     call = Call(id="c2.0", tool="t", args={}, stored=BlobRef(digest="d2", size=1, preview=""))
     other = Call(id="c2.1", tool="t", args={})
-    frame = Frame(
-        id="0", agent="a", fingerprint="f", prompt="p", messages=MESSAGES, calls=(call, other)
-    )
+    frame = frame_of(messages=MESSAGES, calls=(call, other))
     now = Continuation(run=UUID(int=1), frames={"0": frame})
     assert blob_refs(now) == {"d1", "d2"}
 
@@ -122,7 +121,7 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
         return "the value"
 
     filled = InlinedMessages(fetch)
-    frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", messages=MESSAGES)
+    frame = frame_of(messages=MESSAGES)
     first, second = filled.messages(frame)
     assert first == MESSAGES[0]
     assert second == {

@@ -1,4 +1,4 @@
-"""Stored documents of a run: each reads back equal, and documents of every schema keep their meaning."""
+"""BlobRef documents of a run: each reads back equal, and documents of every schema keep their meaning."""
 
 import json
 from dataclasses import MISSING, fields, is_dataclass
@@ -19,7 +19,8 @@ from runtime.core.documents.codec import (
 from runtime.core.errors import NotJson, Unreadable
 from runtime.core.events import EVENT_TYPES, ToolReturned
 from runtime.core.machine.replay import Entry
-from tests.core.machine.test_transitions import AT, STARTED
+from tests.core.machine.events import STARTED
+from tests.core.machine.walks import AT
 
 DEEP = json.loads("[" * 81 + "]" * 81)
 

@@ -18,7 +18,8 @@ from runtime.core.documents.conversations import Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import ToolReturned
 from runtime.core.machine.replay import Entry
-from tests.core.machine.test_transitions import AT, STARTED
+from tests.core.machine.events import STARTED
+from tests.core.machine.walks import AT
 
 # Entries of schema 8 cannot be read with another dictionary. A better one needs a new schema.
 LETTERS = string.ascii_letters + string.digits + "!#$%&()*+,-.:;<=>?@[]^_{|}~"

@@ -35,9 +35,9 @@ from runtime.core.events import (
     ToolStarted,
 )
 from runtime.core.machine.replay import Entry, initial, step
+from tests.core.machine.events import STARTED, TERMS
 from tests.core.machine.test_histories import first
-from tests.core.machine.test_transitions import AT, STARTED, TERMS
-from tests.core.machine.walks import Walk
+from tests.core.machine.walks import AT, Walk
 
 # A fork has messages of another run; an imported run loses permissions; a summary outlasts the entries before it.
 UNTOLD = (Forked, Imported, Compacted)

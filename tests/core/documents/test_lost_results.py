@@ -10,7 +10,8 @@ from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass
 from runtime.core.events import CallAdmitted, ToolFailed, ToolReturned, ToolStarted
 from runtime.core.machine.replay import fold, initial
-from tests.core.machine.test_transitions import AT, STARTED, TERMS
+from tests.core.machine.events import STARTED, TERMS
+from tests.core.machine.walks import AT
 
 
 @pytest.mark.parametrize("effect", list(EffectClass))

@@ -27,7 +27,8 @@ from runtime.core.events import (
     ToolReturned,
 )
 from runtime.core.machine.replay import Entry
-from tests.core.machine.test_transitions import AT, STARTED
+from tests.core.machine.events import STARTED
+from tests.core.machine.walks import AT
 
 LONG = "x" * 100
 VALUE = {"text": LONG}

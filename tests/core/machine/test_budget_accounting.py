@@ -20,10 +20,9 @@ from runtime.core.budgets import (
     Spent,
     strictest,
 )
-from runtime.core.call_options import CallOptions
 from runtime.core.commands import CallModel, OpenFrame, StartTool
 from runtime.core.continuation import Continuation
-from runtime.core.enums import EffectClass, GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import CoreError, IllegalTransition
 from runtime.core.events import (
     BudgetExceeded,
@@ -59,11 +58,12 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial, step
 from runtime.core.machine.retries import on_worker_lost
+from tests.core.machine.events import options
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RATES = Rates(input=1 * MICROS, output=4 * MICROS)
 GATE = UUID(int=7)
-READ = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=30.0)
+READ = options()
 
 
 def later(seconds: float) -> datetime:
@@ -125,9 +125,7 @@ def family(run: Budget | None = None, parent: Budget | None = None) -> Continuat
     """A root with two child frames, each about to ask its model."""
     now = evolve(started(run, own=parent), replied(calls=2))
     for call in ("c1.0", "c1.1"):
-        terms = CallOptions(
-            effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child"
-        )
+        terms = options(delegate="child")
         now = evolve(now, CallAdmitted(frame=ROOT, call=call, terms=terms))
         now = evolve(now, opened(f"{ROOT}.{call}"))
     return now
@@ -148,7 +146,7 @@ def test_a_reply_counts_for_its_frame_its_parents_and_the_run() -> None:
     assert now.frame(ROOT).spent == now.spent == child + Spent(turns=1)
 
 
-def test_every_start_of_a_tool_is_a_call_once_its_outcome_is_there() -> None:
+def test_a_started_tool_counts_as_a_call_with_its_outcome() -> None:
     now = evolve(started(), replied(calls=1))
     now = under_way(now, "c1.0")
     assert now.spent.calls == 0
@@ -242,7 +240,7 @@ class Wide:
 
 def wide(children: int, budget: Budget) -> Wide:
     now = evolve(started(budget), replied(calls=children))
-    terms = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child")
+    terms = options(delegate="child")
     for index in range(children):
         now = evolve(now, CallAdmitted(frame=ROOT, call=f"c1.{index}", terms=terms))
         now = evolve(now, opened(f"0.c1.{index}"))
@@ -501,7 +499,7 @@ def test_a_run_in_backoff_is_due_at_its_time_limit() -> None:
 def test_an_agents_own_time_begins_when_its_frame_opens() -> None:
     now = started(Budget(seconds=100))
     now = step(now, [replied(calls=1)], head="", at=later(20))
-    terms = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, delegate="child")
+    terms = options(delegate="child")
     child = opened("0.c1.0", budget=Budget(seconds=5), at=22)
     admitted = CallAdmitted(frame=ROOT, call="c1.0", terms=terms)
     now = step(now, [admitted, child], head="", at=later(22))

@@ -7,38 +7,24 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import CallOptions, CompactionOptions
+from runtime.core.call_options import CompactionOptions
 from runtime.core.commands import CallModel
 from runtime.core.continuation import Continuation, Frame, FrameState
-from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import (
     CallAdmitted,
     Compacted,
     Event,
-    FrameOpened,
     ModelReplied,
     Proposal,
-    RunStarted,
     ToolReturned,
     ToolStarted,
 )
 from runtime.core.machine import compaction
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import fold, initial
+from tests.core.machine.events import begun, opened, options
 from tests.core.machine.walks import AT
-
-TERMS = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=1.0)
-
-
-def opened(terms: CompactionOptions | None) -> list[Event]:
-    return [
-        RunStarted(agent="a", input={"do": 1}, requester="ada"),
-        FrameOpened(
-            frame="0", agent="a", fingerprint="f", prompt="p", plan=None, input={"do": 1},
-            compaction=terms,
-        ),
-    ]  # fmt: skip
 
 
 def turn(number: int, result: Any = "done") -> list[Event]:
@@ -46,15 +32,17 @@ def turn(number: int, result: Any = "done") -> list[Event]:
     calls = (Proposal(tool="t", args={"n": number}),)
     return [
         ModelReplied(frame="0", reply={"n": number}, text="", calls=calls, usage={"tokens": 1}),
-        CallAdmitted(frame="0", call=call, terms=TERMS),
+        CallAdmitted(frame="0", call=call, terms=options()),
         ToolStarted(frame="0", call=call, attempt=1, at=AT),
         ToolReturned(frame="0", call=call, attempt=1, result=result),
     ]
 
 
 def after(turns: int, terms: CompactionOptions | None, result: Any = "done") -> Continuation:
-    events = opened(terms) + [e for n in range(1, turns + 1) for e in turn(n, result)]
-    return fold(initial(UUID(int=1)), events)
+    start: list[Event] = [begun(input={"do": 1}), opened(input={"do": 1}, compaction=terms)]
+    return fold(
+        initial(UUID(int=1)), start + [e for n in range(1, turns + 1) for e in turn(n, result)]
+    )
 
 
 def summed(until: int, text: str = "two things were done") -> Compacted:

@@ -1,13 +1,11 @@
 """Entries that can be forked, and the state that a fork inherits."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.core.call_options import CallOptions
 from runtime.core.commands import CheckCall, OpenInDoubt
 from runtime.core.continuation import Call, CallState, Continuation, Phase
 from runtime.core.enums import EffectClass, GateKind, Verdict
@@ -19,15 +17,12 @@ from runtime.core.events import (
     Event,
     Exported,
     Forked,
-    FrameOpened,
     GateDecided,
     GateOpened,
     Imported,
-    ModelReplied,
     OutcomeUnknown,
     Proposal,
     RetryScheduled,
-    RunStarted,
     ToolReturned,
     ToolStarted,
 )
@@ -35,18 +30,15 @@ from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
+from tests.core.machine.events import begun, opened, options, replied
+from tests.core.machine.walks import AT
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
 GATE = UUID(int=7)
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 
 
-def terms(effect: EffectClass = EffectClass.WRITE) -> CallOptions:
-    return CallOptions(effect=effect, digest="sha256:d", deadline=30.0)
-
-
-def opened(kind: GateKind = GateKind.APPROVAL, effect: EffectClass = EffectClass.WRITE) -> Event:
-    return GateOpened(gate=GATE, kind=kind, terms=terms(effect), **CALL)
+def asked(kind: GateKind = GateKind.APPROVAL, effect: EffectClass = EffectClass.WRITE) -> Event:
+    return GateOpened(gate=GATE, kind=kind, terms=options(effect), **CALL)
 
 
 def decided(verdict: Verdict) -> Event:
@@ -54,7 +46,7 @@ def decided(verdict: Verdict) -> Event:
 
 
 def admitted(effect: EffectClass = EffectClass.WRITE) -> Event:
-    return CallAdmitted(terms=terms(effect), **CALL)
+    return CallAdmitted(terms=options(effect), **CALL)
 
 
 def started(attempt: int = 1) -> Event:
@@ -71,23 +63,9 @@ RETURNED = ToolReturned(attempt=1, result={"id": 1}, **CALL)
 
 def after(*events: Event) -> Continuation:
     """A run whose agent asked for two calls; `events` happen to the first."""
-    return fold(
-        initial(uuid4()),
-        [
-            RunStarted(agent="a", input={}, requester="ada", business_key="k"),
-            FrameOpened(
-                frame="0", agent="a", fingerprint="sha256:f", prompt="p", plan=None, input={}
-            ),
-            ModelReplied(
-                frame="0",
-                reply={},
-                text="",
-                calls=(Proposal(tool="t", args={"x": 1}), Proposal(tool="u", args={})),
-                usage={"output_tokens": 3},
-            ),
-            *events,
-        ],
-    )
+    calls = (Proposal(tool="t", args={"x": 1}), Proposal(tool="u", args={}))
+    reply = replied(calls=calls, text="", usage={"output_tokens": 3})
+    return fold(initial(uuid4()), [begun(business_key="k"), opened(), reply, *events])
 
 
 def first(now: Continuation) -> Call:
@@ -99,8 +77,8 @@ def first(now: Continuation) -> Call:
     [
         ((), True),
         ((admitted(),), True),
-        ((opened(),), True),
-        ((opened(), decided(Verdict.APPROVE)), True),
+        ((asked(),), True),
+        ((asked(), decided(Verdict.APPROVE)), True),
         ((admitted(), started()), False),
         ((admitted(EffectClass.READ), started()), False),
         ((admitted(), started(), RETURNED), True),
@@ -113,7 +91,7 @@ def first(now: Continuation) -> Call:
                 admitted(EffectClass.IDEMPOTENT),
                 started(),
                 again(),
-                opened(effect=EffectClass.IDEMPOTENT),
+                asked(effect=EffectClass.IDEMPOTENT),
             ),
             False,
         ),
@@ -134,10 +112,10 @@ def test_nothing_goes_on_from_before_the_start_or_after_the_end() -> None:
     "events",
     [
         (admitted(),),
-        (opened(),),
-        (opened(), decided(Verdict.APPROVE)),
+        (asked(),),
+        (asked(), decided(Verdict.APPROVE)),
         (admitted(), started(), again()),
-        (opened(), decided(Verdict.APPROVE), started(), again(), opened()),
+        (asked(), decided(Verdict.APPROVE), started(), again(), asked()),
     ],
     ids=["admitted", "gated", "approved", "retrying", "asked again"],
 )
@@ -145,7 +123,7 @@ def test_a_permission_is_not_inherited(events: tuple[Event, ...]) -> None:
     now = without_permissions(after(*events))
     assert now.pending == ()
     if first(now).state is CallState.UNKNOWN:  # it was started, and brought back by people
-        assert events[-1] == opened()
+        assert events[-1] == asked()
         assert plan(now)[0] == OpenInDoubt(**CALL)
         return
     assert first(now) == Call(id="c1.0", tool="t", args={"x": 1})
@@ -154,7 +132,7 @@ def test_a_permission_is_not_inherited(events: tuple[Event, ...]) -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [(), (opened(GateKind.IN_DOUBT),), (opened(GateKind.IN_DOUBT), decided(Verdict.RUN_AGAIN))],
+    [(), (asked(GateKind.IN_DOUBT),), (asked(GateKind.IN_DOUBT), decided(Verdict.RUN_AGAIN))],
     ids=["unasked", "asked", "to run again"],
 )
 def test_a_call_in_doubt_is_asked_about_again(events: tuple[Event, ...]) -> None:
@@ -177,11 +155,11 @@ def test_recorded_admissions_and_results_are_not_planned_again() -> None:
 
 
 def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
-    original = after(opened())
+    original = after(asked())
     fork = initial(uuid4())
     event = Forked(of=original.run, position=4, by="eve", state=forked(original))
     assert event.state["schema"] == original.schema  # the others with a default are left out
-    now = fold(fork, [RunStarted(agent="a", input={}, requester="eve"), event])
+    now = fold(fork, [begun(requester="eve"), event])
     assert (now.run, now.requester, now.position) == (fork.run, "eve", 0)
     assert now == replace(
         without_permissions(original),
@@ -201,12 +179,12 @@ def test_a_run_that_is_under_way_does_not_become_a_fork() -> None:
     with pytest.raises(Unreadable):
         fold(
             initial(uuid4()),
-            [RunStarted(agent="a", input={}, requester="eve"), replace(event, state={"schema": 1})],
+            [begun(requester="eve"), replace(event, state={"schema": 1})],
         )
 
 
 def test_an_imported_run_continues_without_its_approvals() -> None:
-    left = evolve(after(opened()), Exported(by="eve"))
+    left = evolve(after(asked()), Exported(by="eve"))
     assert (left.phase, left.pending, plan(left)) == (Phase.EXPORTED, (), ())
     assert first(left).state is CallState.GATED
     arrived = evolve(left, Imported(by="ivy", manifest="{}", key="k", signature="00"))

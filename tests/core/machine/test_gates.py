@@ -20,7 +20,8 @@ from runtime.core.events import (
 from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
-from tests.core.machine.test_transitions import AT, STARTED, TERMS
+from tests.core.machine.events import STARTED, TERMS
+from tests.core.machine.walks import AT
 
 HALT: dict[str, Any] = {"frame": "0", "call": ""}
 KINDS = sorted(FRAME_GATES)

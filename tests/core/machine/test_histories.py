@@ -92,7 +92,7 @@ def test_an_event_that_is_not_legal_raises_and_changes_nothing() -> None:
     assert refused > 1000
 
 
-def test_the_walks_take_every_event_type_and_every_key_of_every_table() -> None:
+def test_the_walks_take_every_event_type_and_table_key() -> None:
     assert {type(event) for walk in every() for event in walk.history} == set(EVENT_TYPES)
     tables: list[dict[tuple[Any, str], Any]] = [RUNS, PACES, FRAMES, CALLS]
     keys = {
@@ -101,7 +101,7 @@ def test_the_walks_take_every_event_type_and_every_key_of_every_table() -> None:
     assert keys == TAKEN
 
 
-def test_the_walks_are_long_deep_and_wait_at_several_gates_at_once() -> None:
+def test_the_walks_are_long_and_deep_and_wait_at_several_gates() -> None:
     assert statistics.median(len(walk.history) for walk in every()) >= 30
     deep = [
         walk

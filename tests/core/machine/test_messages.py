@@ -5,25 +5,18 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import CallOptions
 from runtime.core.commands import CallModel, EndRun
 from runtime.core.continuation import Continuation, FrameState, Phase, Undelivered
-from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import (
     CallAdmitted,
     Cancelling,
     Completed,
-    Event,
     Exported,
     Forked,
-    FrameOpened,
     Imported,
     MessageReceived,
-    ModelReplied,
     Paused,
-    Proposal,
-    RunStarted,
     ToolReturned,
     ToolStarted,
 )
@@ -31,43 +24,19 @@ from runtime.core.machine.forks import forked
 from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import fold, initial
+from tests.core.machine.events import after, begun, opened, options, replied
 from tests.core.machine.walks import AT
 
-RUN = UUID(int=7)
 HELLO = MessageReceived(by="ada", text="hello")
 THERE = MessageReceived(by="bea", text="there")
 
 
-def _opened(frame: str = "0", parent: str | None = None, call: str | None = None) -> FrameOpened:
-    return FrameOpened(
-        frame=frame,
-        agent="a",
-        fingerprint="f",
-        prompt="p",
-        plan=None,
-        input={},
-        parent=parent,
-        call=call,
-    )
-
-
-def _replied(*tools: str, frame: str = "0", heard: int = 0) -> ModelReplied:
-    calls = tuple(Proposal(tool=tool, args={}) for tool in tools)
-    text = "" if tools else "done"
-    return ModelReplied(frame=frame, reply={}, text=text, calls=calls, usage={}, heard=heard)
-
-
 def test_a_result_missing_from_its_reply_stays_in_the_message() -> None:
-    typed = replace(_replied(), output={"euros": 9})
+    typed = replace(replied(), output={"euros": 9})
     for kept in (True, False):
-        now = _after(HELLO, replace(typed, output_kept=kept))
+        now = after(HELLO, replace(typed, output_kept=kept))
         (said,) = [one for one in now.frame("0").messages if one["role"] == "model"]
         assert said.get("output") == ({"euros": 9} if kept else None)
-
-
-def _after(*events: Event) -> Continuation:
-    start = RunStarted(agent="a", input={}, requester="ada")
-    return fold(initial(RUN), (start, _opened(), *events))
 
 
 def _roles(now: Continuation) -> list[str]:
@@ -75,9 +44,9 @@ def _roles(now: Continuation) -> list[str]:
 
 
 def test_a_message_follows_the_results_of_the_turn() -> None:
-    terms = CallOptions(effect=EffectClass.READ, digest="d", deadline=1.0)
-    acting = _after(
-        _replied("t"),
+    terms = options()
+    acting = after(
+        replied("t"),
         CallAdmitted(frame="0", call="c1.0", terms=terms),
         ToolStarted(frame="0", call="c1.0", attempt=1, at=AT),
         HELLO,
@@ -85,68 +54,68 @@ def test_a_message_follows_the_results_of_the_turn() -> None:
     assert _roles(acting) == ["input", "model"]
     settled = fold(acting, [ToolReturned(frame="0", call="c1.0", attempt=1, result=1)])
     assert undelivered_to(settled, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
-    heard = fold(settled, [_replied(heard=1)])
+    heard = fold(settled, [replied(heard=1)])
     assert _roles(heard) == ["input", "model", "results", "message", "model"]
     assert (heard.unheard, heard.frames["0"].state) == ((), FrameState.ANSWERED)
 
 
 def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
-    now = _after(HELLO, THERE, _replied(heard=1))
+    now = after(HELLO, THERE, replied(heard=1))
     assert (now.frames["0"].state, now.frames["0"].outcome) == (FrameState.ASKING, None)
     assert now.unheard == (Undelivered(by="bea", text="there"),)
     assert plan(now) == (CallModel(frame="0"),)
-    now = fold(now, [_replied(heard=1)])
+    now = fold(now, [replied(heard=1)])
     assert _roles(now) == ["input", "message", "model", "message", "model"]
     assert plan(now) == (EndRun(),)
 
 
 def test_a_root_that_has_answered_is_asked_again() -> None:
-    now = _after(_replied(), HELLO)
+    now = after(replied(), HELLO)
     assert (now.frames["0"].state, now.frames["0"].outcome) == (FrameState.ASKING, None)
     with pytest.raises(IllegalTransition):
         fold(now, [Completed(output="done")])
 
 
 def test_a_message_comes_before_there_is_a_root() -> None:
-    start = RunStarted(agent="a", input={}, requester="ada")
-    now = fold(initial(RUN), (start, HELLO, _opened()))
+    start = begun()
+    now = fold(initial(UUID(int=7)), (start, HELLO, opened()))
     assert undelivered_to(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
 
 
 def test_only_the_root_hears() -> None:
-    terms = CallOptions(effect=EffectClass.READ, digest="d", deadline=1.0, delegate="b")
-    now = _after(
-        _replied("b"),
+    terms = options(delegate="b")
+    now = after(
+        replied("b"),
         CallAdmitted(frame="0", call="c1.0", terms=terms),
-        _opened("0.c1.0", parent="0", call="c1.0"),
+        opened("0.c1.0", parent="0", call="c1.0"),
         HELLO,
     )
     assert undelivered_to(now, "0.c1.0") == ()
     with pytest.raises(IllegalTransition):
-        fold(now, [_replied(frame="0.c1.0", heard=1)])
-    assert fold(now, [_replied(frame="0.c1.0")]).frames["0.c1.0"].state is FrameState.ANSWERED
+        fold(now, [replied(frame="0.c1.0", heard=1)])
+    assert fold(now, [replied(frame="0.c1.0")]).frames["0.c1.0"].state is FrameState.ANSWERED
 
 
 @pytest.mark.parametrize("heard", [-1, 2])
 def test_no_more_is_heard_than_was_said(heard: int) -> None:
     with pytest.raises(IllegalTransition):
-        _after(HELLO, _replied(heard=heard))
+        after(HELLO, replied(heard=heard))
 
 
 def test_a_run_that_is_ended_takes_none() -> None:
     with pytest.raises(IllegalTransition):
-        _after(Cancelling(by="ada", reason="enough"), HELLO)
+        after(Cancelling(by="ada", reason="enough"), HELLO)
 
 
 def test_a_pause_keeps_it() -> None:
-    now = _after(Paused(by="ada", reason=""), HELLO)
+    now = after(Paused(by="ada", reason=""), HELLO)
     assert (plan(now), len(now.unheard)) == ((), 1)
 
 
 def test_a_fork_and_a_run_from_elsewhere_bring_it_along() -> None:
-    now = _after(HELLO)
-    start = RunStarted(agent="a", input={}, requester="eve")
-    copy = Forked(of=RUN, position=2, by="eve", state=forked(now))
+    now = after(HELLO)
+    start = begun(requester="eve")
+    copy = Forked(of=UUID(int=7), position=2, by="eve", state=forked(now))
     assert fold(initial(UUID(int=8)), (start, copy)).unheard == now.unheard
     imported = Imported(by="eve", manifest="{}", key="k", signature="00")
     there = fold(now, [Exported(by="ada"), imported])

@@ -5,41 +5,24 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.call_options import CallOptions
-from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_continuation, encode_continuation
 from runtime.core.documents.upcasters import upcast
-from runtime.core.enums import EffectClass
 from runtime.core.events import (
     CallAdmitted,
-    Event,
     Exported,
     Forked,
-    FrameOpened,
     Imported,
     MessageReceived,
-    ModelReplied,
     Paused,
-    Proposal,
-    RunStarted,
     WaitEnded,
     WaitStarted,
 )
 from runtime.core.machine.forks import forked
 from runtime.core.machine.replay import fold, initial
+from tests.core.machine.events import after, begun, options, replied
 from tests.core.machine.walks import AT
 
-OPENED = FrameOpened(frame="0", agent="a", fingerprint="f", prompt="p", plan=None, input={})
-ASKED = ModelReplied(
-    frame="0", reply={}, text="", calls=(Proposal(tool="wait_for", args={}),), usage={}
-)
-TERMS = CallOptions(effect=EffectClass.READ, digest="d", deadline=1.0)
 WROTE = MessageReceived(by="bea", text="hello")
-
-
-def after(*events: Event) -> Continuation:
-    start = RunStarted(agent="a", input={}, requester="ada")
-    return fold(initial(uuid4()), (start, OPENED, *events))
 
 
 def test_a_run_comes_from_its_requester() -> None:
@@ -53,8 +36,8 @@ def test_a_message_adds_its_writer_once() -> None:
 def test_an_event_adds_its_sender() -> None:
     place: dict[str, Any] = {"frame": "0", "call": "c1.0"}
     now = after(
-        ASKED,
-        CallAdmitted(terms=TERMS, **place),
+        replied("wait_for"),
+        CallAdmitted(terms=options(), **place),
         WaitStarted(until=AT, event="paid", **place),
         WaitEnded(outcome="arrived", result={}, by="bea", **place),
     )
@@ -68,14 +51,14 @@ def test_a_pause_adds_no_person() -> None:
 def test_a_fork_has_the_origin_of_its_original() -> None:
     state = forked(after(WROTE))
     event = Forked(of=uuid4(), position=4, by="eve", state=state)
-    now = fold(initial(uuid4()), [RunStarted(agent="a", input={}, requester="eve"), event])
+    now = fold(initial(uuid4()), [begun(requester="eve"), event])
     assert now.origin == ("ada", "bea", "eve")
 
 
 def test_a_fork_of_before_comes_from_the_original_requester() -> None:
     state = {**forked(after()), "origin": []}
     event = Forked(of=uuid4(), position=4, by="eve", state=state)
-    now = fold(initial(uuid4()), [RunStarted(agent="a", input={}, requester="eve"), event])
+    now = fold(initial(uuid4()), [begun(requester="eve"), event])
     assert now.origin == ("ada", "eve")
 
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import MODEL_OPTIONS, CallOptions, ModelOptions, RetryPolicy
+from runtime.core.call_options import MODEL_OPTIONS, ModelOptions, RetryPolicy
 from runtime.core.continuation import Call, Frame, FrameState, Outage
 from runtime.core.documents.codec import decode_entry
-from runtime.core.enums import EffectClass, FailureCause
+from runtime.core.enums import FailureCause
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
     FrameOpened,
@@ -17,7 +17,6 @@ from runtime.core.events import (
     ModelReplied,
     Proposal,
     RetryScheduled,
-    RunStarted,
     ToolFailed,
     WaitEnded,
 )
@@ -28,21 +27,21 @@ from runtime.core.machine.retries import (
     SETUP_TIMEOUT,
     on_no_reply,
     on_not_performed,
+    on_unknown,
     on_worker_lost,
 )
-from tests.core.machine.test_transitions import AT
+from tests.core.machine.events import begun, frame_of, opened, options
+from tests.core.machine.walks import AT
 
 POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)
 DAY = timedelta(days=1)
-FRAME = Frame(
-    id="0", agent="a", fingerprint="f", prompt="p", terms=ModelOptions(retry=POLICY, deadline=5.0)
-)
+FRAME = frame_of(terms=ModelOptions(retry=POLICY, deadline=5.0))
 CALL = Call(
     id="c1.0",
     tool="t",
     args={},
     attempt=1,
-    terms=CallOptions(effect=EffectClass.READ, digest="d", deadline=1.0, retry=POLICY),
+    terms=options(retry=POLICY),
 )
 
 
@@ -159,16 +158,8 @@ def test_each_turn_begins_again_with_the_first_model() -> None:
     now = fold(
         initial(UUID(int=1)),
         [
-            RunStarted(agent="a", input={}, requester="ada"),
-            FrameOpened(
-                frame="0",
-                agent="a",
-                fingerprint="f",
-                prompt="p",
-                plan=None,
-                input={},
-                model=FRAME.terms,
-            ),
+            begun(),
+            opened(model=FRAME.terms),
         ],
     )
     asked = []
@@ -237,6 +228,18 @@ def test_people_are_asked_soon_about_a_refused_key() -> None:
         event = _asked(FRAME, FailureCause.SETUP, timeout=timeout)
         assert isinstance(event, RetryScheduled)
         assert event.asks_at == AT + soon
+
+
+def test_a_failure_keeps_the_delay_cause_and_words_it_came_with() -> None:
+    asked = on_not_performed("0", CALL, "no", retry_after=3.0, at=AT, jitter=0.5)
+    assert isinstance(asked, RetryScheduled)
+    assert asked.until == AT + timedelta(seconds=3)
+    terms = options(retry=replace(POLICY, on=(FailureCause.TIME,)))
+    for cause, kind in ((FailureCause.TIME, RetryScheduled), (FailureCause.NETWORK, ToolFailed)):
+        call = replace(CALL, terms=terms)
+        assert type(on_unknown("0", call, "no", at=AT, jitter=0.5, cause=cause)) is kind
+    for cause in (FailureCause.REQUEST, FailureCause.PROVIDER):
+        assert _asked(FRAME, cause, said="status 400").said == "status 400"
 
 
 def test_an_entry_without_policies_gets_their_old_meaning() -> None:

@@ -4,25 +4,17 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.continuation import Call, CallState, Continuation, Frame, FrameState, Phase
+from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import Retried
 from runtime.core.machine.reducer import evolve
+from tests.core.machine.events import frame_of
 
 AGAIN = Retried(by="ada", reason="mended")
 
 
 def _run(*calls: Call, state: FrameState = FrameState.ACTING, **more: object) -> Continuation:
-    frame = Frame(
-        id="0",
-        agent="a",
-        fingerprint="f",
-        prompt="p",
-        state=state,
-        turn=1,
-        calls=calls,
-        outcome="no",
-    )
+    frame = frame_of(state=state, turn=1, calls=calls, outcome="no")
     given = {"phase": Phase.FAILED, "refusals": 5, "outcome": "no", **more}
     return Continuation(run=UUID(int=1), left={"0": frame}, **given)  # type: ignore[arg-type]
 

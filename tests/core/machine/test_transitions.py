@@ -1,42 +1,26 @@
 """The tables: absent keys are errors that name everything, attempts count, schemas are refused."""
 
-from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
 
-from runtime.core.call_options import CallOptions
 from runtime.core.commands import EndRun
 from runtime.core.continuation import CallState
 from runtime.core.documents.codec import HISTORY, decode_continuation, decode_entry, document_of
-from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition, NewerSchema, UnknownSubject, Unreadable
 from runtime.core.events import (
     CallAdmitted,
     Cancelling,
-    Event,
-    FrameOpened,
-    ModelReplied,
     Paused,
-    Proposal,
     Resumed,
-    RunStarted,
     ToolReturned,
     ToolStarted,
 )
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
-
-AT = datetime(2026, 1, 1, tzinfo=UTC)
-TERMS = CallOptions(effect=EffectClass.WRITE, digest="sha256:d", deadline=30.0)
-STARTED: list[Event] = [
-    RunStarted(agent="a", input={}, requester="ada"),
-    FrameOpened(frame="0", agent="a", fingerprint="f", prompt="p", plan=None, input={}),
-    ModelReplied(frame="0", reply={}, text="", calls=(Proposal(tool="t", args={}),), usage={}),
-    CallAdmitted(frame="0", call="c1.0", terms=TERMS),
-    ToolStarted(frame="0", call="c1.0", attempt=1, at=AT),
-]
+from tests.core.machine.events import STARTED, TERMS
+from tests.core.machine.walks import AT
 
 
 def test_an_illegal_transition_names_state_event_and_subject() -> None:

@@ -27,9 +27,7 @@ from runtime.ports.effects import (
 from runtime.store import pool
 from runtime.store.tables import journal
 from runtime.store.tables.continuations import load
-from tests.execution.admission.test_waits import later
-from tests.execution.test_runner import events, types
-from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.engine import ADA, MakeBench, Rig, events, later, set_clock, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 LOOK = FakeTool(effect=EffectClass.READ)
@@ -234,7 +232,7 @@ def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
     assert run.due_at is not None
     assert began <= run.due_at - timedelta(seconds=20) <= timezone.now()
     due = run.due_at + timedelta(seconds=1)
-    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: due)
+    set_clock(monkeypatch, lambda: due)
     later(run.id)
     short = desk.advance(run.id)
     assert (short.status, len(desk.effects.models)) == ("suspended", 1)
@@ -253,7 +251,7 @@ def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPa
     (gate,) = desk.open_gates(run.id)
     desk.decide(gate.id, Verdict.APPROVE)
     week = run.created_at + timedelta(days=7)
-    monkeypatch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: week)
+    set_clock(monkeypatch, lambda: week)
     assert desk.advance(run.id).status == "completed"
 
 

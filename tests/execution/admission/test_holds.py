@@ -1,6 +1,5 @@
 """Gates of a frame: the agent stops, nothing new starts in it, and a person continues it or ends the run."""
 
-from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Gate, Run
 from runtime.ports.agents import CallInfo
-from tests.execution.test_runner import events, types
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, cancel, events, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
@@ -23,26 +21,15 @@ def held(desk: Rig, run: Run) -> Gate:
 
 
 @pytest.fixture
-def puzzled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Exception]]:
-    """The error that the policy raises while the list has an item."""
-    from tests.support.fake_ports import FakeApprovals
-
-    problems: list[Exception] = [ZeroDivisionError("a rule divides by zero")]
-    asked = FakeApprovals.requires_approval
-
-    def requires_approval(self: FakeApprovals, info: CallInfo) -> bool:
-        if problems:
-            raise problems[0]
-        return asked(self, info)
-
-    monkeypatch.setattr(FakeApprovals, "requires_approval", requires_approval)
-    return iter([problems])
-
-
-def test_a_held_agent_asks_its_model_only_after_a_decision(rig: MakeBench) -> None:
+def held_up(rig: MakeBench) -> tuple[Rig, Run]:
+    """A run that its agent has stopped after the first reply."""
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
     desk.effects.holds = ["", WHY]
-    run = desk.advance(desk.start("a"))
+    return desk, desk.advance(desk.start("a"))
+
+
+def test_a_held_agent_asks_its_model_only_after_a_decision(held_up: tuple[Rig, Run]) -> None:
+    desk, run = held_up
     assert (run.status, run.due_at, len(desk.effects.models)) == ("suspended", None, 1)
     gate = held(desk, run)
     assert events(run.id)[-1]["reason"] == WHY
@@ -52,10 +39,8 @@ def test_a_held_agent_asks_its_model_only_after_a_decision(rig: MakeBench) -> No
     assert Gate.objects.get(id=gate.id).state == "effective"
 
 
-def test_to_stop_ends_the_run_with_the_reason(rig: MakeBench) -> None:
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
-    desk.effects.holds = ["", WHY]
-    run = desk.advance(desk.start("a"))
+def test_to_stop_ends_the_run_with_the_reason(held_up: tuple[Rig, Run]) -> None:
+    desk, run = held_up
     desk.decide(held(desk, run).id, Verdict.STOP, "it goes in circles")
     run = desk.advance(run.id)
     assert (run.status, run.reason) == ("cancelled", "it goes in circles")
@@ -77,34 +62,31 @@ def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> No
     assert desk.advance(run.id).status == "completed"
 
 
-def test_cancelling_closes_a_hold(rig: MakeBench) -> None:
-    from runtime.control.cancel import cancel
-    from tests.support.engine import ADA
-
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
-    desk.effects.holds = ["", WHY]
-    run = desk.advance(desk.start("a"))
+def test_cancelling_closes_a_hold(held_up: tuple[Rig, Run]) -> None:
+    desk, run = held_up
     gate = held(desk, run)
-    cancel(run=run.id, actor=ADA, reason="enough")
+    cancel(run.id)
     assert desk.advance(run.id).status == "cancelled"
     assert Gate.objects.get(id=gate.id).state == "closed"
 
 
 def test_a_policy_error_keeps_the_reply_of_one_model_call(
-    rig: MakeBench, puzzled: Iterator[list[Exception]]
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problems = next(puzzled)
+    def divides(facts: CallInfo) -> NoReturn:
+        raise ZeroDivisionError("a rule divides by zero")
+
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
-    run = desk.advance(desk.start("a"))
-    assert types(run.id)[-2:] == ["ModelReplied", "GateOpened"]
-    assert "ZeroDivisionError" in str(events(run.id)[-1]["reason"])
-    desk.decide(held(desk, run).id, Verdict.CONTINUE)
-    run = desk.advance(run.id)
-    assert desk.effects.calls == []
-    again = held(desk, run)
-    problems.clear()
-    desk.decide(again.id, Verdict.CONTINUE)
-    assert desk.advance(run.id).status == "completed"
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.approvals, "requires_approval", divides)
+        run = desk.advance(desk.start("a"))
+        assert types(run.id)[-2:] == ["ModelReplied", "GateOpened"]
+        assert "ZeroDivisionError" in str(events(run.id)[-1]["reason"])
+        held(desk, run)
+        run = desk.answer(run.id, Verdict.CONTINUE)
+        assert desk.effects.calls == []
+        held(desk, run)
+    assert desk.answer(run.id, Verdict.CONTINUE).status == "completed"
     assert len(desk.effects.models) == 2
     assert len(desk.effects.calls) == 1
 

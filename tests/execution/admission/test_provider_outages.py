@@ -12,8 +12,7 @@ from runtime.models import Gate, Run
 from runtime.ports.effects import ModelFailure
 from runtime.queries import runs
 from runtime.queries.transcript.transcript import read_transcript
-from tests.execution.test_runner import events, types
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, events, types
 from tests.support.fake_ports import FakeTool, Script, ask, say, turns
 
 GATED = FakeTool(gated=True)
@@ -52,8 +51,7 @@ def test_one_refused_key_after_an_approval_fails_no_run(rig: MakeBench) -> None:
     desk = rig({"a": faulty(faults, turns(ask(("t", {})), say("done")))}, t=GATED)
     run = desk.advance(desk.start("a"))
     faults.append(NO_KEY)
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-    assert desk.advance(run.id).status == "completed"
+    assert desk.answer(run.id).status == "completed"
     assert len(desk.effects.calls) == 1
 
 
@@ -107,11 +105,9 @@ def test_a_provider_that_stays_out_asks_people_again(rig: MakeBench, settings: S
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     desk = rig({"a": faulty([OUT] * 99, turns(say("done")))})
     run = desk.advance(desk.start("a"))
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.CONTINUE)
-    run = desk.advance(run.id)
+    run = desk.answer(run.id, Verdict.CONTINUE)
     assert Gate.objects.filter(run=run.id).count() == 2
-    desk.decide(desk.open_gates(run.id)[0].id, Verdict.STOP, "another provider")
-    assert desk.advance(run.id).status == "cancelled"
+    assert desk.answer(run.id, Verdict.STOP, "another provider").status == "cancelled"
 
 
 def test_a_day_without_answer_is_journaled_as_such(

@@ -5,9 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.broker import dispatch
 from runtime.control.cancel import cancel
-from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import Change, WaitEnded
@@ -16,11 +14,10 @@ from runtime.execution.admission.versions import MAX_PAUSE_SECONDS, RunBackoff
 from runtime.execution.step import StepBuilder
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.agents import VersionChange
-from runtime.ports.effects import Outcome, ToolRequest, Unknown
-from runtime.store import failpoints, loading, pool
+from runtime.ports.effects import Unknown
+from runtime.store import loading, pool
 from runtime.store.pool import Connection
-from tests.execution.test_runner import crashed, events, types
-from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.engine import ADA, RARELY, MakeBench, Rig, at_failpoint, crashed, events, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 
 OLD = "sha256:a"  # the fingerprint of the agent a in the fake effects
@@ -46,6 +43,13 @@ def _suspended(rig: MakeBench) -> tuple[Rig, UUID]:
     return desk, run.id
 
 
+def _another(rig: MakeBench, desk: Rig, agent: str = "a") -> Rig:
+    """A worker that has the same database and the agent as it first was."""
+    other = rig({agent: SCRIPT}, t=FakeTool(gated=True))
+    other.approvals.snapshots = desk.approvals.snapshots
+    return other
+
+
 def _claims(run: UUID) -> int:
     return Run.objects.get(id=run).epoch
 
@@ -53,8 +57,7 @@ def _claims(run: UUID) -> int:
 def test_a_compatible_version_change_is_journaled(rig: MakeBench) -> None:
     desk, run = _suspended(rig)
     _release(desk.effects, ADDED)
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    assert desk.advance(run).status == "completed"
+    assert desk.answer(run).status == "completed"
     (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
     assert (changed["frame"], changed["before"], changed["fingerprint"]) == ("0", OLD, NEW)
     assert changed["changes"] == [
@@ -64,35 +67,35 @@ def test_a_compatible_version_change_is_journaled(rig: MakeBench) -> None:
 
 def test_the_same_version_leaves_no_word_of_it(rig: MakeBench) -> None:
     desk, run = _suspended(rig)
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    desk.advance(run)
+    desk.answer(run)
     assert "AgentChanged" not in types(run)
 
 
 def test_an_old_worker_does_not_change_a_run_of_a_newer_version(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+    rig: MakeBench, hints: list[tuple[UUID, str]]
 ) -> None:
     desk, run = _suspended(rig)
     _release(desk.effects, ADDED, older=True)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    entries, hints = JournalEntry.objects.filter(run_id=run).count(), _hints(monkeypatch)
+    entries = JournalEntry.objects.filter(run_id=run).count()
+    hints.clear()
     found = desk.advance(run)
     assert (found.status, found.owner, found.lease_until) == ("suspended", None, None)
     assert JournalEntry.objects.filter(run_id=run).count() == entries
-    assert hints == [run]
+    assert [sent for sent, _ in hints] == [run]
     # The new worker has it at once, the old one's pause or not.
-    new = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    new.approvals.snapshots = desk.approvals.snapshots
+    new = _another(rig, desk)
     assert new.advance(run).status == "completed"
     assert len(new.effects.calls) == 1
     assert desk.effects.calls == []
 
 
-def test_an_old_worker_does_not_spin(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_worker_does_not_spin(rig: MakeBench, hints: list[tuple[UUID, str]]) -> None:
     desk, run = _suspended(rig)
     _release(desk.effects, ADDED, older=True)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    hints, before = _hints(monkeypatch), _claims(run)
+    hints.clear()
+    before = _claims(run)
     for _ in range(200):
         desk.advance(run)
     assert _claims(run) - before <= 3
@@ -116,15 +119,13 @@ def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
     assert (found.status, found.owner) == ("suspended", None)
     assert JournalEntry.objects.filter(run_id=run).count() == entries
     assert _claims(run) - before <= 2
-    new = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    new.approvals.snapshots = desk.approvals.snapshots
+    new = _another(rig, desk)
     assert new.advance(run).status == "completed"
 
 
 def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) -> None:
     desk, run = _suspended(rig)
-    other = rig({"b": SCRIPT})
-    other.approvals.snapshots = desk.approvals.snapshots
+    other = _another(rig, desk, "b")
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
     assert other.advance(run).status == "suspended"
     assert other.advance(run).status == "suspended"
@@ -136,28 +137,19 @@ def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) ->
 
 
 @pytest.mark.usefixtures("short_lease")
-@pytest.mark.parametrize("effect", [EffectClass.READ, EffectClass.IDEMPOTENT])
-def test_a_class_that_became_a_write_while_down_is_not_run_again(
-    rig: MakeBench, effect: EffectClass
-) -> None:
+@pytest.mark.parametrize("effect", [EffectClass.READ, EffectClass.IDEMPOTENT, EffectClass.WRITE])
+def test_a_call_that_is_or_was_a_write_is_not_repeated(rig: MakeBench, effect: EffectClass) -> None:
+    """The class changed while the worker was down: to a write, or from a write to a read."""
     desk, run = crashed(rig, effect)
-    _release(desk.effects, ADDED, writes=("t",))
+    if effect is EffectClass.WRITE:
+        desk.effects.tools["t"] = FakeTool(effect=EffectClass.READ)
+    _release(desk.effects, ADDED, writes=() if effect is EffectClass.WRITE else ("t",))
     assert desk.advance(run).status == "suspended"
     assert "OutcomeUnknown" in types(run)
     assert len(desk.effects.calls) == 1
-    assert Gate.objects.get(run=run, state="open").kind == "in_doubt"
-
-
-@pytest.mark.usefixtures("short_lease")
-def test_a_write_that_became_a_read_is_not_repeated(rig: MakeBench) -> None:
-    desk, run = crashed(rig, EffectClass.WRITE)
-    desk.effects.tools["t"] = FakeTool(effect=EffectClass.READ)
-    _release(desk.effects, ADDED)
-    assert desk.advance(run).status == "suspended"
-    assert len(desk.effects.calls) == 1
-    gate = Gate.objects.get(run=run, state="open")
-    assert gate.kind == "in_doubt"
-    assert desk.approvals.snapshots[-1].effect is EffectClass.WRITE
+    assert [gate.kind for gate in desk.open_gates(run)] == ["in_doubt"]
+    if effect is EffectClass.WRITE:
+        assert desk.approvals.snapshots[-1].effect is EffectClass.WRITE
 
 
 def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
@@ -188,12 +180,6 @@ def test_a_hint_is_passed_on_once_a_pause() -> None:
     assert [backoff.forward_once(run) for _ in range(3)] == [True, False, False]
 
 
-def _hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
-    hints: list[UUID] = []
-    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": hints.append(run))
-    return hints
-
-
 # The version gate
 
 INSTRUCTIONS = Change(part="instructions", before="Do.", after="Do not.", asks=True)
@@ -203,8 +189,7 @@ def _asked(rig: MakeBench) -> tuple[Rig, UUID, Gate]:
     """A run whose agent has changed so much that a version gate opens, with its approval given before."""
     desk, run = _suspended(rig)
     _release(desk.effects, INSTRUCTIONS, ADDED)
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    assert desk.advance(run).status == "suspended"
+    assert desk.answer(run).status == "suspended"
     (gate,) = desk.open_gates(run)
     return desk, run, gate
 
@@ -236,27 +221,21 @@ def test_continuing_at_a_version_gate_uses_the_new_version(rig: MakeBench) -> No
     assert len(desk.effects.calls) == 1
 
 
-def test_to_stop_at_a_version_gate_ends_the_run(rig: MakeBench) -> None:
+@pytest.mark.parametrize("agent", ["a", "b"])
+def test_to_stop_at_a_version_gate_ends_the_run(rig: MakeBench, agent: str) -> None:
+    """A worker without the agent carries it out too."""
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "not with these instructions")
-    found = desk.advance(run)
+    worker = desk if agent == "a" else _another(rig, desk, agent)
+    found = worker.advance(run)
     assert (found.status, found.reason) == ("cancelled", "not with these instructions")
     assert desk.effects.calls == []
-
-
-def test_a_worker_without_the_agent_carries_out_a_stop(rig: MakeBench) -> None:
-    desk, run, gate = _asked(rig)
-    desk.decide(gate.id, Verdict.STOP, "no")
-    stranger = rig({"b": SCRIPT})
-    stranger.approvals.snapshots = desk.approvals.snapshots
-    assert stranger.advance(run).status == "cancelled"
 
 
 def test_an_old_worker_releases_a_run_at_a_newer_version_gate(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.CONTINUE)
-    old = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    old.approvals.snapshots = desk.approvals.snapshots
+    old = _another(rig, desk)
     agent = old.effects.agent("a")
     old.effects.changes["a", NEW] = VersionChange(agent=agent, changes=(INSTRUCTIONS,), older=True)
     entries = JournalEntry.objects.filter(run_id=run).count()
@@ -269,8 +248,7 @@ def test_an_old_worker_releases_a_run_at_a_newer_version_gate(rig: MakeBench) ->
 def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.CONTINUE)  # which is no word on the third version
-    third = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    third.approvals.snapshots = desk.approvals.snapshots
+    third = _another(rig, desk)
     third.effects.released["a"] = "sha256:a3"
     agent = third.effects.agent("a")
     for before in (OLD, NEW):
@@ -287,8 +265,7 @@ def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> 
 
 def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:
     desk, run, gate = _asked(rig)
-    back = rig({"a": SCRIPT}, t=FakeTool(gated=True))
-    back.approvals.snapshots = desk.approvals.snapshots
+    back = _another(rig, desk)
     Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
     assert back.advance(run).status == "completed"
     assert Gate.objects.get(id=gate.id).state == "closed"
@@ -309,26 +286,15 @@ def test_a_call_of_a_changed_tool_needs_a_new_approval(rig: MakeBench) -> None:
 
 @pytest.mark.usefixtures("short_lease")
 def test_an_approved_change_does_not_repeat_a_new_write(rig: MakeBench) -> None:
-    def unclear(request: ToolRequest) -> Outcome:
-        return Unknown(error="cut off")
-
-    desk = rig(
-        {"a": turns(ask(("t", {}), ("u", {})), say("done"))},
-        t=FakeTool(effect=EffectClass.IDEMPOTENT, body=unclear),
-        u=FakeTool(gated=True),
+    unclear = FakeTool(
+        effect=EffectClass.IDEMPOTENT, body=lambda _: Unknown(error="cut off"), retry=RARELY
     )
-    desk.effects.tools["t"] = FakeTool(
-        effect=EffectClass.IDEMPOTENT,
-        body=unclear,
-        retry=RetryPolicy(attempts=3, base=3600.0, ceiling=3600.0),
-    )
+    agents = {"a": turns(ask(("t", {}), ("u", {})), say("done"))}
+    desk = rig(agents, t=unclear, u=FakeTool(gated=True))
     run = desk.advance(desk.start("a")).id
     _release(desk.effects, INSTRUCTIONS, writes=("t",))
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    desk.advance(run)
-    (gate,) = desk.open_gates(run)
-    desk.decide(gate.id, Verdict.CONTINUE)
-    desk.advance(run)
+    desk.answer(run)
+    desk.answer(run, Verdict.CONTINUE)
     made = len(desk.effects.calls)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runtime.execution.step.StepBuilder.end_waits", _end_every_wait)
@@ -345,7 +311,7 @@ def _end_every_wait(step_builder: StepBuilder) -> None:
 
 
 def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, hints: list[tuple[UUID, str]]
 ) -> None:
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "no")
@@ -359,27 +325,23 @@ def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
         return found
 
     monkeypatch.setattr(loading, "claim", claim)
-    hints = _hints(monkeypatch)
+    hints.clear()
     entries = JournalEntry.objects.filter(run_id=run).count()
     assert stranger.advance(run).status == "suspended"
     assert JournalEntry.objects.filter(run_id=run).count() == entries
-    assert hints == [run]  # for one that has the agent
+    assert [sent for sent, _ in hints] == [run]  # for one that has the agent
 
 
 @pytest.mark.parametrize("moment", ["before", "written", "committed"])
-def test_a_crash_around_an_agent_change_applies_it_once(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_a_crash_around_an_agent_change_applies_it_once(rig: MakeBench, moment: str) -> None:
     desk, run = _suspended(rig)
     _release(desk.effects, ADDED)
     Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
 
-    def die(at: str, kind: str, depth: int) -> None:
-        if (at, kind) == (moment, "AgentChanged"):
-            raise LeaseLost
+    def leave() -> None:
+        raise LeaseLost
 
-    with monkeypatch.context() as patch:
-        patch.setattr(failpoints, "hit", die)
+    with at_failpoint(f"{moment}:AgentChanged", leave):
         desk.advance(run)
     assert types(run).count("AgentChanged") == (0 if moment == "before" else 1)
     with pool.pooled() as connection:
@@ -387,7 +349,6 @@ def test_a_crash_around_an_agent_change_applies_it_once(
             "UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now() WHERE id = %s",
             (run,),
         )
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    assert desk.advance(run).status == "completed"
+    assert desk.answer(run).status == "completed"
     assert types(run).count("AgentChanged") == 1
     assert len(desk.effects.calls) == 1

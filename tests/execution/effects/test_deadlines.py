@@ -7,7 +7,6 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.db import connection
 
 from runtime.control.cancel import cancel
 from runtime.core.enums import EffectClass
@@ -19,10 +18,10 @@ from runtime.management.commands.alive import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.queries import workers as workers_query
-from tests.execution.test_runner import types
-from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.engine import ADA, MakeBench, Rig, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
+from tests.support.threads import in_thread
 
 
 class Hang:
@@ -57,14 +56,7 @@ def workers(rig: MakeBench, hang: Hang) -> tuple[Rig, Rig]:
 
 def in_background(desk: Rig, agent: str) -> tuple[Run, threading.Thread]:
     run = Run.objects.get(id=desk.start(agent))
-
-    def work() -> None:
-        advance(run.id, desk.context)
-        connection.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    return run, thread
+    return run, in_thread(lambda: advance(run.id, desk.context))
 
 
 def test_a_worker_half_of_whose_slots_hang_takes_no_more_runs(
@@ -129,17 +121,8 @@ def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> N
 
 
 def _call(tool: str) -> RunningEffect:
-    request = ToolRequest(
-        run=uuid4(),
-        frame="0",
-        call="c1.0",
-        attempt=1,
-        agent="a",
-        tool=tool,
-        args={},
-        key="k",
-        deadline=60.0,
-    )
+    place = {"run": uuid4(), "frame": "0", "call": "c1.0", "attempt": 1, "agent": "a"}
+    request = ToolRequest(tool=tool, args={}, key="k", deadline=60.0, **place)  # type: ignore[arg-type]
     return RunningEffect(request=request, submit=lambda message: None)
 
 

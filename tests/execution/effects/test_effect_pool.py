@@ -20,47 +20,38 @@ from runtime.execution.heartbeat import ClaimedRun
 from runtime.models import Run
 from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from tests.control.test_pause import pause
-from tests.execution.admission.test_waits import _in_a_thread, cancel
-from tests.execution.test_runner import events, types
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, cancel, events, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
+from tests.support.threads import aside
 
 
-def test_cancelling_a_model_call_keeps_its_partial_reply(rig: MakeBench) -> None:
+@pytest.mark.parametrize("why", ["cancelled", "the lease was lost"])
+def test_a_model_call_that_is_not_needed_ends(rig: MakeBench, why: str) -> None:
     over = threading.Event()
 
     def never(request: ModelRequest) -> Outcome:
-        _in_a_thread(lambda: cancel(request.run))
+        if why == "cancelled":
+            aside(lambda: cancel(request.run))
+        else:
+            held = desk.held(request.run)
+            held.lost.set()
+            held.wake()
         over.wait(60)
         return say("too late")
 
     desk = rig({"a": never})
     run = desk.advance(desk.start("a"))
     over.set()
-    assert (run.status, run.reason) == ("cancelled", "enough")
     assert len(desk.effects.ended) == 1
+    assert "ModelReplied" not in types(run.id)
+    if why != "cancelled":
+        assert run.status == "running"
+        return
+    assert (run.status, run.reason) == ("cancelled", "enough")
     (failed,) = [event for event in events(run.id) if event["type"] == "ModelFailed"]
     assert (failed["error"], failed["partial"]) == ("ended", "so f")
     assert types(run.id)[-3:] == ["Cancelling", "ModelFailed", "Cancelled"]
-
-
-def test_a_worker_that_lost_its_lease_ends_its_model_calls(rig: MakeBench) -> None:
-    over = threading.Event()
-
-    def never(request: ModelRequest) -> Outcome:
-        held = desk.held(request.run)
-        held.lost.set()
-        held.wake()
-        over.wait(60)
-        return say("too late")
-
-    desk = rig({"a": never})
-    run = desk.advance(desk.start("a"))
-    over.set()
-    assert run.status == "running"
-    assert len(desk.effects.ended) == 1
-    assert "ModelReplied" not in types(run.id)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +192,7 @@ def test_cancelling_prevents_the_start_of_a_waiting_call(
 ) -> None:
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
     run = desk.start("a")
-    _before_the_first_call(desk, monkeypatch, lambda: _in_a_thread(lambda: cancel(run)))
+    _before_the_first_call(desk, monkeypatch, lambda: aside(lambda: cancel(run)))
     assert desk.advance(run).status == "cancelled"
     assert types(run)[-3:] == ["Cancelling", "ToolFailed", "Cancelled"]
     assert desk.effects.calls == []

@@ -1,37 +1,166 @@
-"""The number of transactional calls that one process runs at once."""
+"""Transactional tools: their writes commit with the entry or not at all, and each process runs few at once."""
 
 import threading
-from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
 from django.db import connection
+from pytest_django import Settings
 
+from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import transact
-from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
+from runtime.models import Run
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from runtime.store import pool
+from tests.execution.conftest import Ledger
+from tests.support.engine import MakeBench, Rig, events, lose, types
+from tests.support.fake_ports import FakeTool, ToolBody, ask, say, turns
+from tests.support.threads import aside, in_thread
 
 MAX_CONNECTIONS = pool.DJANGOS_OF_A_WORKER - 1
+ONCE = RetryPolicy(attempts=1, base=0.0, ceiling=0.0)
 
 
-def _effect(submit: Callable[[EffectFinished], None]) -> RunningEffect:
-    return RunningEffect(
-        request=ToolRequest(
-            run=uuid4(),
-            frame="0",
-            call="c1.0",
-            attempt=1,
-            agent="a",
-            tool="pay",
-            args={},
-            key="k",
-            deadline=60.0,
-            effect=EffectClass.TRANSACTIONAL,
-        ),
-        submit=submit,
-    )
+def writing(
+    rig: MakeBench, body: ToolBody, *, calls: int = 1, deadline: float = 30.0, retry: RetryPolicy
+) -> Rig:
+    """An agent that makes as many calls of a transactional tool at once."""
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body, deadline=deadline, retry=retry)
+    proposed = ask(*(("t", {"n": n}) for n in range(calls)))
+    return rig({"a": turns(proposed, say("done"))}, t=tool)
+
+
+def test_a_transactional_tools_writes_commit_with_its_result(
+    rig: MakeBench, ledger: Ledger
+) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        ledger.write(request)
+        return ToolResult(value="kept")
+
+    desk = writing(rig, body, calls=2, retry=ONCE)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert ledger.attempts() == [1, 1]
+    assert types(run.id).count("ToolReturned") == 2
+
+
+@pytest.mark.parametrize("end", ["it raised", "another worker has the run"])
+def test_a_failed_attempt_rolls_back_and_is_repeated(
+    rig: MakeBench, ledger: Ledger, settings: Settings, end: str
+) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        ledger.write(request)
+        if request.attempt > 1:
+            return ToolResult(value="kept")
+        if end == "it raised":
+            return Unknown(error="broke")
+        aside(lambda: Run.objects.filter(id=request.run).update(epoch=99))
+        return ToolResult(value="too late")
+
+    desk = writing(rig, body, retry=RetryPolicy(attempts=3, base=0.0, ceiling=0.0))
+    run = desk.start("a")
+    if end != "it raised":
+        assert desk.advance(run).status == "running"
+        assert ledger.attempts() == []
+        settings.ABEYANCE_LEASE_SECONDS = 1.0
+        lose(run)
+    assert desk.advance(run).status == "completed"
+    assert ledger.attempts() == [2]
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_an_overrunning_transactional_tool_leaves_one_row(rig: MakeBench, ledger: Ledger) -> None:
+    """The first worker's tool goes on long after another worker has made the call anew and has ended the run."""
+    written, go_on = threading.Event(), threading.Event()
+
+    def late(request: ToolRequest) -> Outcome:
+        ledger.write(request)
+        written.set()
+        assert go_on.wait(60)
+        threading.Event().wait(request.deadline)  # longer than it may take
+        return ToolResult(value="too late")
+
+    def in_time(request: ToolRequest) -> Outcome:
+        ledger.write(request)
+        return ToolResult(value="kept")
+
+    slow, quick = (writing(rig, body, deadline=2.0, retry=ONCE) for body in (late, in_time))
+    run = slow.start("a")
+    first = in_thread(lambda: slow.advance(run))
+    assert written.wait(60)
+    slow.heartbeat.stop()  # its lease is not renewed any more
+    lose(run)
+    assert quick.advance(run).status == "completed"
+    assert ledger.attempts() == [2]
+    go_on.set()
+    first.join(60)
+    assert not first.is_alive()
+    slow.context.effect_pool.close()
+    assert ledger.attempts() == [2]
+    assert [event["result"] for event in events(run) if event["type"] == "ToolReturned"] == ["kept"]
+
+
+def test_a_transactional_tool_that_hangs_frees_its_run(
+    rig: MakeBench, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.execution.effects.pool.DEADLINE_SLACK", 0.0)
+    go_on = threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        ledger.write(request)
+        go_on.wait(60)
+        return ToolResult(value="too late")
+
+    desk = writing(rig, body, deadline=1.0, retry=ONCE)
+    run = desk.advance(desk.start("a"))
+    assert not go_on.is_set()
+    assert (run.status, ledger.attempts()) == ("completed", [])
+    assert desk.heard()["content"] == "it did not end within 1 s, and was rolled back"
+    with pool.own() as own, own.transaction():
+        own.execute("SET LOCAL lock_timeout = '5s'")
+        own.execute("LOCK TABLE ledger")  # the tool's transaction and its locks are gone
+    go_on.set()
+    desk.context.effect_pool.close()
+    assert ledger.attempts() == []
+    assert "ToolReturned" not in types(run.id)
+
+
+def test_a_result_after_the_release_of_its_run_is_rolled_back(
+    rig: MakeBench, ledger: Ledger
+) -> None:
+    left, ended = threading.Event(), threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        ledger.write(request)
+        held = desk.held(request.run)
+        held.lost.set()
+        held.wake()
+        left.wait(60)
+        ended.set()
+        return ToolResult(value="too late")
+
+    desk = writing(rig, body, retry=ONCE)
+    assert desk.advance(desk.start("a")).status == "running"
+    left.set()
+    desk.context.effect_pool.close()  # waits for the tool's thread, which must not wait for ever
+    assert ended.is_set()
+    assert ledger.attempts() == []
+
+
+# The calls of one process
+
+
+def _effect() -> RunningEffect:
+    def nothing_comes(message: EffectFinished) -> None:
+        raise AssertionError(message)
+
+    request = ToolRequest(
+        run=uuid4(), frame="0", call="c1.0", attempt=1, agent="a", tool="pay", args={}, key="k",
+        deadline=60.0, effect=EffectClass.TRANSACTIONAL,
+    )  # fmt: skip
+    return RunningEffect(request=request, submit=nothing_comes)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -44,12 +173,10 @@ def test_transactional_calls_leave_a_connection_to_their_runs() -> None:
         assert go.wait(60)
         return ToolFailure(error="enough")
 
-    def call() -> None:
-        outcomes.append(transact(_effect(_nothing_comes), perform))
-
-    threads = [threading.Thread(target=call) for _ in range(MAX_CONNECTIONS + 1)]
-    for thread in threads:
-        thread.start()
+    threads = [
+        in_thread(lambda: outcomes.append(transact(_effect(), perform)))
+        for _ in range(MAX_CONNECTIONS + 1)
+    ]
     for _ in range(MAX_CONNECTIONS):
         assert begun.acquire(timeout=60)
     one_more = begun.acquire(timeout=1)  # as long as one that is not held back could need
@@ -68,15 +195,15 @@ def test_a_call_whose_deadline_passes_while_waiting_is_not_made() -> None:
         made.append(request)
         return ToolResult(value="made")
 
-    late = _effect(_nothing_comes)
+    late = _effect()
     assert late.settle()  # by the deadline
     transact(late, perform)
     assert not made
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_result_after_the_deadline_is_rolled_back_and_not_submitted() -> None:
-    late = _effect(_nothing_comes)
+def test_a_result_after_the_deadline_is_rolled_back() -> None:
+    late = _effect()
 
     def perform(request: ToolRequest) -> Outcome:
         with connection.cursor() as cursor:
@@ -86,7 +213,3 @@ def test_a_result_after_the_deadline_is_rolled_back_and_not_submitted() -> None:
 
     assert transact(late, perform) == ToolResult(value="too late")
     assert "too_late" not in connection.introspection.table_names()
-
-
-def _nothing_comes(message: EffectFinished) -> None:
-    raise AssertionError(message)

@@ -64,18 +64,17 @@ def test_a_result_that_is_not_json_is_a_failed_call(rig: MakeBench, value: Any) 
     tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=value))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
-    (heard,) = desk.effects.models[-1].messages[-1]["results"]
-    assert heard["outcome"] == "failed"
-    assert "cannot be kept: result" in heard["content"]
+    assert desk.heard()["outcome"] == "failed"
+    assert "cannot be kept: result" in desk.heard()["content"]
 
 
-def test_a_result_beyond_the_limit_is_a_failed_call_that_names_it(rig: MakeBench) -> None:
+def test_a_result_beyond_the_limit_is_a_failed_call(rig: MakeBench) -> None:
     tool = FakeTool(
         effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * MAX_RESULT)
     )
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
-    (heard,) = desk.effects.models[-1].messages[-1]["results"]
+    heard = desk.heard()
     assert f"result: is {MAX_RESULT + 2} bytes of JSON, at most {MAX_RESULT}" in heard["content"]
 
 
@@ -107,7 +106,7 @@ def test_the_model_is_told_that_its_arguments_are_too_large(rig: MakeBench) -> N
     big = {"text": "x" * MAX_ARGS}
     desk = rig({"a": turns(ask(("t", big)), say("done"))}, t=FakeTool())
     assert desk.advance(desk.start("a")).status == "completed"
-    (heard,) = desk.effects.models[-1].messages[-1]["results"]
+    heard = desk.heard()
     assert (heard["outcome"], desk.effects.calls) == ("refused", [])
     assert f"at most {MAX_ARGS} are taken" in heard["content"]
 
@@ -138,8 +137,7 @@ def test_errors_of_models_and_of_tools_are_escaped_and_cut(rig: MakeBench) -> No
     assert (failed.status, len(failed.reason or "")) == ("failed", MAX_ERROR)
     doubtful = desk.start("b")
     assert desk.advance(doubtful).status == "suspended"
-    desk.decide(desk.open_gates(doubtful)[0].id, Verdict.GIVE_UP, "gone")
-    assert desk.advance(doubtful).status == "completed"
+    assert desk.answer(doubtful, Verdict.GIVE_UP, "gone").status == "completed"
     assert Run.objects.filter(status="quarantined").count() == 0
 
 

@@ -1,5 +1,6 @@
 """Ada and Bea at work on the whole application over HTTP while parts of it die."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -11,11 +12,25 @@ from tests.support import ledger
 from tests.support.people import until
 from tests.support.records import Records
 from tests.support.scripted_agents.scores import Score
-from tests.support.stack import Stack
+from tests.support.stack import Stack, shared_folder
 from tests.system.fault_injection import figures
 from tests.system.fault_injection.judgement import Judgement
 
+AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 SLOW = 15.0  # seconds until a decision is taken up: the goal for 99 in 100, and more is looked into
+
+
+def stack_of(sandbox: Path, name: str, **more: str) -> tuple[Stack, Path]:
+    """An application whose tools write to a ledger, and the ledger."""
+    book = shared_folder(sandbox, f"{name}-effects") / "ledger"
+    extra = {
+        "ABEYANCE_LEASE_SECONDS": "2",
+        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
+        "ABEYANCE_AGENTS": AGENTS,
+        ledger.PATH: str(book),
+        **more,
+    }
+    return Stack(sandbox / name, port=None, **extra), book
 
 
 class Crew:
@@ -29,6 +44,7 @@ class Crew:
         self.decided: list[str] = []  # approvals whose decision was acknowledged
         self.deaths: list[datetime] = []  # of everything at once
         self._ended: set[str] = set()
+        self._began_at = time.monotonic()
         self._answer = ""  # to the last request for a run
 
     @property
@@ -77,6 +93,17 @@ class Crew:
             return judgement
         finally:
             self._records.close()
+
+    def report(self, what: str, judgement: Judgement, *, kills: int) -> None:
+        """Print the figures of the test."""
+        figures.summary(
+            what,
+            runs=len(self.runs),
+            kills=kills,
+            wrong=judgement.wrong,
+            in_doubt_gates=judgement.in_doubt_gates,
+            seconds=time.monotonic() - self._began_at,
+        )
 
     def _story(self, run: str) -> Iterator[str]:
         """Return the entries of a run, and every log line that names it."""

@@ -1,16 +1,13 @@
 """Compares the runs of a whole application with their scores, the ledger of effects and their journals."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from config.env.environment import ROOT
-from tests.support import ledger
+from tests.support import commands, ledger
 from tests.support.records import Entry, Records
 from tests.support.scripted_agents.scores import Score, planned
 from tests.support.stack import Stack
@@ -56,13 +53,8 @@ class Judgement:
 
 def unsound(stack: Stack) -> list[str]:
     """Return the findings of `verify_run --all` in the environment of the application."""
-    done = subprocess.run(
-        [sys.executable, "manage.py", "verify_run", "--all", "--json"],
-        cwd=ROOT,
-        env=stack.named("config.web")[0].environ(),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = commands.manage(
+        "verify_run", "--all", "--json", env=stack.named("config.web")[0].environ()
     )
     looked = [json.loads(line) for line in done.stdout.splitlines()]
     found = [f"{one['run']}: {finding}" for one in looked for finding in one["findings"]]

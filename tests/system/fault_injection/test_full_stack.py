@@ -16,12 +16,11 @@ import psutil
 import pytest
 
 from config.local.http_client import Unreachable
-from tests.support import ledger
 from tests.support.scripted_agents.scores import crowd, effects, transactions
 from tests.support.stack import Stack
 from tests.system.fault_injection import figures
 from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.crew import Crew
+from tests.system.fault_injection.crew import Crew, stack_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
@@ -43,19 +42,10 @@ assert set(KILLED) <= {*KINDS, EVERYTHING}, f"FAULTS_R2_KINDS: of {', '.join((*K
 
 def test_random_crashes_lose_and_repeat_nothing(sandbox: Path) -> None:
     chance = random.Random(SEED)
-    folder = sandbox / "effects"
-    folder.mkdir()
-    folder.chmod(0o777)  # the application may run under another account
-    book = folder / "ledger"
+    stack, book = stack_of(sandbox, "faults")
     began_at = time.monotonic()
-    extra = {
-        "ABEYANCE_LEASE_SECONDS": "2",
-        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
-        "ABEYANCE_AGENTS": "agents.flows.hr,tests.support.scripted_agents.flows",
-        ledger.PATH: str(book),
-    }
     killed: Counter[str] = Counter()
-    with Stack(sandbox / "faults", port=None, **extra) as stack:
+    with stack:
         crew = Crew(stack, book)
         for number in range(KILLS):
             for twin in range(2):
@@ -73,14 +63,7 @@ def test_random_crashes_lose_and_repeat_nothing(sandbox: Path) -> None:
         crew.wait_for_every_end(within=120 + KILLS)
         judgement = crew.judge()
     figures.say(f"killed: {dict(killed)}")
-    figures.summary(
-        f"random kills of the whole application, seed {SEED}",
-        runs=len(crew.runs),
-        kills=KILLS,
-        wrong=judgement.wrong,
-        in_doubt_gates=judgement.in_doubt_gates,
-        seconds=time.monotonic() - began_at,
-    )
+    crew.report(f"random kills of the whole application, seed {SEED}", judgement, kills=KILLS)
     assert judgement.wrong == []
 
 

@@ -21,7 +21,7 @@ from tests.support.scripted_agents.scores import errands, labours
 from tests.support.stack import Stack
 from tests.system.fault_injection import figures
 from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.crew import Crew
+from tests.system.fault_injection.crew import Crew, stack_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
@@ -30,24 +30,8 @@ SECONDS = count("R6_SECONDS", short=4, long=60)
 WRITES = count("R6_WRITES", short=24, long=50)
 
 
-def _stack(sandbox: Path, name: str, **more: str) -> tuple[Stack, Path]:
-    folder = sandbox / f"{name}-effects"
-    folder.mkdir()
-    folder.chmod(0o777)  # the application may run under another account
-    book = folder / "ledger"
-    extra = {
-        "ABEYANCE_LEASE_SECONDS": "2",
-        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
-        "ABEYANCE_AGENTS": "agents.flows.hr,tests.support.scripted_agents.flows",
-        ledger.PATH: str(book),
-        **more,
-    }
-    return Stack(sandbox / name, port=None, **extra), book
-
-
-def test_no_acknowledged_decision_is_lost_by_restarts_of_postgres(sandbox: Path) -> None:
-    began_at = time.monotonic()
-    stack, book = _stack(sandbox, "restarts")
+def test_restarts_of_postgres_lose_no_acknowledged_decision(sandbox: Path) -> None:
+    stack, book = stack_of(sandbox, "restarts")
     with stack:
         crew = Crew(stack, book)
         over = Event()
@@ -66,23 +50,15 @@ def test_no_acknowledged_decision_is_lost_by_restarts_of_postgres(sandbox: Path)
         crew.wait_for_every_end(within=120 + RESTARTS)
         judgement = crew.judge()
         lost = [one for one in crew.decided if _status(stack, one) != "approved"]
-        wrong = judgement.wrong + [f"lost: the decision of {one} was acknowledged" for one in lost]
+        judgement.wrong += [f"lost: the decision of {one} was acknowledged" for one in lost]
     figures.say(f"{len(crew.decided)} decisions were acknowledged, {len(lost)} of them lost")
-    figures.summary(
-        "immediate restarts of Postgres",
-        runs=len(crew.runs),
-        kills=RESTARTS,
-        wrong=wrong,
-        in_doubt_gates=judgement.in_doubt_gates,
-        seconds=time.monotonic() - began_at,
-    )
-    assert wrong == []
+    crew.report("immediate restarts of Postgres", judgement, kills=RESTARTS)
+    assert judgement.wrong == []
     assert len(crew.decided) >= RESTARTS
 
 
-def test_an_outage_of_postgres_leaves_no_write_in_doubt_that_is_not(sandbox: Path) -> None:
-    began_at = time.monotonic()
-    stack, book = _stack(sandbox, "outage", ABEYANCE_WORKERS="2")
+def test_an_outage_of_postgres_puts_no_finished_write_in_doubt(sandbox: Path) -> None:
+    stack, book = stack_of(sandbox, "outage", ABEYANCE_WORKERS="2")
     with stack:
         crew = Crew(stack, book)
         for number in range(WRITES):
@@ -99,14 +75,7 @@ def test_an_outage_of_postgres_leaves_no_write_in_doubt_that_is_not(sandbox: Pat
         crew.wait_for_every_end(within=180)
         judgement = crew.judge()
     figures.say(f"Postgres was gone for {gone:.0f} s with {WRITES} writes under way")
-    figures.summary(
-        "an outage of Postgres",
-        runs=len(crew.runs),
-        kills=1,
-        wrong=judgement.wrong,
-        in_doubt_gates=judgement.in_doubt_gates,
-        seconds=time.monotonic() - began_at,
-    )
+    crew.report("an outage of Postgres", judgement, kills=1)
     assert judgement.wrong == []
     assert judgement.in_doubt_gates == 0
 

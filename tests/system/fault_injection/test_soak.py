@@ -9,7 +9,6 @@ most, FAULTS_SEED in which order they come.
 import os
 import random
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,12 +20,12 @@ import psycopg
 import pytest
 import redis
 
-from tests.support import clock, ledger, processes
+from tests.support import clock, processes
 from tests.support.scripted_agents.scores import errands
 from tests.support.stack import Stack
 from tests.system.fault_injection import figures
 from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.crew import Crew
+from tests.system.fault_injection.crew import Crew, stack_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
@@ -38,19 +37,9 @@ PAUSE = count("R3_PAUSE", short=8, long=12)  # seconds between two faults, at mo
 HOURS = (1, -1)  # by which the clocks of two more workers are wrong
 
 
-def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: Path) -> None:
-    folder = sandbox / "soak-effects"
-    folder.mkdir()
-    folder.chmod(0o777)  # the application may run under another account
-    book = folder / "ledger"
-    began_at = time.monotonic()
-    extra = {
-        "ABEYANCE_LEASE_SECONDS": f"{LEASE:g}",
-        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
-        "ABEYANCE_AGENTS": "agents.flows.hr,tests.support.scripted_agents.flows",
-        ledger.PATH: str(book),
-    }
-    with Stack(sandbox / "soak", port=None, **extra) as stack, ExitStack() as more:
+def test_seven_faults_at_once_lose_and_repeat_no_run(sandbox: Path) -> None:
+    stack, book = stack_of(sandbox, "soak", ABEYANCE_LEASE_SECONDS=f"{LEASE:g}")
+    with stack, ExitStack() as more:
         for hours in HOURS:
             more.enter_context(_worker(stack, hours))
         faults = Faults(stack, random.Random(SEED))
@@ -63,14 +52,7 @@ def test_runs_under_seven_faults_at_once_are_neither_lost_nor_repeated(sandbox: 
     figures.say(
         f"faults: {dict(faults.done)}, {faults.missed} missed, {len(HOURS)} workers whose clock is wrong"
     )
-    figures.summary(
-        f"soak, seed {SEED}",
-        runs=len(crew.runs),
-        kills=faults.done.total(),
-        wrong=judgement.wrong,
-        in_doubt_gates=judgement.in_doubt_gates,
-        seconds=time.monotonic() - began_at,
-    )
+    crew.report(f"soak, seed {SEED}", judgement, kills=faults.done.total())
     assert judgement.wrong == []
     assert set(faults.done) == set(faults.kinds) or faults.done.total() < len(faults.kinds)
 

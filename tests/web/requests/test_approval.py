@@ -94,9 +94,7 @@ def test_folds_the_conversation_and_says_who_wrote_it(
     assert page.index("What will happen") < page.index("Conversation")
 
 
-def test_hostile_arguments_are_text_and_hidden_characters_are_shown(
-    bea: Client, office: Office
-) -> None:
+def test_hostile_arguments_are_text_with_visible_characters(bea: Client, office: Office) -> None:
     hostile = {"username": "<script>alert(1)</script>\u202egrace\u200b", "security_level": 1}
     page = _page(bea, office.request(office.start(args=hostile)))
     assert "<script>" not in page

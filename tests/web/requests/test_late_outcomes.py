@@ -14,8 +14,8 @@ from runtime.models import Gate
 from runtime.ports.effects import Unknown
 from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
-from tests.execution.test_runner import events
 from tests.support.api_client import Caller
+from tests.support.engine import events
 from tests.support.fake_ports import FakeTool
 from tests.support.office import MAIL_RESULT, Office
 

@@ -120,7 +120,7 @@ def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended
     ]
 
 
-def test_calls_of_one_turn_keep_their_gates_and_attempts_together(office: Office) -> None:
+def test_calls_of_one_turn_have_their_own_gates_and_attempts(office: Office) -> None:
     office.ask_twice()
     run = office.start()
     gates = [row for row in _rows(run) if row[0] == "person"]

@@ -111,7 +111,7 @@ def test_a_difference_shows_changed_lines_and_context() -> None:
     assert not found.cut
 
 
-def test_a_difference_of_json_is_line_by_line_and_a_long_one_is_cut() -> None:
+def test_a_json_difference_is_by_line_and_cut_when_long() -> None:
     assert [line.text for line in _difference({"a": 1}, {"a": 2}).lines if line.kind == "is"] == [
         '  "a": 2'
     ]
