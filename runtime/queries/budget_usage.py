@@ -10,11 +10,10 @@ from django.utils import timezone
 from runtime.core.budgets import Amount, Budget, Limit, Spent
 from runtime.core.continuation import Continuation
 from runtime.core.documents.budget_text import name_of, to_text, unit_of
-from runtime.core.errors import CoreError
 from runtime.core.ids import depth_of
 from runtime.core.machine.active_time import active_seconds
-from runtime.core.machine.replay import initial, step
-from runtime.queries.journal import JournalLine, read
+from runtime.core.machine.replay import initial
+from runtime.queries.journal import JournalLine, read, states
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 
@@ -44,14 +43,7 @@ def usage(run: UUID) -> tuple[BudgetUsage, ...]:
 
 def usage_of(run: UUID, lines: Iterable[JournalLine]) -> tuple[BudgetUsage, ...]:
     """Fold lines up to the first entry that cannot be read or folded. Return nothing if that is the first one."""
-    now = initial(run)
-    for line in lines:
-        try:
-            if line.entry is None:
-                break
-            now = step(now, line.entry.events, head=line.mac, at=line.entry.at)
-        except CoreError:
-            break
+    *_, now = initial(run), *states(initial(run), lines)
     return tuple(_uses(now, timezone.now())) if now.position else ()
 
 
