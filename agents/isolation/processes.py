@@ -53,7 +53,7 @@ class Children:
         if not child.is_ready(ends):
             child.kill()
             error = f"the process for {tool.name} did not start: look at the worker's log"
-            log.error("Call %s: waits: %s", request.key, error)
+            log.error("Call %s waits: %s", request.key, error)
             return ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
         request = replace(request, deadline=max(0.1, ends - time.monotonic()))
         outcome = child.perform(tool, opened, request, ends)
@@ -70,7 +70,7 @@ class Children:
         with self._lock:
             while self._idle:
                 child = self._idle.pop()
-                if child.lives():
+                if child.is_alive():
                     return child
         return Child(self._modules)
 
@@ -108,7 +108,7 @@ class Child:
             os.close(writes)
         self._send({"modules": list(modules)})
 
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Say whether the process is alive."""
         return self._process.poll() is None
 

@@ -17,7 +17,7 @@ def _lines(event: e.Event) -> list[str]:
             return [f"{event.agent} begins with {_json(event.input)}"]
         case e.AgentChanged():
             parts = ", ".join(change.part for change in event.changes)
-            return [f"{event.frame} goes on under another version: {parts}"]
+            return [f"{event.frame} continues under another version: {parts}"]
         case e.ModelReplied():
             said = [f"model: {event.text}"] if event.text else []
             return said + [f"model: {call.tool} {_json(call.args)}" for call in event.calls]

@@ -49,7 +49,7 @@ def create_person(
         if User.objects.filter(username__iexact=username).exists():
             raise InvalidInput("username", "is taken")
         person = User.objects.create_user(username=username, password=password)
-        assignments.give(person, assignments.CREDENTIAL, actor=actor)
+        assignments.grant(person, assignments.CREDENTIAL, actor=actor)
         _join(person, groups, actor)
         record(actor, f"added {username} to {_listed(groups)}")
     return person
@@ -143,7 +143,9 @@ def set_password(
         person.save(update_fields=["password"])
         if actor != username:
             needs_second = is_admin and actor is not None
-            assignments.give(person, assignments.CREDENTIAL, actor=actor, needs_second=needs_second)
+            assignments.grant(
+                person, assignments.CREDENTIAL, actor=actor, needs_second=needs_second
+            )
         elif before is not None:
             assignments.change_password(before, person)
         end_sessions(person, keep=keep)
@@ -157,7 +159,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
         person = _person(username)
         person.set_unusable_password()
         person.save(update_fields=["password"])
-        assignments.give(person, assignments.CREDENTIAL, actor=actor)
+        assignments.grant(person, assignments.CREDENTIAL, actor=actor)
         end_sessions(person)
         record(actor, f"took the password of {username} away")
 
@@ -206,7 +208,7 @@ def _join(person: User, groups: Collection[Group], actor: str | None) -> None:
             assignments.end(person, group, actor=actor)
         elif group not in before or not assignments.in_force(row):
             needs_second = group is Group.ADMINS and len(_admins()) > 1 and actor is not None
-            assignments.give(person, group, actor=actor, needs_second=needs_second)
+            assignments.grant(person, group, actor=actor, needs_second=needs_second)
     person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
 
 

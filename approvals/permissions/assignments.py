@@ -120,7 +120,7 @@ def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
 # Writing: the caller holds the lock on people, in a transaction
 
 
-def give(person: User, what: str, *, actor: str | None, needs_second: bool = False) -> None:
+def grant(person: User, what: str, *, actor: str | None, needs_second: bool = False) -> None:
     """Record that `actor` gave a person a group, or their present password. None is the command line."""
     at = clock.now()
     _append(

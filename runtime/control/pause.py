@@ -20,7 +20,7 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded, also
     for a run that is being cancelled or is quarantined.
     """
-    access.controllable(run, actor, "hold up")
+    access.controllable(run, actor, "pause")
     why = access.text("reason", reason, MAX_REASON)
     with atomic() as connection:
         if not _is_paused(connection, run):
@@ -35,7 +35,7 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 
 def resume(*, run: UUID, actor: Actor) -> RunDetail:
     """Resume a paused run. It raises as `pause` does, and has no effect on a run that is not paused."""
-    access.controllable(run, actor, "hold up")
+    access.controllable(run, actor, "resume")
     with atomic() as connection:
         if _is_paused(connection, run):
             runs.notify_signal(connection, run)

@@ -43,7 +43,7 @@ class Lease:
         """Extend the lease from `sent`, the time at which the renewal was sent."""
         self.surely_until = sent + leases.lease_seconds() * (1 - MARGIN)
 
-    def lasts(self) -> bool:
+    def is_valid(self) -> bool:
         """Say whether the lease is certainly valid a moment longer."""
         return clock.elapsed() <= self.surely_until
 
@@ -68,7 +68,7 @@ class ClaimedRun:
 
         If not, the next renewal wakes the runner.
         """
-        self.starved = self.lost.is_set() or not self.lease.lasts()
+        self.starved = self.lost.is_set() or not self.lease.is_valid()
         return not self.starved
 
 

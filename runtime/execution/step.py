@@ -231,7 +231,7 @@ class StepBuilder:
 
     def _opens_hold(self, frame: str) -> bool:
         """Open a hold before the frame's model call, if its agent asks for one."""
-        hold = self._admission.hold(self.now, frame)
+        hold = self._admission.open_hold(self.now, frame)
         if hold is not None:
             self._record(hold)
         return hold is not None

@@ -36,7 +36,7 @@ _PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(_OutcomeEvent))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CallKey:
     """The place of one call."""
 
     run: UUID
@@ -53,7 +53,7 @@ class Outcome:
     note: str = ""
 
 
-def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
+def outcomes(places: Collection[CallKey]) -> dict[CallKey, Outcome]:
     """Return the outcome of each call, without calls that have not started or whose journal is gone.
 
     The caller has checked that the runs may be read.
@@ -61,12 +61,12 @@ def outcomes(places: Collection[Place]) -> dict[Place, Outcome]:
     wanted = set(places)
     # A call that a sub-agent works on ends with the frame of that agent.
     children = {(one.run, child_frame(one.frame, one.call)): one for one in places}
-    found: dict[Place, Outcome] = {}
+    found: dict[CallKey, Outcome] = {}
     for run, event in _outcome_events({one.run for one in places}):
         if isinstance(event, e.FrameClosed):
             place = children.get((run, event.frame))
         else:
-            place = Place(run=run, frame=event.frame, call=event.call or "")
+            place = CallKey(run=run, frame=event.frame, call=event.call or "")
         outcome = _outcome(event) if place in wanted else None
         if place and outcome:
             found[place] = outcome

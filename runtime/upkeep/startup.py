@@ -136,7 +136,7 @@ def explained(problem: DatabaseError) -> str:
     where = f"{database['HOST'] or 'localhost'}, user {database['USER'] or '(none)'}"
     if _refuses(said):
         return f"Postgres at {where} refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE ({said})"
-    if _knows_not(said):
+    if _has_no_host(said):
         return f"Postgres at {where} does not know what DATABASE_URL names: create it ({said})"
     return (
         f"Postgres at {where} does not answer: is it running, and is DATABASE_URL right? ({said})"
@@ -187,7 +187,7 @@ def _lacking(purpose: str) -> tuple[str, str] | None:
 def _is_transient(problem: Exception) -> bool:
     said = _one_line(problem)
     away = isinstance(problem.__cause__, psycopg.OperationalError)
-    return away and not _refuses(said) and not _knows_not(said)
+    return away and not _refuses(said) and not _has_no_host(said)
 
 
 def _may_reply(problem: Exception) -> bool:
@@ -198,7 +198,7 @@ def _refuses(said: str) -> bool:
     return "password" in said or "authentication" in said
 
 
-def _knows_not(said: str) -> bool:
+def _has_no_host(said: str) -> bool:
     return "does not exist" in said
 
 

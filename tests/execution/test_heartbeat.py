@@ -103,7 +103,7 @@ def test_no_effect_may_start_while_the_lease_is_not_renewed(holding: Holding) ->
 
 def test_a_lease_lasts_before_the_first_run_is_claimed(rig: MakeBench) -> None:
     desk = rig({"a": turns(say("done"))})
-    assert desk.heartbeat.lease.lasts()
+    assert desk.heartbeat.lease.is_valid()
     assert Worker.objects.get(id=desk.heartbeat.worker).lease_until is not None
 
 

@@ -276,7 +276,7 @@ def test_a_run_leaves_and_arrives_by_command(
     file.write_text(sender.send(file.read_text()))
     assert command("import_run", file, "--as", "ada")[1] != ""
     said, error = command("import_run", file, "--as", "admin")
-    assert (said.endswith("goes on here.\n"), error) == (True, "")
+    assert (said.endswith("continues here.\n"), error) == (True, "")
     assert command("import_run", file, "--as", "admin")[1].count("\n") == 0
     file.write_text(file.read_text()[:-50])
     assert command("import_run", file, "--as", "admin")[1].startswith(

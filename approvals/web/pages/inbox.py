@@ -20,7 +20,7 @@ from approvals.queries.inbox import View
 from approvals.queries.requests import Approval
 from runtime.errors import InvalidInput
 from runtime.queries import outcomes, runs, time_limits
-from runtime.queries.outcomes import Outcome, Place
+from runtime.queries.outcomes import CallKey, Outcome
 from runtime.queries.runs import Page
 
 MAX_KNOWN = 2 * lists.LIMIT
@@ -93,7 +93,7 @@ def _list(
 def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, Outcome | None]]:
     """Pair each request with the outcome of its call; None if the call did not start or no outcome is stored."""
     places = {
-        item.id: Place(run=item.run, frame=item.frame, call=item.call)
+        item.id: CallKey(run=item.run, frame=item.frame, call=item.call)
         for item in items
         if item.call and item.status in _LET_START and not item.tampered
     }

@@ -90,7 +90,7 @@ class Admission:
         except Exception as exc:
             return self._hold_on_error(now, frame, call, exc)
 
-    def hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
+    def open_hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
         """Open a hold before a frame's model call if its agent's rules say so: once a turn, or after an outage."""
         found = now.frame(frame)
         at = self.clock()

@@ -37,4 +37,4 @@ class Command(BaseCommand):
             raise CommandError(exc.detail) from exc
         except (RequestError, RuntimeFault, ImproperlyConfigured) as exc:
             raise CommandError(f"not imported: {exc}") from exc
-        self.stdout.write(f"Run {run} goes on here.")
+        self.stdout.write(f"Run {run} continues here.")

@@ -13,7 +13,7 @@ EXAMPLES = """\
   stops put hr_onboarding --reason "wrong mails"   this agent, wherever it works
   stops put --all --reason "directory is broken"   every agent
   stops list                                       the stopped agents
-  stops lift 3                                     let go on
+  stops lift 3                                     disengage
 """
 
 
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         put.add_argument("agent", nargs="?", default=EVERY_AGENT, metavar="AGENT")
         put.add_argument("--all", action="store_true")
         put.add_argument("--reason", required=True)
-        lift = acts.add_parser("lift", help="let go on")
+        lift = acts.add_parser("lift", help="disengage a kill switch")
         lift.add_argument("stop", type=int, metavar="NUMBER")
         acts.add_parser("list", help="list the stopped agents")
 

@@ -37,7 +37,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Compared:
     """A frame or call that differs; `left` or `right` is None if that run lacks it."""
 
     frame: str
@@ -54,7 +54,7 @@ class Comparison:
     left: Side
     right: Side
     related: bool
-    places: tuple[Place, ...]
+    places: tuple[Compared, ...]
     same: int
 
 
@@ -125,7 +125,7 @@ def _about(event: Any) -> str:
     return f"{event.type} {place}".rstrip()
 
 
-def _places(left: Transcript, right: Transcript) -> tuple[tuple[Place, ...], int]:
+def _places(left: Transcript, right: Transcript) -> tuple[tuple[Compared, ...], int]:
     one, two = _by_place(left), _by_place(right)
     found, same = [], 0
     for key in {**one, **two}:
@@ -136,7 +136,7 @@ def _places(left: Transcript, right: Transcript) -> tuple[tuple[Place, ...], int
         known = here or there
         assert known is not None  # the key comes from one of the two
         found.append(
-            Place(
+            Compared(
                 frame=key[0],
                 name=known.tool if isinstance(known, CallRecord) else known.agent,
                 left=here,
