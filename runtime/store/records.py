@@ -93,7 +93,8 @@ class Records:
     @property
     def settled(self) -> tuple[UUID, ...]:
         """The gates whose decision takes effect."""
-        return tuple(event.gate for event in self.of(GateDecided))
+        decided = self.of(GateDecided)
+        return tuple([event.gate for event in decided]) if decided else ()
 
     @property
     def closed(self) -> dict[str, list[UUID]]:
@@ -115,8 +116,10 @@ class Records:
 
     def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
         """Return the waits for an event that begin with the step and are still open in `now`."""
-        began = (event for event in self.of(WaitStarted) if event.event)
-        return tuple(event for event in began if waits(now, event.frame, event.call))
+        began = self.of(WaitStarted)
+        return tuple(
+            [one for one in began if one.event and waits(now, one.frame, one.call)] if began else ()
+        )
 
     @property
     def ended_waits(self) -> tuple[tuple[str, str], ...]:
@@ -124,7 +127,10 @@ class Records:
 
         An event would have deleted the wait's row itself.
         """
-        ends = (event for event in self.of(WaitEnded) if event.call is not None)
+        ended = self.of(WaitEnded)
+        if not ended:
+            return ()
+        ends = (event for event in ended if event.call is not None)
         return tuple(
             (event.frame, str(event.call))
             for event in ends
@@ -134,15 +140,18 @@ class Records:
     @property
     def needs_first(self) -> bool:
         """Whether no signal may come before the step: a wait times out, or a late outcome settles a call."""
-        timed_out = any(event.outcome == "timed_out" for event in self.of(WaitEnded))
-        return timed_out or bool(self.of(OutcomeArrived))
+        if self.of(OutcomeArrived):
+            return True
+        ended = self.of(WaitEnded)
+        return bool(ended) and any(event.outcome == "timed_out" for event in ended)
 
     def spent(self, now: Continuation) -> tuple[Spend, ...]:
         """Return the approvals used to start calls, each with the attempt."""
-        started = [
-            (now.call(event.frame, event.call).gate, event) for event in self.of(ToolStarted)
-        ]
-        return tuple((gate, event.attempt) for gate, event in started if gate is not None)
+        started = self.of(ToolStarted)
+        if not started:
+            return ()
+        gates = [(now.call(event.frame, event.call).gate, event) for event in started]
+        return tuple([(gate, event.attempt) for gate, event in gates if gate is not None])
 
     def of(self, kind: type[E]) -> Sequence[E]:
         """Return the events of a type."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 from functools import cache
+from itertools import compress
+from operator import attrgetter
 from uuid import UUID
 
 import psycopg
@@ -50,6 +52,8 @@ _PARTS = (
     ("given_up", waits.CLOSE, "ended_waits"),
     ("spent", spent.SPEND, "spent"),
 )
+_OWN = tuple((name, sql) for name, sql, _ in _PARTS)
+_needed = attrgetter(*(field for *_, field in _PARTS))
 
 
 class Result(Enum):
@@ -108,7 +112,7 @@ def commit(
     connection breaks.
     """
     failpoints.hit("before", step.kind, step.depth)
-    own = [(name, sql) for name, sql, field in _PARTS if getattr(step, field)]
+    own = compress(_OWN, _needed(step))
     statement = _statement(_advance(step), (*own, *((part.name, part.sql) for part in lent)))
     parameters = _parameters(step)
     for part in lent:
