@@ -6,21 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from runtime.keyring import files
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
-    _Begun = tuple[_Hash, _Hash]
-
-BLOCK = 64  # bytes that SHA-256 takes at a time
-_INNER = bytes(byte ^ 0x36 for byte in range(256))
-_OUTER = bytes(byte ^ 0x5C for byte in range(256))
-_length = Struct(">Q").pack
 SHORT = 32  # hex digits of a truncated MAC, HMAC-SHA-256-128 (RFC 4868)
 _WHOLE = 64
+_length = Struct(">Q").pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,46 +40,30 @@ def verifier(purpose: str, *first: str) -> Callable[..., bool]:
 
     It also verifies truncated MACs.
     """
-    begun: dict[str, _Begun] = {}
-    text = _measured(first)
-
-    def begin(key_id: str) -> "_Begun":
-        inner, outer = _begun(purpose, files.key_of(purpose, key_id))
-        inner = inner.copy()
-        inner.update(text)
-        return begun.setdefault(key_id, (inner, outer))
+    begun: dict[str, hmac.HMAC] = {}
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
-        found = _of(begun.get(key_id) or begin(key_id), parts)
+        if key_id not in begun:
+            begun[key_id] = _fed(_begun(purpose, files.key_of(purpose, key_id)), first)
+        found = _fed(begun[key_id], parts).hexdigest()
         return hmac.compare_digest(found if len(mac) == _WHOLE else found[:SHORT], mac)
 
     return verifies
 
 
 def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
-    return _of(_begun(purpose, key), parts)
+    return _fed(_begun(purpose, key), parts).hexdigest()
 
 
-def _of(begun: "_Begun", parts: tuple[str, ...]) -> str:
-    inner, outer = begun
-    inner, outer = inner.copy(), outer.copy()
-    inner.update(b"".join([_length(len(text)) + text for text in map(str.encode, parts)]))
-    outer.update(inner.digest())
-    return outer.hexdigest()
+def _fed(begun: hmac.HMAC, parts: tuple[str, ...]) -> hmac.HMAC:
+    """Add the parts, each after its length, so that different lists of parts have different bytes."""
+    mac = begun.copy()
+    mac.update(b"".join([_length(len(text)) + text for text in map(str.encode, parts)]))
+    return mac
 
 
+# Cached: creating and keying an HMAC takes OpenSSL longer than the MAC of a short text.
 @lru_cache(64)
-def _begun(purpose: str, key: bytes) -> "_Begun":
-    """Begin a MAC with this key and the label of the purpose: HMAC as RFC 2104 defines it. Callers copy it.
-
-    An object of the library `hmac` is the same, but to copy and end it takes as long as the MAC of a short text.
-    """
-    block = (hashlib.sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
-    inner = hashlib.sha256(block.translate(_INNER))
-    inner.update(_measured((f"abeyance.{purpose}.v1",)))
-    return inner, hashlib.sha256(block.translate(_OUTER))
-
-
-def _measured(parts: tuple[str, ...]) -> bytes:
-    """Join the parts, each after its length, so that different lists of parts have different bytes."""
-    return b"".join([_length(len(text)) + text for text in map(str.encode, parts)])
+def _begun(purpose: str, key: bytes) -> hmac.HMAC:
+    """Begin a MAC with this key and the label of the purpose. Callers copy it."""
+    return _fed(hmac.new(key, digestmod=hashlib.sha256), (f"abeyance.{purpose}.v1",))
