@@ -309,7 +309,7 @@ def test_a_description_has_result_attempts_and_deadline() -> None:
     ("args", "complaint"),
     [
         ('{"name": "n', "the arguments are not a JSON object"),
-        ({"$repeated": 0}, "in the same reply already"),
+        ({"$repeated": 0}, "of the same reply"),
     ],
 )
 @pytest.mark.parametrize("name", ["give", "helper"])

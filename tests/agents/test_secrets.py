@@ -300,7 +300,7 @@ def test_equal_calls_are_found_before_sealing_their_secrets(keys: Path) -> None:
     frame = Frame(AgentEffects(_registry(lambda *_: together(*twice))), "smith", {"text": "go"})
     first, second = frame.ask().calls
     assert frame.handler.describe(agent="smith", tool="lock", args=first.args).gated
-    with pytest.raises(CallRejected, match="in the same reply already"):
+    with pytest.raises(CallRejected, match="of the same reply"):
         frame.handler.describe(agent="smith", tool="lock", args=second.args)
 
 
