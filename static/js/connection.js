@@ -46,11 +46,11 @@ function listen() {
   stream = new EventSource("/events/");
   stream.onopen = () => { show("live"); regions.forEach(refresh); }; // refresh for updates missed before
   stream.onerror = () => { hangUp(); show(line()); };
-  stream.addEventListener("inbox", () => ring((it) => it.live === "inbox"));
-  stream.addEventListener("run", ({ data }) => ring((it) => it.run === data));
+  stream.addEventListener("inbox", () => notify((it) => it.live === "inbox"));
+  stream.addEventListener("run", ({ data }) => notify((it) => it.run === data));
 }
 
-const ring = (meant) => regions.filter((it) => meant(it.dataset)).forEach(refresh);
+const notify = (meant) => regions.filter((it) => meant(it.dataset)).forEach(refresh);
 
 function hangUp() {
   stream?.close();

@@ -16,7 +16,7 @@ async function refresh(region) {
     const answer = await fetch(region.dataset.src + known, { headers });
     if (answer.redirected || answer.status === 404) return leave(region, answer); // no longer readable
     if (answer.status >= 500) throw answer;
-    take(region, await answer.text());
+    receive(region, await answer.text());
     show(line());
   } catch {
     show("off");
@@ -27,7 +27,7 @@ async function refresh(region) {
   }, 500);
 }
 
-function take(region, text) {
+function receive(region, text) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = one(region.id ? `#${region.id}` : `[data-live=${region.dataset.live}]`, page);
   if (!fresh) return;
@@ -39,7 +39,7 @@ function take(region, text) {
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
   if (!news && !over) return;
   const kept = typed(region) || refused(region);
-  if (kept && over) return tell(region, fresh);
+  if (kept && over) return announce(region, fresh);
   const used = kept || one(":focus:not([tabindex='-1'])", region);
   if (used && !over) return offer(region, fresh, "This page has changed. Show");
   withdraw(region);
@@ -86,7 +86,7 @@ function offer(region, fresh, words) {
 }
 
 // The typed text stays in its field, and the buttons are disabled, because the request is closed.
-function tell(region, fresh) {
+function announce(region, fresh) {
   for (const button of all("form button, button[form]", region)) button.disabled = true;
   offer(region, fresh, "Show the request as it is now");
   region.told?.remove();

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.people import Office, until
-from tests.support.scripted_agents import poison
+from tests.support.scripted_agents import crash_loops
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
@@ -17,10 +17,10 @@ DEATHS_WITHIN = 180.0  # three workers die and are started again
 
 def test_a_crashing_run_beside_50_others_is_quarantined_alone(sandbox: Path) -> None:
     stack = Stack(
-        sandbox / "poison",
+        sandbox / "crash-loop",
         ABEYANCE_LEASE_SECONDS="2",
         ABEYANCE_POISON_LOSSES="2",
-        ABEYANCE_AGENTS=f"agents.flows.hr,{poison.__name__}",
+        ABEYANCE_AGENTS=f"agents.flows.hr,{crash_loops.__name__}",
     )
     with stack:
         office = Office(stack)

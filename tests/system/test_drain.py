@@ -1,4 +1,4 @@
-"""A real worker that is told to stop while a tool holds: once, twice, and past its patience."""
+"""A real worker that is told to stop while a tool holds: once, twice, and past its time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import processes
 from tests.support.people import Office, until
-from tests.support.scripted_agents import patience
+from tests.support.scripted_agents import holding
 from tests.support.stack import Stack, shared_folder
 
 pytestmark = pytest.mark.e2e
@@ -51,8 +51,8 @@ def ward(sandbox: Path) -> Iterator[Ward]:
         sandbox / "drain",
         ABEYANCE_LEASE_SECONDS="2",
         ABEYANCE_DRAIN_SECONDS=str(DRAIN),
-        ABEYANCE_AGENTS=f"agents.flows.hr,{patience.__name__}",
-        PATIENCE_FOLDER=str(folder),
+        ABEYANCE_AGENTS=f"agents.flows.hr,{holding.__name__}",
+        HOLDING_FOLDER=str(folder),
     )
     with stack:
         yield Ward(stack, folder)

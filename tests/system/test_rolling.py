@@ -79,7 +79,7 @@ def release(sandbox: Path) -> Iterator[Release]:
         ABEYANCE_LEASE_SECONDS="2",
         ABEYANCE_AGENTS=f"agents.flows.hr,{rolling.MODULE}",
         AGENTS_DIR=str(old),
-        PATIENCE_FOLDER=str(folder),
+        HOLDING_FOLDER=str(folder),
     )
     with stack:
         yield Release(office=Office(stack), folder=folder, new=new)

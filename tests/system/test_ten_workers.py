@@ -33,7 +33,7 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) ->
         sandbox / "ten",
         ABEYANCE_WORKERS=str(WORKERS),
         ABEYANCE_AGENTS=borrowers.__name__,
-        PATIENCE_FOLDER=str(folder),
+        HOLDING_FOLDER=str(folder),
     )
     most: Counter[str] = Counter()
     with stack, psycopg.connect(stack.superuser_url, autocommit=True) as connection:

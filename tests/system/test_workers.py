@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import processes
 from tests.support.people import Office, until
-from tests.support.scripted_agents import patience
+from tests.support.scripted_agents import holding
 from tests.support.stack import Stack, shared_folder
 
 pytestmark = pytest.mark.e2e
@@ -20,7 +20,7 @@ LOST_LEASE = "Run {}: lease lost, nothing more is written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
+class Workers:
     """Four workers, and the ledger of their writes outside the application."""
 
     office: Office
@@ -55,13 +55,13 @@ class Shift:
 
 
 @pytest.fixture(scope="module")
-def shift(sandbox: Path) -> Iterator[Shift]:
-    folder = shared_folder(sandbox, "patience")
+def workers(sandbox: Path) -> Iterator[Workers]:
+    folder = shared_folder(sandbox, "holding")
     stack = Stack(
         sandbox / "workers",
         ABEYANCE_LEASE_SECONDS="2",
-        ABEYANCE_AGENTS=f"agents.flows.hr,{patience.__name__}",
-        PATIENCE_FOLDER=str(folder),
+        ABEYANCE_AGENTS=f"agents.flows.hr,{holding.__name__}",
+        HOLDING_FOLDER=str(folder),
     )
     with stack, ExitStack() as others:
         workers = [processes.of(stack, "worker")]
@@ -69,41 +69,41 @@ def shift(sandbox: Path) -> Iterator[Shift]:
             others.enter_context(processes.another(stack, "worker", f"worker{n}"))
             for n in (2, 3, 4)
         ]
-        yield Shift(office=Office(stack), workers=workers, folder=folder)
+        yield Workers(office=Office(stack), workers=workers, folder=folder)
 
 
-def test_the_same_wake_up_twenty_times_is_one_execution(shift: Shift) -> None:
-    run = shift.office.begin("patient_once", name="woken")
-    until(lambda: shift.ledger("woken", "hold_once", "begin") or None, "the tool to begin")
-    shift.office.execute(f"""
+def test_the_same_wake_up_twenty_times_is_one_execution(workers: Workers) -> None:
+    run = workers.office.begin("patient_once", name="woken")
+    until(lambda: workers.ledger("woken", "hold_once", "begin") or None, "the tool to begin")
+    workers.office.execute(f"""
 from uuid import UUID
 from runtime.broker import dispatch
 for _ in range({WAKE_UPS}):
     dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
 """)
     lost = LOST_CLAIM.format(run)
-    until(lambda: sum(shift.said(lost)) >= WAKE_UPS or None, "every wake-up to lose its claim")
-    assert sum(count > 0 for count in shift.said(lost)) > 1  # not all of them at one worker
-    counted = shift.office.execute("""
+    until(lambda: sum(workers.said(lost)) >= WAKE_UPS or None, "every wake-up to lose its claim")
+    assert sum(count > 0 for count in workers.said(lost)) > 1  # not all of them at one worker
+    counted = workers.office.execute("""
 import redis
 from django.conf import settings
 print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
 """)
     assert "cmdstat_lpush" in counted
     assert "cmdstat_hset" not in counted  # the broker keeps no account of hints under way
-    shift.release("woken")
-    shift.office.wait(run, "completed")
-    assert len(shift.ledger("woken", "hold_once", "begin")) == 1
-    assert len(shift.ledger("woken", "note", "begin")) == 1
-    assert shift.started(run) == [("c1.0", 1), ("c2.0", 1)]
-    assert shift.epoch(run) == 1
+    workers.release("woken")
+    workers.office.wait(run, "completed")
+    assert len(workers.ledger("woken", "hold_once", "begin")) == 1
+    assert len(workers.ledger("woken", "note", "begin")) == 1
+    assert workers.started(run) == [("c1.0", 1), ("c2.0", 1)]
+    assert workers.epoch(run) == 1
 
 
-def test_a_decision_with_twenty_wake_ups_is_one_mail(shift: Shift) -> None:
-    run = shift.office.start("hr_onboarding_single", "wokenmail")
-    shift.office.wait(run, "suspended")
-    asked = shift.office.approval(run)
-    shift.office.execute(f"""
+def test_a_decision_with_twenty_wake_ups_is_one_mail(workers: Workers) -> None:
+    run = workers.office.start("hr_onboarding_single", "wokenmail")
+    workers.office.wait(run, "suspended")
+    asked = workers.office.approval(run)
+    workers.office.execute(f"""
 from uuid import UUID
 from approvals.decisions.decide import decide
 from runtime.broker import dispatch
@@ -118,54 +118,56 @@ decide(
 for _ in range({WAKE_UPS}):
     dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
 """)
-    shift.office.wait(run, "completed")
-    assert shift.office.roles("wokenmail") == ["security-level-3"]
-    assert shift.office.mails("wokenmail") == 1
-    attempts = [attempt for _, attempt in shift.started(run)]
+    workers.office.wait(run, "completed")
+    assert workers.office.roles("wokenmail") == ["security-level-3"]
+    assert workers.office.mails("wokenmail") == 1
+    attempts = [attempt for _, attempt in workers.started(run)]
     assert attempts == [1] * len(attempts)
 
 
-def test_a_worker_paused_past_its_lease_does_nothing_more(shift: Shift) -> None:
-    run = shift.office.begin("patient_again", name="stopped")
-    first, stopped = _stop_whoever_holds(shift, "stopped", "hold_again")
+def test_a_worker_paused_past_its_lease_does_nothing_more(workers: Workers) -> None:
+    run = workers.office.begin("patient_again", name="stopped")
+    first, stopped = _stop_holder(workers, "stopped", "hold_again")
     until(
-        lambda: len(shift.ledger("stopped", "hold_again", "begin")) > 1 or None,
+        lambda: len(workers.ledger("stopped", "hold_again", "begin")) > 1 or None,
         "another worker to take over",
     )
-    shift.release("stopped")
-    shift.office.wait(run, "completed")
-    journal, epoch = shift.office.events(run), shift.epoch(run)
+    workers.release("stopped")
+    workers.office.wait(run, "completed")
+    journal, epoch = workers.office.events(run), workers.epoch(run)
     stopped.process.resume()
     stopped.wait_for(LOST_LEASE.format(run))
-    until(lambda: first in shift.ledger("stopped", "hold_again", "end") or None, "its tool to end")
+    until(
+        lambda: first in workers.ledger("stopped", "hold_again", "end") or None, "its tool to end"
+    )
 
-    assert shift.office.events(run) == journal
-    assert shift.epoch(run) == epoch > 2  # it was tried in a process of its own first
-    assert shift.ledger("stopped", "hold_again", "begin").count(first) == 1
-    (noted,) = shift.ledger("stopped", "note", "begin")
+    assert workers.office.events(run) == journal
+    assert workers.epoch(run) == epoch > 2  # it was tried in a process of its own first
+    assert workers.ledger("stopped", "hold_again", "begin").count(first) == 1
+    (noted,) = workers.ledger("stopped", "note", "begin")
     assert noted != first
 
 
-def test_a_stopped_worker_records_its_outcome_late(shift: Shift) -> None:
+def test_a_stopped_worker_records_its_outcome_late(workers: Workers) -> None:
     """People are asked meanwhile, the call is not repeated, and the run continues once the outcome is recorded."""
-    run = shift.office.begin("patient_once", name="doubted")
-    first, stopped = _stop_whoever_holds(shift, "doubted", "hold_once")
-    found = shift.office.wait(run, "suspended")
+    run = workers.office.begin("patient_once", name="doubted")
+    first, stopped = _stop_holder(workers, "doubted", "hold_once")
+    found = workers.office.wait(run, "suspended")
     assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
-    assert shift.ledger("doubted", "note", "begin") == []
-    shift.release("doubted")
+    assert workers.ledger("doubted", "note", "begin") == []
+    workers.release("doubted")
     stopped.process.resume()
     stopped.wait_for(LOST_LEASE.format(run))
-    shift.office.wait(run, "completed")
+    workers.office.wait(run, "completed")
 
-    assert shift.ledger("doubted", "hold_once", "begin") == [first]
-    assert len(shift.ledger("doubted", "note", "begin")) == 1
-    types = [event["type"] for event in shift.office.events(run)]
+    assert workers.ledger("doubted", "hold_once", "begin") == [first]
+    assert len(workers.ledger("doubted", "note", "begin")) == 1
+    types = [event["type"] for event in workers.office.events(run)]
     assert (types.count("OutcomeArrived"), types.count("GateDecided")) == (1, 0)
 
 
-def _stop_whoever_holds(shift: Shift, name: str, tool: str) -> tuple[int, processes.Hand]:
-    (pid,) = until(lambda: shift.ledger(name, tool, "begin") or None, "the tool to begin")
-    holder = shift.of(pid)
+def _stop_holder(workers: Workers, name: str, tool: str) -> tuple[int, processes.Hand]:
+    (pid,) = until(lambda: workers.ledger(name, tool, "begin") or None, "the tool to begin")
+    holder = workers.of(pid)
     holder.process.suspend()
     return pid, holder

@@ -1,4 +1,4 @@
-"""An agent whose tool uses Django's connection for a while, and notes each start in patience's ledger."""
+"""An agent whose tool uses Django's connection for a while, and notes each start in the ledger of `holding`."""
 
 from django.db import connection
 
@@ -10,7 +10,7 @@ from agents.sdk.scripts import (
     say,
     script,
 )
-from tests.support.scripted_agents.patience import Errand, write
+from tests.support.scripted_agents.holding import Errand, write
 
 SECONDS = 0.3
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk import agent, tool
-from tests.support.scripted_agents.patience import write
+from tests.support.scripted_agents.holding import write
 
 
 class Errand(BaseModel):

@@ -1,6 +1,6 @@
 """Agents whose one tool holds until a test lets go of it, and a ledger of every start, outside the application.
 
-The ledger and the files that let go are in the folder that PATIENCE_FOLDER names.
+The ledger and the files that let go are in the folder that HOLDING_FOLDER names.
 """
 
 import os
@@ -18,7 +18,7 @@ from agents.sdk.scripts import (
     script,
 )
 
-FOLDER = "PATIENCE_FOLDER"
+FOLDER = "HOLDING_FOLDER"
 DEADLINE = 120.0
 
 
