@@ -213,7 +213,7 @@ def test_a_round_waits_as_long_as_the_provider_asks() -> None:
         assert event.until == AT + timedelta(seconds=waits)
 
 
-def test_people_are_asked_a_patience_after_the_first_fault() -> None:
+def test_people_are_asked_a_timeout_after_the_first_failure() -> None:
     begun = AT - timedelta(hours=1)
     event = _asked(_out(3, since=begun), FailureCause.PROVIDER)
     assert isinstance(event, RetryScheduled)

@@ -83,7 +83,7 @@ def test_a_run_that_got_its_reply_waits_for_no_provider(rig: MakeBench) -> None:
 
 
 @pytest.mark.parametrize("fault", [OUT, NO_KEY])
-def test_people_are_asked_once_the_patience_is_over(
+def test_people_are_asked_once_the_time_is_over(
     rig: MakeBench, settings: Settings, fault: ModelFailure
 ) -> None:
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0
