@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -32,7 +33,7 @@ from approvals.requests import snapshot, statements
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
-from runtime.ports.access import Actor
+from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed, Part, ReviewSnapshot
 from runtime.store import pool
@@ -47,15 +48,25 @@ class Approvals:
         """Tell whether this call needs approval."""
         return policy.requires_approval(gated=info.gated, risk=info.risk)
 
+    def claim_query(self) -> Expression:
+        """Return the query for the last row of the run's audit chain."""
+        return audit.LAST_OF_CLAIM
+
     def open(
         self,
         connection: Connection,
         snapshots: Sequence[ReviewSnapshot],
         *,
         origin: Collection[str],
+        at: datetime | None = None,
+        read: Any = None,
     ) -> tuple[Part, ...]:
         """Build a pending request for each snapshot, as parts of the step that opens their gates."""
-        return open_requests.build(connection, snapshots, origin)
+        if at is None or read is None:
+            at, last = open_requests.last_audit_row(connection, snapshots[0].run)
+        else:
+            last = audit.Last(seq=read[0], hash=read[1])
+        return open_requests.build(snapshots, origin, at=at, last=last)
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing."""

@@ -23,7 +23,7 @@ from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, Request
 from runtime.core.digest import sha256_of
 from runtime.keyring import macs, purposes
-from runtime.ports.access import Actor
+from runtime.ports.access import Actor, Expression
 from runtime.ports.approvals import Part
 
 GENESIS = ""
@@ -35,6 +35,14 @@ _LOCK_RUN_OF = """
 """
 _LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
 _COLUMNS = "run_id, seq, at, actor, token, act, subject, detail, previous, hash, key_id"
+# The last row's number and MAC as a JSON list, for the claim of the run `run`.
+LAST_OF_CLAIM = Expression(
+    sql="""
+    (SELECT json_build_array(coalesce(max(seq), 0), coalesce(max(hash), '')) FROM (
+        SELECT seq, hash FROM approvals_auditentry WHERE run_id = run.id ORDER BY seq DESC LIMIT 1) last)
+""",
+    parameters={},
+)
 _APPEND = f"""
     INSERT INTO approvals_auditentry ({_COLUMNS})
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from runtime.core.enums import Decision, Verdict
-from runtime.ports.access import Actor
+from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import NotConfirmed, Part, ReviewSnapshot
 from runtime.store.pool import Connection
@@ -26,12 +27,18 @@ class Approvals:
         """Keep the snapshots of new gates."""
         self.shown |= {snapshot.gate: snapshot for snapshot in snapshots}
 
+    def claim_query(self) -> Expression:
+        """Read nothing: no run is claimed."""
+        return Expression(sql="NULL", parameters={})
+
     def open(
         self,
         connection: Connection,
         snapshots: Sequence[ReviewSnapshot],
         *,
         origin: Collection[str],
+        at: datetime | None = None,
+        read: Any = None,
     ) -> tuple[Part, ...]:
         """Do nothing: gates are not written to Postgres; see `show`."""
         return ()

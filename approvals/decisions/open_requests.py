@@ -1,7 +1,7 @@
 """Builds the requests of a step that opens gates, as parts of the step's one statement.
 
-The end of the run's audit chain is read first. If another transaction appends to the chain meanwhile, the step is not
-written, and the runner builds it again.
+The requests follow the end of the run's audit chain, which the claim of the run or a query has read. If another
+transaction appends to the chain meanwhile, the step is not written, and the runner builds it again.
 """
 
 import json
@@ -30,15 +30,21 @@ _REQUESTED = f"""
 """
 
 
+def last_audit_row(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
+    """Read the clock and the end of the run's audit chain."""
+    row = pool.row(connection, _LAST, {"run": run}, prepare=True)
+    assert row is not None  # an aggregate has one row
+    return clock.to_utc(row[0]), audit.Last(seq=row[1], hash=row[2])
+
+
 def build(
-    connection: Connection, snapshots: Sequence[ReviewSnapshot], origin: Collection[str]
+    snapshots: Sequence[ReviewSnapshot], origin: Collection[str], *, at: datetime, last: audit.Last
 ) -> tuple[Part, ...]:
-    """Build a pending request for each snapshot, all of one run, and their audit rows.
+    """Build a pending request for each snapshot, all of one run, and their audit rows after `last`.
 
     `origin` lists the people in the run's origin by its row; the snapshots may name more.
     """
     run = snapshots[0].run
-    at, last = _last_audit_row(connection, run)
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
     requests = [
         snapshot.row(shown, at + n * timedelta.resolution, merged(shown.origin, origin))
@@ -66,12 +72,6 @@ def build(
         ),
         audit.appended(entries),
     )
-
-
-def _last_audit_row(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
-    row = pool.row(connection, _LAST, {"run": run}, prepare=True)
-    assert row is not None  # an aggregate has one row
-    return clock.to_utc(row[0]), audit.Last(seq=row[1], hash=row[2])
 
 
 def _written(request: Request) -> dict[str, object]:

@@ -57,7 +57,12 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
     try:
         with pool.pooled() as connection:
             found = loading.claim(
-                connection, run, owner=owner, worker=context.heartbeat.worker, isolated=isolated
+                connection,
+                run,
+                owner=owner,
+                worker=context.heartbeat.worker,
+                isolated=isolated,
+                more=context.approvals.claim_query(),
             )
         if found is None:
             log.info("Run %s: not claimed, it is not due or another worker has it", run)
@@ -186,6 +191,7 @@ def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
         conversations=conversations,
         sizes=sizes,
         pending_signals=stored.pending_signals(),
+        read=stored.more,
     )
 
 

@@ -78,6 +78,7 @@ class Loaded:
     """A loaded run: its verified state, its entries, and its signals.
 
     `texts` are the entries, to which each step adds one. `conversations` may have read the first ones.
+    `read` is what the claim has read for the approvals.
     """
 
     now: Continuation
@@ -85,6 +86,7 @@ class Loaded:
     conversations: Conversations
     sizes: Sizes
     pending_signals: signals.PendingSignals
+    read: Any = None
 
 
 class StepWriter:
@@ -105,6 +107,7 @@ class StepWriter:
         self._loaded: signals.PendingSignals | None = (
             loaded.pending_signals
         )  # until they are consumed
+        self._read = loaded.read  # until signals are read again, or gates opened
         self._yielding = yielding
         self._held = held
         self._slots = slots
@@ -152,6 +155,7 @@ class StepWriter:
             )
             if known and (self.next_signal is None or self.next_signal > self.clock()):
                 return ()
+            self._read = None
             found = self.retry_while_unreachable(self._signals)
         self._signal_version, self.next_signal, self.settling = (
             found.count,
@@ -307,7 +311,7 @@ class StepWriter:
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not step.closed:
             with pool.pooled() as connection:
-                lent = self._open_requests(connection, records)
+                lent = self._open_requests(connection, records, read=self._take_read(records))
                 return steps.commit(connection, step, lent, prepare=True)
         with transaction.atomic():
             connection = pool.djangos()
@@ -315,16 +319,28 @@ class StepWriter:
                 return steps.Result.WRITTEN  # by the attempt before, whose COMMIT was interrupted
             for reason, gates in records.closed.items():
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
-            result = steps.commit(
-                connection, step, self._open_requests(connection, records), prepare=False
-            )
+            lent = self._open_requests(connection, records, read=None)  # its audit rows are newer
+            result = steps.commit(connection, step, lent, prepare=False)
             transaction.set_rollback(result is not steps.Result.WRITTEN)
             return result
 
-    def _open_requests(self, connection: Connection, records: Records) -> tuple[Part, ...]:
+    def _take_read(self, records: Records) -> Any:
+        """Return what the claim has read, once: a step that opens gates, or a faster one, adds audit rows."""
+        if not records.snapshots:
+            return None
+        read, self._read = self._read, None
+        return read
+
+    def _open_requests(
+        self, connection: Connection, records: Records, *, read: Any
+    ) -> tuple[Part, ...]:
         """Return the parts that write the approval requests, if gates open."""
         snapshots = records.snapshots
-        return self._approvals.open(connection, snapshots, origin=self._origin) if snapshots else ()
+        if not snapshots:
+            return ()
+        return self._approvals.open(
+            connection, snapshots, origin=self._origin, at=self.clock(), read=read
+        )
 
     def _release(self) -> steps.Result:
         with pool.pooled() as connection:

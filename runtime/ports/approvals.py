@@ -14,7 +14,7 @@ from runtime.core.enums import (
     GateKind,
     Risk,
 )
-from runtime.ports.access import Actor
+from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 
 
@@ -83,16 +83,22 @@ class Approvals(Protocol):
     def requires_approval(self, info: CallInfo) -> bool:
         """Say whether this call waits for a person. Policy may be stricter than the tool, never less strict."""
 
+    def claim_query(self) -> Expression:
+        """Return the JSON expression that a claim reads for `open`; `run` is the run's row."""
+
     def open(
         self,
         connection: psycopg.Connection[Any],
         snapshots: Sequence[ReviewSnapshot],
         *,
         origin: Collection[str],
+        at: datetime | None = None,
+        read: Any = None,
     ) -> tuple[Part, ...]:
         """Return the rows for a step that opens these gates of one run: a request for each snapshot, and its audit.
 
-        This writes nothing itself. `origin` are the people in the run's origin, as its row says.
+        This writes nothing itself. `origin` are the people in the run's origin, as its row says. If `read`, the value
+        of `claim_query`, is given, this reads nothing either, and the requests are made at `at`, in database time.
         """
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:

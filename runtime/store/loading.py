@@ -5,12 +5,14 @@ Retention removes entries of ended runs only, so the journal of a live run is wh
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import starmap
 from typing import Any
 from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.core.documents.conversations import Conversations
+from runtime.ports.access import Expression
 from runtime.store import leases
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
@@ -39,24 +41,18 @@ _BESIDE = """
             array_agg(effective_at <= clock_timestamp() ORDER BY id) AS dues
         FROM runtime_signal WHERE run_id = %(run)s) s
 """
-# The row is read under its lock. The other data has the statement's snapshot, and `seen` is the row in that snapshot.
-_CLAIM = f"""
-    WITH run AS ({leases.CLAIM})
-    SELECT run.epoch, run.position, run.head, run.base, run.previous, run.at, run.stops, run.losses,
-        (seen.epoch, seen.position, seen.mailbox) = (run.epoch - 1, run.position, run.mailbox),
-        {_STORED}, {leases.ASYNC_COMMIT}
-    FROM run JOIN runtime_run seen ON seen.id = run.id {_BESIDE}
-"""
+NOTHING = Expression(sql="NULL", parameters={})
 _LOAD = f"SELECT {_STORED} FROM runtime_run run {_BESIDE} WHERE run.id = %(run)s"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """The stored data of a run, not verified yet."""
+    """The stored data of a run, not verified yet. `more` is what the claim has read besides, None without a claim."""
 
     run: UUID
     row: Sequence[Any]
     entries: tuple[journal.Row, ...]
+    more: Any = None
 
     def pending_signals(self) -> signals.PendingSignals:
         """Return the signals. Raises Tampered for a signal that none of our processes wrote."""
@@ -89,20 +85,21 @@ def claim(
     owner: UUID,
     worker: UUID | None = None,
     isolated: bool = False,
+    more: Expression = NOTHING,
 ) -> tuple[Claim, StoredRun] | None:
     """Claim the run under this owner's token, and load it. None if it is not due, or another process has it.
 
-    With `isolated` only isolated runs can be claimed, else only the others.
+    With `isolated` only isolated runs can be claimed, else only the others. `more` is read besides; `run` is the row.
     """
     row = connection.execute(
-        _CLAIM,
-        {"run": run, "owner": owner, "worker": worker, "isolated": isolated},
+        _claim(more.sql),
+        {"run": run, "owner": owner, "worker": worker, "isolated": isolated, **more.parameters},
         prepare=True,
         binary=True,
     ).fetchone()
     if row is None:
         return None
-    epoch, position, head, base, previous, at, stopped, losses, whole, *stored = row
+    epoch, position, head, base, previous, at, stopped, losses, whole, *stored, read, _ = row
     made = Claim(
         run=run,
         epoch=epoch,
@@ -117,7 +114,19 @@ def claim(
         lost_leases=losses,
         isolated=isolated,
     )
-    return made, _stored(run, stored) if whole else load(connection, run)
+    return made, _stored(run, stored, read) if whole else load(connection, run)
+
+
+@cache
+def _claim(more: str) -> str:
+    # The row is read under its lock. The other data has the statement's snapshot; `seen` is the row in that snapshot.
+    return f"""
+        WITH run AS ({leases.CLAIM})
+        SELECT run.epoch, run.position, run.head, run.base, run.previous, run.at, run.stops, run.losses,
+            (seen.epoch, seen.position, seen.mailbox) = (run.epoch - 1, run.position, run.mailbox),
+            {_STORED}, {more}, {leases.ASYNC_COMMIT}
+        FROM run JOIN runtime_run seen ON seen.id = run.id {_BESIDE}
+    """
 
 
 def load(connection: Connection, run: UUID) -> StoredRun:
@@ -128,8 +137,8 @@ def load(connection: Connection, run: UUID) -> StoredRun:
     return _stored(run, row)
 
 
-def _stored(run: UUID, row: Sequence[Any]) -> StoredRun:
-    return StoredRun(run, row, tuple(starmap(journal.unpacked, _rows(row[4:9]))))
+def _stored(run: UUID, row: Sequence[Any], more: Any = None) -> StoredRun:
+    return StoredRun(run, row, tuple(starmap(journal.unpacked, _rows(row[4:9]))), more)
 
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:

@@ -16,11 +16,13 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run
+from runtime.ports.access import Expression
 from runtime.ports.agents import VersionChange
+from runtime.ports.effects import ToolResult
 from runtime.store import leases, pool, steps
 from runtime.store.pool import Connection
 from tests.support.engine import ADA, MakeBench, types
-from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.fake_ports import FakeApprovals, FakeTool, ask, say, turns
 
 OLD, NEW = "sha256:a", "sha256:a2"
 COMMIT = steps.commit
@@ -198,3 +200,55 @@ def test_only_a_step_that_just_opens_a_frame_does_not_wait_for_the_disk(
         "ToolReturned": True,
         "Completed": True,
     }
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What gates open with, of the 7 that each claim reads."""
+    found = list[object]()
+
+    real = FakeApprovals.open
+
+    def open_noted(*args: Any, read: object, **kwargs: Any) -> Any:
+        found.append(read)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(FakeApprovals, "open", open_noted)
+    query = Expression(sql="7", parameters={})
+    monkeypatch.setattr(FakeApprovals, "claim_query", lambda _: query)
+    return found
+
+
+def test_what_a_claim_has_read_is_of_use_for_one_attempt_to_open_gates(
+    rig: MakeBench, read: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    again = [True]
+
+    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
+        if step.opened and again:
+            again.clear()
+            return steps.Result.NEW_SIGNALS
+        return COMMIT(connection, step, *lent, prepare=prepare)
+
+    monkeypatch.setattr(steps, "commit", commit)
+    assert desk.advance(desk.start("a")).status == "suspended"
+    assert read == [7, None]
+
+
+def test_what_a_claim_has_read_is_too_old_once_signals_were_read_again(
+    rig: MakeBench, read: list[object]
+) -> None:
+    def send(_: object) -> ToolResult:
+        send_message(run=runs[0], text="hello", actor=ADA)
+        desk.heartbeat.check_signals(runs[0])
+        return ToolResult(value=1)
+
+    desk = rig(
+        {"a": turns(ask(("u", {})), ask(("t", {})), say("done"))},
+        t=FakeTool(gated=True),
+        u=FakeTool(body=send),
+    )
+    runs = [desk.start("a")]
+    assert desk.advance(runs[0]).status == "suspended"
+    assert read == [None]

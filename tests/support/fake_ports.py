@@ -214,12 +214,17 @@ class FakeApprovals:
     def requires_approval(self, info: CallInfo) -> bool:
         return info.gated
 
+    def claim_query(self) -> Expression:
+        return Expression(sql="NULL", parameters={})
+
     def open(
         self,
         connection: Connection,
         snapshots: Sequence[ReviewSnapshot],
         *,
         origin: Collection[str],
+        at: datetime | None = None,
+        read: Any = None,
     ) -> tuple[Part, ...]:
         self.snapshots += [
             one for one in snapshots if one not in self.snapshots
