@@ -162,7 +162,7 @@ def keep(run: UUID) -> None:
 
 
 def start_listening(is_draining: Callable[[], bool]) -> None:
-    """Have other processes know that this one reads its own queue, until it drains. Starts a thread."""
+    """Tell other processes that this one reads its own queue, until it drains. Starts a thread."""
     if _own_queue is not None:
         threading.Thread(
             target=_listen, args=(_own_queue, is_draining), name="sticky queue", daemon=True

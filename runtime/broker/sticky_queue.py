@@ -39,17 +39,17 @@ def send(broker: "redis.Redis", run: UUID, message: str, shared: str) -> None:
 
 
 def keep(broker: "redis.Redis", run: UUID, queue_name: str) -> None:
-    """Note that the process with this queue keeps the run."""
+    """Record that the process with this queue keeps the run."""
     broker.set(_key(run), queue_name, ex=KEEPS_SECONDS)
 
 
 def listen(broker: "redis.Redis", queue_name: str) -> None:
-    """Note that a process reads this queue for the next three seconds."""
+    """Record that a process reads this queue for the next three seconds."""
     broker.set(f"{_LISTENS}{queue_name}", 1, ex=LISTENS_SECONDS)
 
 
 def leave(broker: "redis.Redis", queue_name: str) -> None:
-    """Note that no process reads this queue any more."""
+    """Record that no process reads this queue any longer."""
     broker.delete(f"{_LISTENS}{queue_name}")
 
 

@@ -72,7 +72,7 @@ def plain_text(stored: str) -> str:
 
 
 def packed(stored: str) -> bytes | None:
-    """Return the compressed bytes of a stored text. None for a text that `unpacked` would not give back."""
+    """Return the compressed bytes of a stored text. None for a text that `unpacked` could not restore."""
     if not stored.startswith(_BEGINNING):
         return None
     try:

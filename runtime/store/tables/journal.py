@@ -251,7 +251,8 @@ def unpacked(
 ) -> tuple[Any, ...]:
     """Return a row without `packed`: position, body, MAC and key of its entry, and the columns after it.
 
-    The body or MAC of a packed entry is empty. One that is not was changed; it takes precedence, and does not verify.
+    The body and MAC columns of a packed entry are empty. If one is not, the row was changed: its value is used, and
+    does not verify.
     """
     key_id = key_id.removeprefix(_PACKED)
     if packed is not None:

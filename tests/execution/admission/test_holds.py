@@ -21,15 +21,15 @@ def held(desk: Rig, run: Run) -> Gate:
 
 
 @pytest.fixture
-def held_up(rig: MakeBench) -> tuple[Rig, Run]:
+def held_run(rig: MakeBench) -> tuple[Rig, Run]:
     """A run that its agent has stopped after the first reply."""
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
     desk.effects.holds = ["", WHY]
     return desk, desk.advance(desk.start("a"))
 
 
-def test_a_held_agent_asks_its_model_only_after_a_decision(held_up: tuple[Rig, Run]) -> None:
-    desk, run = held_up
+def test_a_held_agent_asks_its_model_only_after_a_decision(held_run: tuple[Rig, Run]) -> None:
+    desk, run = held_run
     assert (run.status, run.due_at, len(desk.effects.models)) == ("suspended", None, 1)
     gate = held(desk, run)
     assert events(run.id)[-1]["reason"] == WHY
@@ -39,8 +39,8 @@ def test_a_held_agent_asks_its_model_only_after_a_decision(held_up: tuple[Rig, R
     assert Gate.objects.get(id=gate.id).state == "effective"
 
 
-def test_to_stop_ends_the_run_with_the_reason(held_up: tuple[Rig, Run]) -> None:
-    desk, run = held_up
+def test_to_stop_ends_the_run_with_the_reason(held_run: tuple[Rig, Run]) -> None:
+    desk, run = held_run
     desk.decide(held(desk, run).id, Verdict.STOP, "it goes in circles")
     run = desk.advance(run.id)
     assert (run.status, run.reason) == ("cancelled", "it goes in circles")
@@ -62,8 +62,8 @@ def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> No
     assert desk.advance(run.id).status == "completed"
 
 
-def test_cancelling_closes_a_hold(held_up: tuple[Rig, Run]) -> None:
-    desk, run = held_up
+def test_cancelling_closes_a_hold(held_run: tuple[Rig, Run]) -> None:
+    desk, run = held_run
     gate = held(desk, run)
     cancel(run.id)
     assert desk.advance(run.id).status == "cancelled"
