@@ -24,7 +24,6 @@ MEASURES = {
     "references": "a loop of bare transactions, pgbench, a Celery round trip",
     "flows": "the same with a directory and mail: hr_onboarding_single",
     "steps": "steps a second against bare transactions",
-    "gates": "a run of 50 gates",
     "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",
     "due": "a million timers that ran out, two sweepers",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
@@ -51,7 +50,9 @@ def main() -> None:
 
 def _take(name: str, place: "site.Site", *, quick: bool) -> Finding:
     began = time.monotonic()
-    found: Finding = importlib.import_module(f"tests.bench.{name}").measure(place, quick=quick)
+    found: Finding = importlib.import_module(f"tests.bench.measures.{name}").measure(
+        place, quick=quick
+    )
     return Finding(
         title=found.title, lines=found.lines, notes=found.notes, seconds=time.monotonic() - began
     )

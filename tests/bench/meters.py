@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, fields
 
 import psutil
 
-from tests.bench.driver import Driver
+from tests.bench.sides.driver import Driver
 from tests.support.site import Program, Site
 
 READ = """

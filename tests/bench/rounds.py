@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.bench.driver import Driven, Driver, Side
 from tests.bench.figures import Line, Spread, number, one, percentile, ratios, spread
 from tests.bench.meters import REPORTED_WITHIN, Cost, Meters
-from tests.bench.workload import newcomers
+from tests.bench.sides.driver import Driven, Driver, Side
+from tests.bench.sides.workload import newcomers
 from tests.support.site import Program
 
 

@@ -6,11 +6,19 @@ from typing import Any
 import pytest
 
 from tests.bench.figures import Finding, Line, markdown, one, percentile, ratios, spread
+from tests.bench.measures.profile import per_flow
 from tests.bench.meters import Cost
-from tests.bench.profile import per_flow
 from tests.bench.rounds import line
-from tests.bench.timers import Timers
-from tests.bench.workload import PAYLOAD, SCRIPTS, TOOLS, Call, newcomer, paces, text
+from tests.bench.sides.timers import Timers
+from tests.bench.sides.workload import (
+    PAYLOAD,
+    SCRIPTS,
+    TOOLS,
+    Call,
+    newcomer,
+    paces,
+    text,
+)
 
 
 def test_a_spread_of_few_values_has_their_extremes() -> None:

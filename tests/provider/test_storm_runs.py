@@ -43,8 +43,8 @@ from tests.support.engine import (
     events_of,
 )
 from tests.support.people import until
-from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.figures import say as tell
+from tests.system.fault_injection.harness.counts import count
+from tests.system.fault_injection.harness.figures import say as tell
 
 RUNS = count("R9", short=20, long=500)
 WORKERS = 3

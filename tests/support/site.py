@@ -24,10 +24,10 @@ from config.local.processes import sockets, spawn, users
 from config.local.servers import binaries, broker, postgres
 from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import table
-from tests.bench.without import VARIABLE
+from tests.bench.sides.without import VARIABLE
 
 READY_WITHIN = 60.0
-AGENTS = "agents.flows.hr,tests.bench.agents"
+AGENTS = "agents.flows.hr,tests.bench.sides.agents"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class Site:
     def timed_worker(self, **more: str) -> Program:
         """The same, with timers around its functions."""
         words = list(_command("worker"))
-        words[words.index("config.worker")] = "tests.bench.timers"
+        words[words.index("config.worker")] = "tests.bench.sides.timers"
         program = self.run("worker", words, more, core=self._core("worker"))
         program.wait_until_it_says("ready.")
         return program
@@ -156,7 +156,7 @@ class Site:
     def worker_without(self, guarantee: str) -> Program:
         """The same, with one guarantee left out."""
         words = list(_command("worker"))
-        words[words.index("config.worker")] = "tests.bench.without"
+        words[words.index("config.worker")] = "tests.bench.sides.without"
         program = self.run("worker", words, {VARIABLE: guarantee}, core=self._core("worker"))
         program.wait_until_it_says("ready.")
         return program
@@ -173,7 +173,7 @@ class Site:
     def directory_worker(self) -> Program:
         """A worker of the loop with a directory and mail: as many threads as ours has, on a core of its own."""
         threads = ("--pool", "threads", "--concurrency", "256", "--queues", "baseline")
-        command = (*_celery("tests.bench.directory"), *threads)
+        command = (*_celery("tests.bench.sides.directory"), *threads)
         program = self.run("directory-worker", command, core=self._core("directory-worker"))
         program.wait_until_it_says("ready.")
         return program
@@ -182,7 +182,7 @@ class Site:
         """The worker of the loop written by hand: two pool processes, which may go to any core."""
         pool = ("--pool", "prefork", "--concurrency", str(os.cpu_count() or 1))
         without = {"DJANGO_SETTINGS_MODULE": ""}
-        program = self.run("baseline", (*_celery("tests.bench.baseline"), *pool), without)
+        program = self.run("baseline", (*_celery("tests.bench.sides.baseline"), *pool), without)
         program.wait_until_it_says("ready.")
         return program
 

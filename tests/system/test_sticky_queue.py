@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.bench import agents
+from tests.bench.sides import agents
 from tests.support.people import Office, until
 from tests.support.stack import Stack
 

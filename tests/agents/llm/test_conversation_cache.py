@@ -19,7 +19,7 @@ from agents.sdk.scripts import (
 )
 from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import Call, CallState
-from tests.bench.agents import Walk, walker
+from tests.bench.sides.agents import Walk, walker
 
 RUN = uuid4()
 

@@ -33,8 +33,8 @@ from runtime.ports.access import Actor
 from runtime.store.tables.signals import GATE_DECIDED
 from tests.approvals.decisions.test_concurrency import _together
 from tests.support import seeds
-from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.figures import say
+from tests.system.fault_injection.harness.counts import count
+from tests.system.fault_injection.harness.figures import say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -19,9 +19,9 @@ from runtime.broker.dispatch import ADVANCE
 from runtime.control import verification
 from tests.support import ledger
 from tests.support.cast import Cast
-from tests.system.fault_injection.counts import LONG
-from tests.system.fault_injection.office import Office
-from tests.system.fault_injection.processes import Zygote
+from tests.system.fault_injection.harness.counts import LONG
+from tests.system.fault_injection.harness.office import Office
+from tests.system.fault_injection.harness.processes import Zygote
 
 LEASE = "3"
 

@@ -14,11 +14,11 @@ import pytest
 
 from tests.support import ledger
 from tests.support.scripted_agents.scores import SCORES
-from tests.system.fault_injection import figures, points
 from tests.system.fault_injection.conftest import Switchboard
-from tests.system.fault_injection.experiment import Case, Experiment
-from tests.system.fault_injection.office import ENDS, Office, in_doubt_gates
-from tests.system.fault_injection.processes import Zygote
+from tests.system.fault_injection.harness import figures, points
+from tests.system.fault_injection.harness.experiment import Case, Experiment
+from tests.system.fault_injection.harness.office import ENDS, Office, in_doubt_gates
+from tests.system.fault_injection.harness.processes import Zygote
 
 pytestmark = pytest.mark.faults
 

@@ -19,9 +19,9 @@ from tests.support import ledger
 from tests.support.people import until
 from tests.support.scripted_agents.scores import errands, labours
 from tests.support.stack import Stack
-from tests.system.fault_injection import figures
-from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.crew import Crew, stack_of
+from tests.system.fault_injection.harness import figures
+from tests.system.fault_injection.harness.counts import count
+from tests.system.fault_injection.harness.crew import Crew, stack_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 

@@ -14,11 +14,17 @@ from approvals.models import Request
 from runtime.models import Loss, Run
 from tests.support import ledger
 from tests.support.scripted_agents.scores import Score, crowd, effects, tower, transactions, waits
-from tests.system.fault_injection import figures
 from tests.system.fault_injection.conftest import Switchboard
-from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.office import ENDS, Office, in_doubt_gates, problems, stuck
-from tests.system.fault_injection.processes import Worker, Zygote
+from tests.system.fault_injection.harness import figures
+from tests.system.fault_injection.harness.counts import count
+from tests.system.fault_injection.harness.office import (
+    ENDS,
+    Office,
+    in_doubt_gates,
+    problems,
+    stuck,
+)
+from tests.system.fault_injection.harness.processes import Worker, Zygote
 
 pytestmark = pytest.mark.faults
 

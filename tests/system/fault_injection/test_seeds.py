@@ -13,8 +13,8 @@ import pytest
 from runtime.core.events import EVENT_TYPES
 from tests.core.machine import invariants
 from tests.core.machine.walks import Walk
-from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.figures import say
+from tests.system.fault_injection.harness.counts import count
+from tests.system.fault_injection.harness.figures import say
 
 pytestmark = pytest.mark.faults
 

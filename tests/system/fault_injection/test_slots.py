@@ -8,8 +8,8 @@ from runtime.models import Run
 from tests.support import ledger
 from tests.support.scripted_agents.scores import writes
 from tests.system.fault_injection.conftest import Switchboard
-from tests.system.fault_injection.office import ENDS, Office, in_doubt_gates
-from tests.system.fault_injection.processes import Zygote
+from tests.system.fault_injection.harness.office import ENDS, Office, in_doubt_gates
+from tests.system.fault_injection.harness.processes import Zygote
 
 pytestmark = pytest.mark.faults
 

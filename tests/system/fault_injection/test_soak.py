@@ -23,9 +23,9 @@ import redis
 from tests.support import clock, processes
 from tests.support.scripted_agents.scores import errands
 from tests.support.stack import Stack
-from tests.system.fault_injection import figures
-from tests.system.fault_injection.counts import count
-from tests.system.fault_injection.crew import Crew, stack_of
+from tests.system.fault_injection.harness import figures
+from tests.system.fault_injection.harness.counts import count
+from tests.system.fault_injection.harness.crew import Crew, stack_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 

@@ -1,4 +1,4 @@
-"""Stored bytes of a run, and the cost of writing and reading them: `python -m tests.bench.stored`.
+"""Stored bytes of a run, and the cost of writing and reading them: `python -m tests.bench.measures.stored`.
 
 Everything is in memory, so the figures are those of the codec and of the model adapter alone. Times are processor time
 of one round, in microseconds: the median of the rounds, with the least and the most.
@@ -89,7 +89,7 @@ def long_run() -> None:
     from runtime.core.documents.codec import encode_continuation
     from runtime.core.documents.conversations import Conversations
     from runtime.core.events import RunStarted
-    from tests.bench.agents import walker
+    from tests.bench.sides.agents import walker
     from tests.stored.scenarios import Recorder
 
     class Walk(Recorder):

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from tests.bench.driver import AT_ONCE, Driver
 from tests.bench.figures import Line, number, one
 from tests.bench.rounds import Contender
-from tests.bench.workload import newcomers
+from tests.bench.sides.driver import AT_ONCE, Driver
+from tests.bench.sides.workload import newcomers
 from tests.support.site import Site
 
 KEPT = """

@@ -14,10 +14,10 @@ from uuid import UUID
 
 import psutil
 
-from tests.bench.desk import TIMEOUT_SECONDS
-from tests.bench.driver import SUSPENDED, Driver
 from tests.bench.figures import Line, number, spread
 from tests.bench.rounds import Contender
+from tests.bench.sides.desk import TIMEOUT_SECONDS
+from tests.bench.sides.driver import SUSPENDED, Driver
 from tests.support.site import Site
 
 POSITIONS = {

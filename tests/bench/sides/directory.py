@@ -1,6 +1,6 @@
 """The baseline with a directory and mail: the same loop, with the tools of HR and threads instead of pool processes.
 
-`celery -A tests.bench.directory worker` runs it; who starts and approves does it as for the baseline.
+`celery -A tests.bench.sides.directory worker` runs it; who starts and approves does it as for the baseline.
 """
 
 import os
@@ -15,8 +15,8 @@ django.setup()
 
 from agents.flows.hr.onboarding import hr_onboarding_single  # noqa: E402
 from agents.sdk import ToolContext  # noqa: E402
-from tests.bench.baseline import app  # noqa: E402, F401 - Celery looks for it here
-from tests.bench.workload import SCRIPTS, TOOLS, Call, Reply  # noqa: E402
+from tests.bench.sides.baseline import app  # noqa: E402, F401 - Celery looks for it here
+from tests.bench.sides.workload import SCRIPTS, TOOLS, Call, Reply  # noqa: E402
 
 AGENT = hr_onboarding_single.name
 PERSON = ("full_name", "email", "username")

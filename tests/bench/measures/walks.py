@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.bench.driver import Driver
 from tests.bench.figures import Line, number, spread
+from tests.bench.measures.sizes import kept
 from tests.bench.meters import Cost
 from tests.bench.rounds import Contender, line
-from tests.bench.sizes import kept
+from tests.bench.sides.driver import Driver
 from tests.support.site import Site
 
 GOALS = 1000  # the steps of the run that has goals

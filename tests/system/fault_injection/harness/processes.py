@@ -46,7 +46,7 @@ class Zygote:
         self._folder = folder
         self._log = (folder / "zygote.log").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.fault_injection.zygote"],
+            [sys.executable, "-m", "tests.system.fault_injection.harness.zygote"],
             cwd=ROOT,
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,

@@ -14,8 +14,13 @@ from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
-from tests.bench import baseline
-from tests.bench.desk import BEA, ENDS, TIMEOUT_SECONDS, Desk
+from tests.bench.sides import baseline
+from tests.bench.sides.desk import (
+    BEA,
+    ENDS,
+    TIMEOUT_SECONDS,
+    Desk,
+)
 from tests.support.site import Site
 
 AT_ONCE = 8

@@ -124,7 +124,7 @@ def _conninfo(url: str) -> str:
 
 def round_trips(site: Site, count: int) -> list[float]:
     """Milliseconds from sending a task to hearing from it, one after the other."""
-    from tests.bench import baseline
+    from tests.bench.sides import baseline
 
     worker = site.baseline_worker()
     client = redis.Redis.from_url(settings.REDIS_URL)

@@ -6,12 +6,22 @@ import signal
 import time
 from pathlib import Path
 
-from tests.bench.desk import TIMEOUT_SECONDS, Desk
-from tests.bench.driver import AT_ONCE, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, one
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, take
-from tests.bench.timers import ALL, FILE, MAIN, Sums
+from tests.bench.sides.desk import TIMEOUT_SECONDS, Desk
+from tests.bench.sides.driver import (
+    AT_ONCE,
+    Driver,
+    Ours,
+    driving,
+)
+from tests.bench.sides.timers import (
+    ALL,
+    FILE,
+    MAIN,
+    Sums,
+)
 from tests.support.site import Program, Site
 
 SHOWN = 30

@@ -17,7 +17,7 @@ from runtime.upkeep import due_runs
 from tests.support.ledger import Effect
 from tests.support.scripted_agents.scores import SCORES, Score
 from tests.system.fault_injection.conftest import Switchboard
-from tests.system.fault_injection.office import (
+from tests.system.fault_injection.harness.office import (
     ENDS,
     Office,
     in_doubt_gates,
@@ -26,7 +26,7 @@ from tests.system.fault_injection.office import (
     verified,
     writes_under_way,
 )
-from tests.system.fault_injection.processes import Worker, Zygote
+from tests.system.fault_injection.harness.processes import Worker, Zygote
 
 LANES = int(os.environ.get("FAULTS_LANES", "3"))
 TRIES = 5  # on a busy machine a victim may lose its lease before it gets to its point

@@ -1,6 +1,6 @@
 """The product without one of its guarantees, to show what that one costs. For the bench alone.
 
-`python -m tests.bench.without` runs such a worker; the bench itself enters `left_out` for as long as it stands
+`python -m tests.bench.sides.without` runs such a worker; the bench itself enters `left_out` for as long as it stands
 where the web process would.
 """
 

@@ -2,12 +2,17 @@
 
 from collections.abc import Callable
 
-from tests.bench.desk import Desk
-from tests.bench.driver import AT_ONCE, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, spread
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, take
-from tests.bench.without import GUARANTEES, left_out
+from tests.bench.sides.desk import Desk
+from tests.bench.sides.driver import (
+    AT_ONCE,
+    Driver,
+    Ours,
+    driving,
+)
+from tests.bench.sides.without import GUARANTEES, left_out
 from tests.support.site import Site
 
 NOTE = (

@@ -13,8 +13,8 @@ from tests.support.people import until
 from tests.support.records import Records
 from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack, shared_folder
-from tests.system.fault_injection import figures
-from tests.system.fault_injection.judgement import Judgement
+from tests.system.fault_injection.harness import figures
+from tests.system.fault_injection.harness.judgement import Judgement
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 SLOW = 15.0  # seconds until a decision is taken up: the goal for 99 in 100, and more is looked into

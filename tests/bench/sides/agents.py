@@ -21,7 +21,7 @@ from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.usage import RequestUsage
 
 from agents.sdk import agent, tool
-from tests.bench import workload
+from tests.bench.sides import workload
 
 TOKENS = RequestUsage(input_tokens=1000, output_tokens=100)
 
@@ -138,12 +138,7 @@ def gated(text: str, got: int) -> str:
 
 def play_walker(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Plays walker."""
-    return _next(messages, "step")
-
-
-def play_climber(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Plays climber."""
-    return _next(messages, "gated")
+    return _next(messages)
 
 
 walker = agent(
@@ -155,15 +150,6 @@ walker = agent(
     tools=[step, gated],
 )
 
-climber = agent(
-    name="climber",
-    description="Takes steps behind gates.",
-    instructions="Take as many steps as you are told.",
-    input=Walk,
-    model=play_climber,
-    tools=[gated],
-)
-
 
 def _given(messages: list[ModelMessage]) -> Any:
     given = messages[0].parts[0]
@@ -171,13 +157,13 @@ def _given(messages: list[ModelMessage]) -> Any:
     return json.loads(str(given.content))
 
 
-def _next(messages: list[ModelMessage], tool_name: str) -> ModelResponse:
+def _next(messages: list[ModelMessage]) -> ModelResponse:
     wanted = _given(messages)
     with_gate = wanted.get("gate", False)
     left = wanted["turns"] + with_gate - len(messages) // 2  # each turn is a reply and its result
     if left == 0:
         return ModelResponse(parts=[TextPart("Done.")], usage=TOKENS)
-    name = "gated" if with_gate and left == 1 else tool_name
+    name = "gated" if with_gate and left == 1 else "step"
     args = {"text": "x" * wanted["given"], "got": wanted["got"]}
     call = ToolCallPart(name, args, tool_call_id=f"call-{len(messages)}")
     return ModelResponse(parts=[call], usage=TOKENS)

@@ -22,9 +22,9 @@ from config.local.processes import sockets
 from config.processes import table
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.bench.desk import TIMEOUT_SECONDS, Desk, until_ended
 from tests.bench.figures import Finding, Line, Spread, number, one, percentile, spread
-from tests.bench.flows import AGENT, people
+from tests.bench.measures.flows import AGENT, people
+from tests.bench.sides.desk import TIMEOUT_SECONDS, Desk, until_ended
 from tests.support.site import Program, Site
 
 FEW = 1000

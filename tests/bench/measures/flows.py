@@ -9,12 +9,19 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tests.bench.desk import Desk
-from tests.bench.driver import AT_ONCE, Baseline, Driver, Ours, Side, driving
 from tests.bench.figures import Finding
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, compared, of_cost, of_counts, pairs, take
-from tests.bench.workload import newcomers
+from tests.bench.sides.desk import Desk
+from tests.bench.sides.driver import (
+    AT_ONCE,
+    Baseline,
+    Driver,
+    Ours,
+    Side,
+    driving,
+)
+from tests.bench.sides.workload import newcomers
 from tests.support.site import Program, Site
 
 AGENT = "hr_onboarding_single"

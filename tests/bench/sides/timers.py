@@ -1,6 +1,6 @@
 """A worker of ours that times its own functions: processor time of each thread, each function without those it calls.
 
-`python -m tests.bench.timers` runs it. It times the public functions of our packages, and psycopg's execute. On
+`python -m tests.bench.sides.timers` runs it. It times the public functions of our packages, and psycopg's execute. On
 SIGUSR2 it writes the sums so far to the file that ABEYANCE_BENCH_TIMERS names. The timers themselves cost time too.
 """
 

@@ -5,7 +5,7 @@ result of a tool are one transaction each: SELECT … FOR UPDATE, an INSERT of t
 reply is on disk before its tool runs. A run of ours also has a lease, MACs, a frozen request with its digest, a signed
 decision, permissions, an audit trail, retries and budgets.
 
-`celery -A tests.bench.baseline worker` runs it; the functions at the end stand for a web process.
+`celery -A tests.bench.sides.baseline worker` runs it; the functions at the end stand for a web process.
 """
 
 import json
@@ -19,7 +19,12 @@ import celery
 import psycopg
 import redis
 
-from tests.bench.workload import GATED, SCRIPTS, TOOLS, Call
+from tests.bench.sides.workload import (
+    GATED,
+    SCRIPTS,
+    TOOLS,
+    Call,
+)
 
 QUEUE = "baseline"
 TABLES = """

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from django.db import connection
 
-from tests.bench.desk import TIMEOUT_SECONDS, Desk, until_ended
 from tests.bench.figures import Finding, Line, number, ratios, spread
-from tests.bench.references import bare_loop
+from tests.bench.measures.references import bare_loop
+from tests.bench.sides.desk import TIMEOUT_SECONDS, Desk, until_ended
 from tests.support.site import Site
 
 GIVEN, GOT = 50, 500  # bytes: what makes entries of 1 KB

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.bench.driver import AT_ONCE, Driver
 from tests.bench.figures import Line, Spread, number, one, ratios, spread
+from tests.bench.measures.sizes import kept
 from tests.bench.meters import Cost
 from tests.bench.rounds import Contender, Pair, line, pairs
-from tests.bench.sizes import kept
-from tests.bench.workload import newcomers
+from tests.bench.sides.driver import AT_ONCE, Driver
+from tests.bench.sides.workload import newcomers
 from tests.support.site import Program, Site
 
 REST = 10.0  # seconds in which nothing happens

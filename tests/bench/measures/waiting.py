@@ -112,7 +112,7 @@ def provider() -> Iterator[str]:
 
 def bare(url: str, runs: int) -> dict[str, float]:
     """Seconds, and seconds of CPU, of the same calls in a process of its own, without anything around them."""
-    command = [sys.executable, "-m", "tests.bench.waiting", url, str(runs)]
+    command = [sys.executable, "-m", "tests.bench.measures.waiting", url, str(runs)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 

@@ -9,12 +9,23 @@ import os
 import time
 from dataclasses import dataclass, replace
 
-from tests.bench import crashes, crowds, sizes, walks
-from tests.bench.desk import Desk
-from tests.bench.driver import AT_ONCE, Baseline, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, spread
+from tests.bench.measures import (
+    crashes,
+    crowds,
+    sizes,
+    walks,
+)
 from tests.bench.meters import Cost, Meters
 from tests.bench.rounds import Contender, of_cost, of_counts, of_speed, of_syncs, pairs, take
+from tests.bench.sides.desk import Desk
+from tests.bench.sides.driver import (
+    AT_ONCE,
+    Baseline,
+    Driver,
+    Ours,
+    driving,
+)
 from tests.support.site import Program, Site
 
 NOTE = (

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.system.fault_injection.experiment import Death
+    from tests.system.fault_injection.harness.experiment import Death
 
 
 def of_points(

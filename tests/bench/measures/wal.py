@@ -4,10 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tests.bench.desk import Desk
-from tests.bench.driver import AT_ONCE, Driver, Ours, driving
 from tests.bench.figures import Finding, Line, number, one
-from tests.bench.workload import newcomers
+from tests.bench.sides.desk import Desk
+from tests.bench.sides.driver import (
+    AT_ONCE,
+    Driver,
+    Ours,
+    driving,
+)
+from tests.bench.sides.workload import newcomers
 from tests.support.site import Site
 
 SHOWN = 60
