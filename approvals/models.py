@@ -1,7 +1,6 @@
 """Defines the tables of approvals: columns and constraints. People and groups are Django's own."""
 
 from django.conf import settings
-from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 from runtime.core.enums import GateKind, Risk
@@ -12,7 +11,8 @@ class Request(models.Model):
     """A gate as reviewers see it: a snapshot of the call, and its decision.
 
     `args`, `schema`, `result_schema` and `statement` are JSON as text, because jsonb rewrites numbers and drops
-    repeated keys. `statement` is a decision as the web process signed it; expiry and cancellation are not signed.
+    repeated keys. `schema` is the digest of a ToolSchema instead, in requests of this release. `statement` is a
+    decision as the web process signed it, without digest and id of the request; expiry and cancellation are not signed.
     """
 
     class Status(models.TextChoices):
@@ -99,7 +99,7 @@ class Request(models.Model):
                 ),
             ),
         ]
-        indexes = [
+        indexes = [  # and in Postgres `request_excluded_others`, of `excluded`
             models.Index(fields=["created_at", "id"], name="request_order"),
             models.Index(
                 fields=["created_at", "id"],
@@ -117,12 +117,6 @@ class Request(models.Model):
                 condition=models.Q(decided_at__isnull=False),
             ),
             models.Index(fields=["requester"], name="request_requester"),
-            GinIndex(
-                fields=["excluded"],
-                name="request_excluded",
-                opclasses=["jsonb_path_ops"],
-                condition=models.Q(status="pending"),
-            ),
             models.Index(
                 fields=["created_at", "id"],
                 name="request_doubt",
@@ -134,6 +128,13 @@ class Request(models.Model):
                 condition=models.Q(status="approved", kind="approval"),
             ),
         ]
+
+
+class ToolSchema(models.Model):
+    """The schema of a tool, to which requests refer by its digest. Web and workers may not change or delete it."""
+
+    digest = models.TextField(primary_key=True)
+    body = models.TextField()
 
 
 class Token(models.Model):
@@ -215,7 +216,7 @@ class AuditEntry(models.Model):
     act = models.TextField()
     subject = models.TextField()
     detail = models.TextField()  # JSON text
-    previous = models.TextField()
+    previous = models.TextField()  # the hash of the row before; empty if `hash` is truncated
     hash = models.TextField()  # the MAC under `key_id`
     key_id = models.TextField(null=True)  # None in rows of earlier versions, whose hash has no key
 

@@ -16,6 +16,7 @@ ADD, READ, NOTHING = "SELECT, INSERT", "SELECT", ""
 # Rights of web and of workers. Both may write any other table.
 TABLES = {
     "approvals_auditentry": (ADD, ADD),
+    "approvals_toolschema": (READ, ADD),
     "runtime_run": (KEEP, KEEP),  # neither may delete a run
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),

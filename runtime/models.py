@@ -184,7 +184,7 @@ class LateOutcome(models.Model):
 
 
 class Signal(models.Model):
-    """A durable message to a run; the step that receives it deletes it."""
+    """A durable message to a run; the step that receives it deletes it. Its `id` has no index."""
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, db_constraint=False)

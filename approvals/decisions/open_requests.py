@@ -11,7 +11,7 @@ from uuid import UUID
 
 from approvals import audit, clock
 from approvals.models import AuditEntry, Request
-from approvals.requests import snapshot
+from approvals.requests import schemas, snapshot
 from runtime.core.machine.origin import merged
 from runtime.ports.approvals import Part, ReviewSnapshot
 from runtime.store import pool
@@ -70,9 +70,11 @@ def build(
             sql=_REQUESTED,
             parameters={"requests": json.dumps(rows, default=str)},
         ),
+        schemas.stored([request.schema for request in requests]),
         audit.appended(entries),
     )
 
 
 def _written(request: Request) -> dict[str, object]:
-    return {name: getattr(request, name) for name in _COLUMNS}
+    values = {name: getattr(request, name) for name in _COLUMNS}
+    return {**values, "schema": schemas.digest_of(request.schema)}

@@ -5,7 +5,7 @@ from datetime import UTC
 from functools import reduce
 from operator import or_
 
-from django.db.models import Q
+from django.db.models import BooleanField, F, Func, Q
 
 from approvals import policy, stored_rows
 from approvals.models import Request
@@ -13,6 +13,19 @@ from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from runtime.core.enums import Risk
 from runtime.errors import Forbidden
+
+# The condition of the index `request_excluded_others`: `excluded` has more than the requester, as few requests have.
+_EXCLUDES_OTHERS = Q(
+    Func(F("excluded"), template="(%(expressions)s -> 1) IS NOT NULL", output_field=BooleanField())
+) | Q(
+    Func(
+        F("excluded"),
+        F("requester"),
+        arg_joiner=" ->> 0) <> ",
+        template="(%(expressions)s",
+        output_field=BooleanField(),
+    )
+)
 
 
 def readable_requests(principal: Principal | None) -> Q:
@@ -128,7 +141,7 @@ def _barred(principal: Principal) -> Q:
 
 
 def _comes_from(person: str) -> Q:
-    return Q(requester=person) | Q(excluded__contains=[person])
+    return Q(requester=person) | (_EXCLUDES_OTHERS & Q(excluded__contains=[person]))
 
 
 def _bound(principal: Principal, people: Collection[str]) -> str:

@@ -13,13 +13,14 @@ from approvals.errors import NotFound, TamperedWith
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
 from approvals.queries import cursors
-from approvals.requests import verification
+from approvals.requests import schemas, verification
 from runtime.core.enums import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
+from runtime.ports.approvals import NotConfirmed
 from runtime.queries.runs import Page
 
 ANY = "any"  # of every kind
@@ -141,6 +142,13 @@ def readable(request: UUID, principal: principals.Principal | None) -> Request:
     return row
 
 
+def _schema(row: Request) -> Any:
+    try:
+        return _value(schemas.text_of(row.schema))
+    except NotConfirmed:
+        return None
+
+
 def to_view(row: Request, principal: principals.Principal | None) -> Approval:
     """Verify a row and return it as plain data, with the reader's rights."""
     return verified(row, principal, verification.fault(row))
@@ -159,7 +167,7 @@ def verified(
         call=row.call,
         tool=row.tool,
         args=sealing.redacted_args(row.tool, _value(row.args)),
-        schema=_value(row.schema),
+        schema=_schema(row),
         result_schema=None if row.result_schema is None else _value(row.result_schema),
         path=tuple(stored_rows.texts(row.path)),
         effect=row.effect,

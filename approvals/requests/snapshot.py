@@ -9,6 +9,7 @@ from typing import Any
 
 from approvals import policy
 from approvals.models import Request
+from approvals.requests import schemas
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, GateKind
@@ -50,7 +51,7 @@ def row(snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = ()) -> R
         not_before=snapshot.not_before,
     )
     request.request_digest = request_digest(request)
-    seal = macs.seal(purposes.REQUESTS, request.request_digest)
+    seal = macs.seal(purposes.REQUESTS, request.request_digest, short=True)
     request.seal, request.seal_key_id = seal.mac, seal.key_id
     return request
 
@@ -71,7 +72,7 @@ def check_seal(request: Request) -> None:
     their nonce, so their time is not covered.
     """
     seal = macs.Seal(mac=request.seal, key_id=request.seal_key_id)
-    if not macs.verify(purposes.REQUESTS, seal, request.request_digest):
+    if not macs.verify(purposes.REQUESTS, seal, request.request_digest, short=True):
         raise NotConfirmed("the stored request differs from the sealed one")
     _, sealed, asked_at = request.nonce.partition(_AT)
     if sealed and asked_at != _moment(request.created_at):
@@ -116,16 +117,11 @@ def request_digest(request: Request) -> str:
 def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], effect: str) -> str:
     return digest_of_action(
         tool=tool,
-        schema=_schema_digest(schema),
+        schema=schemas.digest_of(schema),
         args=json.loads(args),
         path=path,
         effect=EffectClass(effect),
     )
-
-
-@lru_cache(RECENT)
-def _schema_digest(schema: str) -> str:
-    return sha256_of(json.loads(schema))
 
 
 def _nonce(at: datetime) -> str:

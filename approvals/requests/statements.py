@@ -6,6 +6,7 @@ nor change a statement. The signature is Ed25519 (RFC 8032) over canonical JSON 
 """
 
 import json
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from runtime.core.enums import (
     GateKind,
     Verdict,
 )
-from runtime.keyring import purposes, signatures
+from runtime.keyring import macs, purposes, signatures
 from runtime.ports.approvals import NotConfirmed
 
 STATUS: Mapping[Verdict, Request.Status] = {
@@ -32,6 +33,8 @@ STATUS: Mapping[Verdict, Request.Status] = {
     Verdict.CONTINUE: Request.Status.APPROVED,
     Verdict.STOP: Request.Status.DENIED,
 }
+
+_BASE64 = 88  # characters of a signature in base64; in hex it has 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +71,17 @@ def make(request: Request, decision: Decision, at: datetime, undone: int = 0) ->
 
 
 def sign(request: Request, statement: Statement) -> None:
-    """Store the signed statement in the row. Raises ImproperlyConfigured without the private key."""
+    """Store the signed statement in the row. Raises ImproperlyConfigured without the private key.
+
+    A request with a truncated seal is one of this release, as its run's entries are. So no worker of the release
+    before, which reads neither, verifies this decision.
+    """
     text = _text(statement)
     signature = signatures.sign(purposes.DECISIONS, text)
-    request.statement = text
-    request.signature, request.key_id = signature.hex, signature.key_id
+    short = len(request.seal) == macs.SHORT
+    request.statement = _shortened(text, request) if short else text
+    request.signature = _base64(signature.hex) if short else signature.hex
+    request.key_id = signature.key_id
 
 
 def read(request: Request) -> Statement:
@@ -82,10 +91,11 @@ def read(request: Request) -> Statement:
     """
     if request.statement is None or request.signature is None or request.key_id is None:
         raise NotConfirmed("the request has no signed decision")
-    signature = signatures.Signature(hex=request.signature, key_id=request.key_id)
-    if not signatures.verify_signature(purposes.DECISIONS, signature, request.statement):
+    signature = signatures.Signature(hex=_hex(request.signature), key_id=request.key_id)
+    text = _completed(request.statement, request)
+    if not signatures.verify_signature(purposes.DECISIONS, signature, text):
         raise NotConfirmed("the statement differs from the signed one")
-    said = _parse(request.statement)
+    said = _parse(text)
     stored = (
         ("request", said.request, request.id),
         ("digest", said.digest, request.request_digest),
@@ -123,6 +133,44 @@ def _text(statement: Statement) -> str:
             "undone": statement.undone,
         }
     ).decode()
+
+
+def _shortened(text: str, request: Request) -> str:
+    """Leave out the two values that the row has anyway. A quotation mark within a value is escaped."""
+    for name, value, _ in _of_row(request):
+        text = text.replace(f'"{name}":"{value}",', "", 1)
+    return text
+
+
+def _completed(text: str, request: Request) -> str:
+    """Return the text that was signed, of a stored one that may be shortened."""
+    for name, value, after in _of_row(request):
+        if f'"{name}":' not in text:
+            text = text.replace(f'"{after}":', f'"{name}":"{value}","{after}":', 1)
+    return text
+
+
+def _of_row(request: Request) -> tuple[tuple[str, object, str], ...]:
+    """Return name and value of each, and the name that follows it."""
+    return (
+        ("digest", request.request_digest, "effective_at"),
+        ("request", request.id, "result"),
+    )
+
+
+def _base64(signature: str) -> str:
+    return b2a_base64(bytes.fromhex(signature), newline=False).decode()
+
+
+def _hex(signature: str) -> str:
+    """Return the digits of a stored signature. Another text is returned as it is."""
+    if len(signature) != _BASE64:
+        return signature
+    try:
+        found = a2b_base64(signature).hex()
+    except ValueError:
+        return signature
+    return found if _base64(found) == signature else signature
 
 
 def _parse(text: str) -> Statement:

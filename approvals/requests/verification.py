@@ -6,7 +6,7 @@ before the click.
 
 from approvals import stored_rows
 from approvals.models import Request
-from approvals.requests import snapshot, statements
+from approvals.requests import schemas, snapshot, statements
 from runtime.errors import KeyMissing
 from runtime.ports.approvals import NotConfirmed
 
@@ -15,10 +15,14 @@ _SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWER
 
 
 def fault(request: Request) -> str | None:
-    """Name the first value of this row that does not verify; None if all do. Costs a few hashes and no query."""
+    """Name the first value of this row that does not verify; None if all do.
+
+    Costs a few hashes, and a query for a schema that this process has not read yet.
+    """
     try:
         if not is_erased(request):
             snapshot.check_digests(request)
+            schemas.text_of(request.schema)
         snapshot.check_seal(request)
         _check_excluded(request)
         if request.status in _SIGNED:

@@ -29,10 +29,14 @@ def seal(purpose: str, *parts: str, short: bool = False) -> Seal:
     return Seal(mac=mac[:SHORT] if short else mac, key_id=key_id)
 
 
-def verify(purpose: str, stored: Seal, *parts: str) -> bool:
-    """Return whether `stored` is the MAC of exactly these parts. Raises KeyMissing for an unknown key id."""
+def verify(purpose: str, stored: Seal, *parts: str, short: bool = False) -> bool:
+    """Return whether `stored` is the MAC of exactly these parts; with `short`, also if it is truncated.
+
+    Raises KeyMissing for an unknown key id.
+    """
     key = files.key_of(purpose, stored.key_id)
-    return hmac.compare_digest(_mac(purpose, key, parts), stored.mac)
+    found = _mac(purpose, key, parts)
+    return hmac.compare_digest(_like(stored.mac, found) if short else found, stored.mac)
 
 
 def verifier(purpose: str, *first: str) -> Callable[..., bool]:
@@ -46,9 +50,14 @@ def verifier(purpose: str, *first: str) -> Callable[..., bool]:
         if key_id not in begun:
             begun[key_id] = _fed(_begun(purpose, files.key_of(purpose, key_id)), first)
         found = _fed(begun[key_id], parts).hexdigest()
-        return hmac.compare_digest(found if len(mac) == _WHOLE else found[:SHORT], mac)
+        return hmac.compare_digest(_like(mac, found), mac)
 
     return verifies
+
+
+def _like(stored: str, mac: str) -> str:
+    """Truncate the MAC unless the stored one is whole."""
+    return mac if len(stored) == _WHOLE else mac[:SHORT]
 
 
 def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from approvals import audit
 from approvals.adapter import Approvals
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry
+from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor
 from tests.support import seeds
 
@@ -178,6 +179,33 @@ def test_chains_without_keys_are_valid_only_in_old_runs(
 
 
 @pytest.mark.usefixtures("_owner")
+def test_a_chain_of_the_release_before_goes_on(run: UUID) -> None:
+    """Its rows have whole hashes, and each repeats that of the row before."""
+    previous = audit.GENESIS
+    for seq in range(1, 4):
+        entry = AuditEntry.objects.get(run=run, seq=seq)
+        entry.previous = previous
+        seal = macs.seal(purposes.AUDIT, audit._hash(entry))
+        entry.hash, entry.key_id = seal.mac, seal.key_id
+        entry.save()
+        previous = entry.hash
+    AuditEntry.objects.filter(run=run, seq__gt=3).delete()
+    assert audit.verify(run) == 3
+    audit.append(run=run, actor=None, act="noted", subject="x", detail={})
+    assert audit.verify(run) == 4
+    AuditEntry.objects.filter(run=run, seq=3).update(previous="")
+    assert broken_at(run) == 3
+
+
+@pytest.mark.usefixtures("_owner")
+@pytest.mark.parametrize("digits", [0, 16, 31])
+def test_a_shorter_hash_is_found(run: UUID, digits: int) -> None:
+    entry = AuditEntry.objects.get(run=run, seq=3)
+    AuditEntry.objects.filter(run=run, seq=3).update(hash=entry.hash[:digits])
+    assert broken_at(run) == 3
+
+
+@pytest.mark.usefixtures("_owner")
 def test_a_row_without_a_key_after_one_that_has_one_is_found(run: UUID) -> None:
     forge(run, 5, key_id=None)
     assert broken_at(run) == 5
@@ -199,7 +227,7 @@ def test_rows_that_were_cut_off_are_missed_at_their_request(
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
     approvals = Approvals()
     assert approvals.problem_of(run) is None
-    forge(run, 3, actor="cyril")
+    forge(run, 3, actor="cyril", previous=AuditEntry.objects.get(run=run, seq=2).hash)
     assert approvals.problem_of(run) == "row 3 was changed"
 
 

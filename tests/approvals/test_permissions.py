@@ -2,8 +2,11 @@
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.db import connection
+from django.db.models import JSONField, Value
 from django.utils import timezone
 
+from approvals import stored_rows
 from approvals.accounts import tokens
 from approvals.models import Request, Token
 from approvals.permissions import request_rules
@@ -142,3 +145,35 @@ def test_reviewers_read_a_request_of_unknown_risk(
     row = Request(requester="another", risk="nothing", origin=[], excluded=[])
     principal = principal_of(cast[person])
     assert request_rules.reads(principal, row) is expected
+
+
+@pytest.mark.parametrize(
+    "excluded", [[], ["ada"], ["ada", "bea"], ["bea"], [None, "bea"], {}, "bea", None]
+)
+def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: object) -> None:
+    """For each value of the column, a request is in exactly one of the lists of a reviewer."""
+    row = seeds.pending()
+    Request.objects.filter(pk=row.pk).update(excluded=Value(excluded, JSONField()))
+    principal = principal_of(bea)
+    rows = Request.objects.filter(status=Request.Status.PENDING)
+    own = rows.filter(request_rules.undecidable_requests(principal)).exists()
+    assert own is (isinstance(excluded, list) and "bea" in excluded)
+    assert rows.filter(request_rules.decidable_requests(principal)).exists() is not own
+
+
+def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None:
+    """Most exclude their requester alone, and are not in that index."""
+    seeds.pending()
+    names = [name for name in stored_rows.names_of(Request) if name not in ("id", "gate")]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO approvals_request (id, gate, {', '.join(names)})"
+            f" SELECT gen_random_uuid(), gen_random_uuid(), {', '.join(names)}"
+            " FROM approvals_request, generate_series(1, 3000)"
+        )
+        cursor.execute("ANALYZE approvals_request")
+    plan = Request.objects.filter(
+        request_rules.undecidable_requests(principal_of(bea)), status=Request.Status.PENDING
+    ).explain()
+    assert "request_excluded_others" in plan
+    assert "request_requester" in plan

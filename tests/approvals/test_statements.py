@@ -21,7 +21,7 @@ from approvals.policy import Group
 from approvals.requests import snapshot, statements
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import KeyMissing
-from runtime.keyring import files, purposes, signatures
+from runtime.keyring import files, macs, purposes, signatures
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Approvals as ApprovalsPort
@@ -178,7 +178,7 @@ def test_a_changed_statement_is_not_the_signed_one(bea: Actor, field: str, value
     assert request.statement is not None
     text = json.dumps({**json.loads(request.statement), field: value})
     Request.objects.filter(pk=request.pk).update(statement=text)
-    assert "the statement is not the one" in refused(request)
+    assert "the statement differs" in refused(request)
 
 
 def test_every_byte_of_the_statement_counts(bea: Actor) -> None:
@@ -200,6 +200,16 @@ def test_another_signature_signs_nothing(bea: Actor, changed: str | None) -> Non
         statements.read(request)
 
 
+def test_every_character_of_the_signature_counts(bea: Actor) -> None:
+    request = decided(bea)
+    text = request.signature or ""
+    for place in range(len(text)):
+        for other in {"A", "B", text[place].swapcase()} - {text[place]}:
+            request.signature = text[:place] + other + text[place + 1 :]
+            with pytest.raises(NotConfirmed):
+                statements.read(request)
+
+
 @pytest.mark.parametrize("part", ["statement", "signature", "key_id"])
 def test_half_a_signed_statement_is_none(bea: Actor, part: str) -> None:
     request = decided(bea)
@@ -216,7 +226,37 @@ def test_a_statement_about_another_request_is_rejected(bea: Actor) -> None:
         key_id=other.key_id,
         decided_at=other.decided_at,
     )
-    assert "stored request" in refused(request)
+    assert "the statement differs" in refused(request)
+
+
+def test_a_statement_does_not_repeat_its_request(bea: Actor) -> None:
+    request = decided(bea)
+    assert request.statement is not None
+    said = json.loads(request.statement)
+    assert said.keys() == {"at", "by", "effective_at", "reason", "result", "undone", "verdict"}
+    assert len(request.signature or "") == 88
+
+
+def test_a_request_of_the_release_before_has_a_whole_statement(bea: Actor) -> None:
+    """Its worker, which opened the request, verifies the decision, and reads no other."""
+    request = seeds.pending()
+    seal = macs.seal(purposes.REQUESTS, request.request_digest)
+    Request.objects.filter(pk=request.pk).update(seal=seal.mac)
+    seeds.decide(request, bea)
+    request.refresh_from_db()
+    assert request.statement is not None
+    assert json.loads(request.statement)["digest"] == request.request_digest
+    signature = signatures.Signature(hex=request.signature or "", key_id=request.key_id or "")
+    assert signatures.verify_signature(purposes.DECISIONS, signature, request.statement)
+    assert statements.read(request).verdict is Verdict.APPROVE
+
+
+def test_names_within_a_reason_stay_where_they_are(bea: Actor) -> None:
+    reason = '"digest":"sha256:0","request":"1","effective_at":"result":'
+    request = seeds.pending()
+    seeds.decide(request, bea, reason=reason)
+    request.refresh_from_db()
+    assert statements.read(request).reason == reason
 
 
 def test_a_denial_rewritten_as_an_approval_is_found_everywhere(bea: Actor) -> None:
@@ -238,7 +278,7 @@ def test_write_access_without_a_key_decides_nothing() -> None:
     forger.signature, forger.key_id = "00" * 64, signatures.sign(purposes.DECISIONS, "x").key_id
     forger.save()
     Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
-    assert "the statement is not the one" in refused(request, decision)
+    assert "the statement differs" in refused(request, decision)
     with pytest.raises(NotConfirmed):
         approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
 
@@ -381,7 +421,7 @@ def test_the_key_of_a_statement_cannot_be_chosen(bea: Actor) -> None:
     request = decided(bea)
     new = files.rotate(purposes.DECISIONS)
     Request.objects.filter(pk=request.pk).update(key_id=new)
-    assert "the statement is not the one" in refused(request)
+    assert "the statement differs" in refused(request)
 
 
 def test_an_unknown_key_is_reported_as_missing(bea: Actor, keys: Path) -> None:

@@ -132,7 +132,7 @@ def test_changed_arguments_with_new_digests_fail_the_signature(target: Target) -
     request = target.decide(run)
     _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')
     request.save()
-    target.assert_parked(run, "the stored digest differs from the signed one")
+    target.assert_parked(run, "the statement differs from the signed one")
 
 
 def test_a_statement_signed_with_an_attackers_key_is_refused(target: Target) -> None:
@@ -161,7 +161,7 @@ def test_the_signature_of_another_approval_is_no_approval(target: Target) -> Non
     }
     Request.objects.filter(run=run).update(**said)
     _rewrite(run, verdict="approve", reason="")
-    target.assert_parked(run, "the stored request differs from the signed one")
+    target.assert_parked(run, "the statement differs from the signed one")
 
 
 def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target) -> None:

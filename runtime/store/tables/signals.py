@@ -119,7 +119,10 @@ def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> lis
     ).fetchall()
     found = [_decode(number, kind, body) for number, kind, body in rows]
     gone = [one for one in found if isinstance(one, GateDecidedSignal) and gate in (None, one.gate)]
-    connection.execute("DELETE FROM runtime_signal WHERE id = ANY(%s)", ([one.id for one in gone],))
+    numbers = [one.id for one in gone]
+    connection.execute(
+        "DELETE FROM runtime_signal WHERE run_id = %s AND id = ANY(%s)", (run, numbers)
+    )
     return [one.gate for one in gone]
 
 
