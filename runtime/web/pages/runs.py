@@ -48,7 +48,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "section": "runs",
         "page": run_queries.runs_page(where, cursor=query_params.cursor(request)),
         "first_page": "cursor" not in request.GET,
-        "tabs": [_tab(name, words, tab, status, search) for name, words in TABS],
+        "tabs": [_tab(name, label, tab, status, search) for name, label in TABS],
         "tab": tab,
         "status": status,
         "search": search,
@@ -66,7 +66,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _tab(name: str, words: str, tab: str, status: str, search: str) -> dict[str, object]:
+def _tab(name: str, label: str, tab: str, status: str, search: str) -> dict[str, object]:
     """Return a tab, its address including the search, and whether it is the current one."""
     query = urlencode({key: text for key, text in (("tab", name), ("q", search)) if text})
-    return {"words": words, "query": f"?{query}", "here": name == tab and not status}
+    return {"label": label, "query": f"?{query}", "here": name == tab and not status}
