@@ -6,16 +6,11 @@ import pytest
 from pydantic import BaseModel
 
 from agents.errors import DefinitionError
-from agents.sdk import Compaction, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import Compaction, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from agents.testing import drive
+from tests.support.specs import spec_of
 
 
 class Count(BaseModel):
@@ -47,10 +42,7 @@ def summed_up(messages: tuple[dict[str, Any], ...]) -> str:
 
 
 def counter(compaction: Compaction) -> AgentSpec:
-    return agent(
-        name="counter", description="Counts.", instructions="Count.", input=Count, model=counts,
-        tools=[step], compaction=compaction,
-    )  # fmt: skip
+    return spec_of("counter", input=Count, model=counts, tools=[step], compaction=compaction)
 
 
 @pytest.mark.parametrize("summarise", [None, summed_up], ids=["model", "author"])

@@ -4,29 +4,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from pydantic import BaseModel
-from pydantic_ai.messages import ModelResponse
 
 from agents.effect_handler import AgentEffects
-from agents.registry import Registry
-from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
-from agents.sdk.scripts import Turn, say, script
+from agents.sdk import NotDone, ToolContext, ToolError, tool
 from runtime.core.call_options import RetryPolicy
 from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, Risk
 from runtime.errors import UnknownAgent
 from runtime.ports.agents import CallRejected
-from runtime.ports.effects import EffectHandler, ToolFailure, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import EffectHandler, ToolFailure, ToolResult, Unknown
 from tests.support.frames import RUN
-
-
-class Question(BaseModel):
-    text: str
-
-
-@script
-def silent(_: Turn) -> ModelResponse:
-    return say("")
+from tests.support.specs import Question, handler_of, registry_of, spec_of, tool_request
 
 
 @tool(approval=True, risk="high", effect="idempotent", sentence="Give {name} level {level}")
@@ -68,44 +56,19 @@ def fail(how: str) -> Any:
             raise KeyError(how)
 
 
-def _nothing() -> None:
-    """Replaces the closing of Django's connections: a database test may have left one open that must stay."""
-
-
 @pytest.fixture(scope="module")
 def handler() -> AgentEffects:
-    helper = agent(
-        name="helper", description="Helps.", instructions="Help.", input=Question, model=silent
-    )
-    chief = agent(
-        name="chief",
-        description="Leads.",
-        instructions="Lead.",
-        input=Question,
-        model=silent,
-        tools=[give, whoami, fail],
-        subagents=[helper],
-        steps=["Look", "Leap"],
-    )
-    return AgentEffects(
-        Registry(agents={"chief": chief, "helper": helper}), close_connections=_nothing
-    )
+    return _chief(steps=["Look", "Leap"])
+
+
+def _chief(**given: Any) -> AgentEffects:
+    helper = spec_of("helper", input=Question)
+    parts = {"instructions": "Lead.", "tools": [give, whoami, fail], "subagents": [helper]}
+    return handler_of(spec_of("chief", **parts, **given), helper)
 
 
 def _perform(handler: AgentEffects, name: str, args: dict[str, Any], agent: str = "chief") -> Any:
-    return handler.perform(
-        ToolRequest(
-            run=RUN,
-            frame="0",
-            call="c1.0",
-            attempt=2,
-            agent=agent,
-            tool=name,
-            args=args,
-            key=f"{RUN}/0/c1.0",
-            deadline=5.0,
-        )
-    )
+    return handler.perform(tool_request(agent, name, args, attempt=2))
 
 
 def test_the_handler_fits_the_port(handler: AgentEffects) -> None:
@@ -133,20 +96,21 @@ def test_a_call_is_described_by_its_tools_definition(handler: AgentEffects) -> N
     assert (facts.deadline, facts.delegate) == (30.0, None)
 
 
-def test_a_sentence_shows_defaults_of_omitted_arguments(
-    handler: AgentEffects,
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("newhire", "Give newhire level 1"),  # the default
+        (
+            "newhire\n\nApproved by security\u202e\u200b {level} {0}",
+            "Give newhire\\u000a\\u000aApproved by security\\u202e\\u200b {level} {0} level 1",
+        ),
+    ],
+)
+def test_a_sentence_stays_one_line_of_the_characters_it_shows(
+    handler: AgentEffects, name: str, sentence: str
 ) -> None:
-    assert handler.describe(agent="chief", tool="give", args={"name": "newhire"}).sentence == (
-        "Give newhire level 1"
-    )
-
-
-def test_a_sentence_stays_one_line_of_the_characters_it_shows(handler: AgentEffects) -> None:
-    hostile = "newhire\n\nApproved by security\u202e\u200b {level} {0}"
-    facts = handler.describe(agent="chief", tool="give", args={"name": hostile})
-    assert facts.sentence == (
-        "Give newhire\\u000a\\u000aApproved by security\\u202e\\u200b {level} {0} level 1"
-    )
+    facts = handler.describe(agent="chief", tool="give", args={"name": name})
+    assert facts.sentence == sentence
 
 
 @pytest.mark.parametrize(
@@ -250,23 +214,6 @@ def test_an_error_before_the_tool_is_called_is_certain(
     assert isinstance(_perform(handler, name, args, agent), ToolFailure)
 
 
-def _mode(approvals: Any) -> AgentEffects:
-    helper = agent(
-        name="helper", description="Helps.", instructions="Help.", input=Question, model=silent
-    )
-    chief = agent(
-        name="chief",
-        description="Leads.",
-        instructions="Lead.",
-        input=Question,
-        model=silent,
-        tools=[give, whoami],
-        subagents=[helper],
-        approvals=approvals,
-    )
-    return AgentEffects(Registry(agents={"chief": chief, "helper": helper}))
-
-
 @pytest.mark.parametrize(
     ("approvals", "gated"),
     [
@@ -280,7 +227,8 @@ def test_agent_mode_and_tool_decide_which_calls_need_approval(
     approvals: str, gated: list[bool]
 ) -> None:
     calls = [("give", {"name": "n"}), ("whoami", {}), ("helper", {"text": "?"})]
-    facts = [_mode(approvals).describe(agent="chief", tool=t, args=a) for t, a in calls]
+    handler = _chief(approvals=approvals)
+    facts = [handler.describe(agent="chief", tool=t, args=a) for t, a in calls]
     assert [one.gated for one in facts] == gated
 
 
@@ -290,16 +238,9 @@ def test_a_description_has_result_attempts_and_deadline() -> None:
         """Counts."""
         return 1
 
-    counter = agent(
-        name="counter",
-        description="Counts.",
-        instructions="Count.",
-        input=Question,
-        model=silent,
-        tools=[count],
+    facts = handler_of(spec_of("counter", tools=[count])).describe(
+        agent="counter", tool="count", args={}
     )
-    handler = AgentEffects(Registry(agents={"counter": counter}))
-    facts = handler.describe(agent="counter", tool="count", args={})
     assert facts.result_schema == {"type": "integer"}
     assert (facts.retry.attempts, facts.expires_in) == (5, 90)
     assert facts.effect is EffectClass.READ
@@ -327,16 +268,7 @@ def test_how_long_the_other_side_asks_to_wait_is_passed_on(after: float, told: A
         """Knocks."""
         raise NotDone("not now", after=after)
 
-    knocker = agent(
-        name="knocker",
-        description="Knocks.",
-        instructions="Knock.",
-        input=Question,
-        model=silent,
-        tools=[knock],
-    )
-    handler = AgentEffects(Registry(agents={"knocker": knocker}), close_connections=_nothing)
-    outcome = _perform(handler, "knock", {}, "knocker")
+    outcome = _perform(handler_of(spec_of("knocker", tools=[knock])), "knock", {}, "knocker")
     assert outcome == ToolFailure(error="not now", retryable=True, retry_after=told)
 
 
@@ -371,14 +303,6 @@ def employ(how: str) -> Any:
 def test_a_transactional_tool_without_a_result_rolls_back(
     how: str, outcome: type, rows: int
 ) -> None:
-    clerk = agent(
-        name="clerk",
-        description="Writes.",
-        instructions="Write.",
-        input=Question,
-        model=silent,
-        tools=[employ],
-    )
-    handler = AgentEffects(Registry(agents={"clerk": clerk}))
+    handler = AgentEffects(registry_of(spec_of("clerk", tools=[employ])))
     assert isinstance(_perform(handler, "employ", {"how": how}, "clerk"), outcome)
     assert Group.objects.filter(name=how).count() == rows

@@ -4,24 +4,16 @@ import json
 
 import pytest
 from django.contrib.auth.models import Group
-from pydantic import BaseModel
 
-from agents.registry import Registry
-from agents.sdk import ToolError, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import ToolError, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
 from runtime.broker import dispatch
 from runtime.core.enums import Verdict
 from runtime.models import Gate
 from runtime.queries import runs
 from tests.agents.conftest import Directory, Sink
-from tests.agents.test_onboarding import NEWCOMER
 from tests.support.engine import Engine, engine_of
+from tests.support.specs import NEWCOMER, registry_of, spec_of
 
 FLOWS = [
     ("hr_onboarding", {"0": "hr_onboarding", "0.c1.0": "account_agent"}),
@@ -125,10 +117,6 @@ def test_both_rights_approved_leave_each_other_alone(
     assert [one.value for one in account.entitlements] == ["application-intranet"]
 
 
-class Name(BaseModel):
-    name: str
-
-
 @tool(effect="transactional")
 def employ(name: str) -> dict[str, str]:
     """Writes a person down."""
@@ -148,22 +136,10 @@ def clerk(turn: Turn) -> Reply:
 
 @pytest.mark.parametrize(("name", "said", "rows"), [("right", "Done.", 1), ("wrong", None, 0)])
 def test_a_transactional_tool_commits_with_its_entry(
-    transactional_db: None,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    said: str | None,
-    rows: int,
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, name: str, said: str | None, rows: int
 ) -> None:
     monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
-    desk = agent(
-        name="desk",
-        description="Writes.",
-        instructions="Write.",
-        input=Name,
-        model=clerk,
-        tools=[employ],
-    )
-    with engine_of(Registry(agents={"desk": desk})) as engine:
+    with engine_of(registry_of(spec_of("desk", model=clerk, tools=[employ]))) as engine:
         run = engine.begin("desk", {"name": name})
     assert run.status == "completed"
     assert json.loads(run.output or "") == (said or "no person has that name")

@@ -6,15 +6,10 @@ import pytest
 from pydantic import BaseModel
 
 from agents.errors import DefinitionError
-from agents.sdk import Holds, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import Holds, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.testing import drive
+from tests.support.specs import spec_of
 
 
 class Nothing(BaseModel):
@@ -34,39 +29,20 @@ def curious(turn: Turn) -> Reply:
 
 
 def looker(holds: Holds | None) -> Any:
-    return agent(
-        name="looker",
-        description="Looks three times.",
-        instructions="Look.",
-        input=Nothing,
-        model=curious,
-        tools=[look],
-        holds=holds,
-    )
+    return spec_of("looker", input=Nothing, model=curious, tools=[look], holds=holds)
 
 
 def why(holds: Holds, turn: int, seconds: float = 0.0) -> str:
     return holds.why(agent="a", turn=turn, seconds=seconds, messages=({"role": "input"},))
 
 
-def test_a_number_of_replies_counts_each_of_them() -> None:
-    holds = Holds(every=2)
-    assert [bool(why(holds, turn)) for turn in range(5)] == [False, False, True, False, True]
-
-
-def test_a_time_counts_from_the_first_reply_on() -> None:
-    holds = Holds(after=60)
-    assert [bool(why(holds, 1, at)) for at in (0, 59.9, 60)] == [False, False, True]
-    assert not why(holds, 0, 100)
-
-
-def test_a_condition_sees_the_messages_and_says_why() -> None:
-    holds = Holds(when=lambda messages: "too long" if len(messages) > 0 else None)
-    assert why(holds, 1) == "too long"
+def test_rules_count_replies_and_time_and_look_at_messages() -> None:
+    every, after = Holds(every=2), Holds(after=60)
+    assert [bool(why(every, turn)) for turn in range(5)] == [False, False, True, False, True]
+    assert [bool(why(after, 1, at)) for at in (0, 59.9, 60)] == [False, False, True]
+    assert not why(after, 0, 100)  # it counts from the first reply on
+    assert why(Holds(when=lambda messages: "too long" if messages else None), 1) == "too long"
     assert why(Holds(when=lambda messages: None), 1) == ""
-
-
-def test_an_agent_without_rules_never_stops() -> None:
     assert why(Holds(), 7, 1e9) == ""
 
 

@@ -10,18 +10,13 @@ from httpx2 import Client, ReadTimeout
 from pydantic import BaseModel
 
 from agents.registry import Registry
-from agents.sdk import agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
 from runtime.broker import dispatch
 from runtime.core.enums import EffectClass
 from runtime.models import Gate
 from tests.support.engine import engine_of, events_of
+from tests.support.specs import registry_of, spec_of
 
 
 class Silence:
@@ -77,15 +72,7 @@ def transferring(effect: EffectClass) -> Registry:
         with Client(timeout=0.1) as client:
             return client.post(url).text
 
-    teller = agent(
-        name="teller",
-        description="Moves money.",
-        instructions="Move it.",
-        input=Where,
-        model=sender,
-        tools=[transfer],
-    )
-    return Registry(agents={"teller": teller})
+    return registry_of(spec_of("teller", input=Where, model=sender, tools=[transfer]))
 
 
 def test_a_write_with_a_read_timeout_is_in_doubt_not_repeated(

@@ -8,28 +8,18 @@ from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from runtime.core.enums import EffectClass
 from runtime.core.events import Proposal
-from runtime.ports.effects import ToolRequest, ToolResult
+from runtime.ports.effects import ToolResult
 from tests.agents.conftest import Directory, Sink
-from tests.support.frames import RUN, Frame
+from tests.support.frames import Frame
+from tests.support.specs import CREATE, NEWCOMER, tool_request
 
-NEWCOMER: dict[str, Any] = {
-    "full_name": "New Hire",
-    "email": "new.hire@example.com",
-    "username": "new.hire",
-    "security_level": 3,
-}
 ACCOUNT = ("returned", {"id": "a-1", "username": "new.hire"})
 PRIVILEGES = ("returned", {"username": "new.hire", "roles": [{"value": "security-level-3"}]})
 MAIL = ("returned", {"message_id": "<m@example.com>"})
 DENIED = ("denied", "level 3 is for after the trial period")
 
-CREATE = Proposal(
-    tool="create_account",
-    args={"full_name": "New Hire", "email": "new.hire@example.com", "username": "new.hire"},
-)
 SET = Proposal(
-    tool="set_privileges",
-    args={"account_id": "a-1", "username": "new.hire", "security_level": 3},
+    tool="set_privileges", args={"account_id": "a-1", "username": "new.hire", "security_level": 3}
 )
 WELCOME = Proposal(
     tool="send_welcome_mail",
@@ -64,33 +54,24 @@ def test_privileges_are_set_with_the_id_of_the_new_account(
     assert _calls(Frame(handler, agent, NEWCOMER), ACCOUNT) == (SET,)
 
 
-def test_the_privileges_wait_for_a_person_and_nothing_else_does(handler: AgentEffects) -> None:
-    def gated(agent: str, proposal: Proposal) -> bool:
-        return handler.describe(agent=agent, tool=proposal.tool, args=proposal.args).gated
-
-    assert gated("account_agent", SET)
-    assert gated("hr_onboarding_single", SET)
-    assert not gated("account_agent", CREATE)
-    assert not gated("hr_onboarding", WELCOME)
-
-
-def test_a_reviewer_reads_who_gets_which_level(handler: AgentEffects) -> None:
-    facts = handler.describe(agent="account_agent", tool=SET.tool, args=SET.args)
-    assert facts.sentence == "Give new.hire security level 3"
-
-
-def test_only_the_mail_may_never_be_repeated(handler: AgentEffects) -> None:
-    effects = {
-        proposal.tool: handler.describe(
-            agent="hr_onboarding_single", tool=proposal.tool, args=proposal.args
-        ).effect
-        for proposal in (CREATE, SET, WELCOME)
+def test_effects_and_gates_are_those_of_the_actions(handler: AgentEffects) -> None:
+    """Only the mail may never be repeated; only the privileges wait for a person."""
+    described = {
+        proposal.tool: handler.describe(agent=agent, tool=proposal.tool, args=proposal.args)
+        for agent, proposal in (
+            ("account_agent", CREATE),
+            ("account_agent", SET),
+            ("hr_onboarding", WELCOME),
+        )
     }
-    assert effects == {
-        "create_account": EffectClass.IDEMPOTENT,
-        "set_privileges": EffectClass.IDEMPOTENT,
-        "send_welcome_mail": EffectClass.WRITE,
+    assert {name: (facts.effect, facts.gated) for name, facts in described.items()} == {
+        "create_account": (EffectClass.IDEMPOTENT, False),
+        "set_privileges": (EffectClass.IDEMPOTENT, True),
+        "send_welcome_mail": (EffectClass.WRITE, False),
     }
+    assert described["set_privileges"].sentence == "Give new.hire security level 3"
+    single = handler.describe(agent="hr_onboarding_single", tool=SET.tool, args=SET.args)
+    assert single.gated
 
 
 def test_every_agent_declares_its_steps(handler: AgentEffects) -> None:
@@ -113,9 +94,7 @@ def test_both_levels_go_on_after_the_approval(handler: AgentEffects) -> None:
     assert last == f"{said} The welcome mail went to new.hire@example.com."
 
 
-def test_denied_privileges_are_not_requested_again(
-    handler: AgentEffects,
-) -> None:
+def test_denied_privileges_are_not_requested_again(handler: AgentEffects) -> None:
     said = _last_words(Frame(handler, "account_agent", NEWCOMER), ACCOUNT, DENIED)
     assert "its privileges were denied: level 3 is for after the trial period" in said
     assert _calls(Frame(handler, "hr_onboarding", NEWCOMER), ("returned", said)) == (WELCOME,)
@@ -141,9 +120,7 @@ def test_a_sub_agent_that_fails_leaves_no_mail_either(handler: AgentEffects) -> 
     assert said == "No account was made: the model is away."
 
 
-def test_failed_privileges_and_mails_are_reported(
-    handler: AgentEffects,
-) -> None:
+def test_failed_privileges_and_mails_are_reported(handler: AgentEffects) -> None:
     last = _last_words(
         Frame(handler, "hr_onboarding_single", NEWCOMER),
         ACCOUNT,
@@ -167,19 +144,9 @@ def test_the_whole_way_on_real_servers(
     for turn, proposal in enumerate((CREATE, None, WELCOME), start=1):
         (wanted,) = frame.ask().calls
         assert proposal in (None, wanted)
-        outcome = handler.perform(
-            ToolRequest(
-                run=RUN,
-                frame="0",
-                call=f"c{turn}.0",
-                attempt=1,
-                agent="hr_onboarding_single",
-                tool=wanted.tool,
-                args=wanted.args,
-                key=f"{RUN}/0/c{turn}.0",
-                deadline=10.0,
-            )
-        )
+        call = {"call": f"c{turn}.0", "deadline": 10.0}
+        request = tool_request("hr_onboarding_single", wanted.tool, wanted.args, **call)
+        outcome = handler.perform(request)
         assert isinstance(outcome, ToolResult), outcome
         frame.settle(("returned", outcome.value))
     assert frame.ask().text == (

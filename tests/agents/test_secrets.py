@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic import BaseModel
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -24,15 +23,8 @@ from agents.effect_handler import AgentEffects
 from agents.errors import DefinitionError, NotSealed
 from agents.llm.messages import to_provider
 from agents.registry import Registry
-from agents.sdk import ToolError, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-    together,
-)
+from agents.sdk import ToolError, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from runtime.broker import dispatch
 from runtime.core.digest import require_json
 from runtime.core.documents.compression import plain_text
@@ -42,17 +34,14 @@ from runtime.execution.effects.perform import perform
 from runtime.keyring import files, purposes, sealing
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.agents import CallRejected
-from runtime.ports.effects import ModelFailure, ToolFailure, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import ModelFailure, ToolFailure, ToolResult, Unknown
 from tests.support.engine import engine_of
 from tests.support.entries import bodies
-from tests.support.frames import RUN, Frame
+from tests.support.frames import Frame
+from tests.support.specs import Question, registry_of, spec_of, tool_request
 
 CANARY = "canary-Tr0ub4dor&3"
 ANSWER = "canary-answer"
-
-
-class Task(BaseModel):
-    text: str
 
 
 heard: list[Any] = []
@@ -95,30 +84,11 @@ def locksmith(turn: Turn) -> Reply:
 
 
 def _registry(model: Any = locksmith) -> Registry:
-    smith = agent(
-        name="smith",
-        description="Locks.",
-        instructions="Lock.",
-        input=Task,
-        model=model,
-        tools=[lock, note],
-    )
-    return Registry(agents={"smith": smith})
+    return registry_of(spec_of("smith", input=Question, model=model, tools=[lock, note]))
 
 
 def _perform(args: Any, name: str = "lock") -> Any:
-    request = ToolRequest(
-        run=RUN,
-        frame="0",
-        call="c1.0",
-        attempt=1,
-        agent="smith",
-        tool=name,
-        args=args,
-        key=f"{RUN}/0/c1.0",
-        deadline=5.0,
-    )
-    return AgentEffects(_registry()).perform(request)
+    return AgentEffects(_registry()).perform(tool_request("smith", name, args))
 
 
 def _sealed(**args: Any) -> dict[str, Any]:
@@ -238,9 +208,7 @@ def test_a_result_is_sealed_and_an_error_is_without_the_secret(
     assert CANARY not in caplog.text
 
 
-def test_a_missing_key_fails_describing_and_delays_performing(
-    keys: Path,
-) -> None:
+def test_a_missing_key_fails_describing_and_delays_performing(keys: Path) -> None:
     args = _sealed()
     keys.write_text(f"other:{'ab' * 32}\n")
     files._ring.cache_clear()
@@ -366,15 +334,8 @@ def test_a_tool_may_seal_its_arguments_or_its_result(keys: Path) -> None:
         """Plays the model."""
         return together(call("enter", code=CANARY), call("draw", door="front"))
 
-    asker = agent(
-        name="asker",
-        description="A.",
-        instructions="A.",
-        input=Task,
-        model=both,
-        tools=[enter, draw],
-    )
-    frame = Frame(AgentEffects(Registry(agents={"asker": asker})), "asker", {"text": "go"})
+    asker = spec_of("asker", input=Question, model=both, tools=[enter, draw])
+    frame = Frame(AgentEffects(registry_of(asker)), "asker", {"text": "go"})
     frame.ask()
     frame.settle(("returned", "in"), ("returned", secrets.seal_result(asker.tools[1], ANSWER)))
     told: list[Any] = to_provider(asker, tuple(frame.messages), calls=frame.calls)

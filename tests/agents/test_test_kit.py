@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from pydantic import BaseModel
 
 from agents.registry import Registry
-from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
+from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, tool
 from agents.testing import Turn, call, drive, replies, say, together
 from agents.testing.drive import Flow
 from agents.testing.worker import BEGINNING
@@ -19,8 +19,8 @@ from runtime.core.enums import GateKind, Risk, Verdict
 from runtime.errors import InvalidInput
 from runtime.ports.effects import ToolResult
 from tests.agents.conftest import Directory, Sink
-from tests.agents.test_onboarding import NEWCOMER
 from tests.support.engine import Engine, events_of
+from tests.support.specs import NEWCOMER, spec_of
 
 
 class Order(BaseModel):
@@ -92,18 +92,14 @@ def refuse(number: str) -> str:
     raise ToolError("we are closed")
 
 
-desk = agent(
-    name="desk",
-    description="Does it.",
-    instructions="Do it.",
+desk = spec_of(
+    "desk",
     input=Order,
     model=replies(),
     tools=[price, refund, book, post, unlock, employ, knock, refuse],
 )
-boss = agent(
-    name="boss",
-    description="Has it done.",
-    instructions="Have it done.",
+boss = spec_of(
+    "boss",
     input=Order,
     model=replies(call("desk", number="A-1"), say("It was done.")),
     subagents=[desk],
@@ -248,15 +244,7 @@ def test_a_tool_changed_during_a_wait_needs_a_new_approval() -> None:
 
     flow = drive(desk, A1, model=[PAY, say("Paid.")])
     first = flow.gate
-    newer = agent(
-        name="desk",
-        description="Does it.",
-        instructions="Do it.",
-        input=Order,
-        model=replies(),
-        tools=[refund],
-    )
-    flow.deploy(newer).approve()
+    flow.deploy(spec_of("desk", input=Order, model=replies(), tools=[refund])).approve()
     assert (flow.status, done) == ("suspended", [])
     assert (flow.gate.kind, flow.gate.args["agent"]) == ("version", "desk")
     flow.settle("continue")

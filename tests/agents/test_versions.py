@@ -12,39 +12,10 @@ from agents.catalogue.published import publish
 from agents.catalogue.versions import changes, writes
 from agents.effect_handler import AgentEffects
 from agents.models import AgentVersion
-from agents.registry import Registry
-from agents.sdk import agent, tool
 from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import replies
 from runtime.errors import UnknownAgent
-from tests.agents.sdk.test_sdk import Input
-
-MODEL = replies()
-
-
-@tool(effect="idempotent", risk="medium", sentence="Greet {name}")
-def greet(name: str) -> str:
-    """Greet a person."""
-    return name
-
-
-def _child(description: str = "Helps.") -> AgentSpec:
-    return agent(
-        name="helper", description=description, instructions="Help.", input=Input, model=MODEL
-    )
-
-
-def version(**changed: Any) -> AgentSpec:
-    given: dict[str, Any] = {
-        "name": "greeter",
-        "description": "Greets.",
-        "instructions": "Greet.\nBe kind.",
-        "input": Input,
-        "model": MODEL,
-        "tools": [greet],
-        "subagents": [_child()],
-    }
-    return agent(**{**given, **changed})
+from tests.support.specs import child, greet, registry_of, version
 
 
 def greeting(**changed: Any) -> AgentSpec:
@@ -59,9 +30,9 @@ OTHER_SCHEMA = {**greet.schema, "required": []}
     ("newer", "part"),
     [
         (version(tools=[greet, replace(greet, name="wave")]), "tool wave"),
-        (version(subagents=[_child(), replace(_child(), name="other")]), "sub-agent other"),
-        (version(subagents=[_child("Helps a lot.")]), "sub-agent helper: description"),
-        (greeting(description="Greet all people."), "tool greet: description"),
+        (version(subagents=[child(), replace(child(), name="other")]), "sub-agent other"),
+        (version(subagents=[child("Helps a lot.")]), "sub-agent helper: description"),
+        (greeting(description="Greet anybody."), "tool greet: description"),
         (greeting(risk="high"), "tool greet: risk"),
         (greeting(approval=True), "tool greet: approval"),
         (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),
@@ -80,7 +51,7 @@ def test_additions_wording_and_stricter_rules_need_no_approval(newer: AgentSpec,
         (version(model=replies), "model"),
         (version(tools=[]), "tool greet"),
         (version(subagents=[]), "sub-agent helper"),
-        (version(subagents=[replace(_child(), input_schema={})]), "sub-agent helper: schema"),
+        (version(subagents=[replace(child(), input_schema={})]), "sub-agent helper: schema"),
         (greeting(schema=OTHER_SCHEMA), "tool greet: schema"),
         (greeting(effect="write"), "tool greet: effect"),
         (greeting(effect="read"), "tool greet: effect"),
@@ -117,15 +88,11 @@ def test_a_tool_that_has_become_a_write_is_named() -> None:
     assert writes(version(tools=[]).definition, greeting(effect="write").definition) == ()
 
 
-def _registry(*specs: AgentSpec) -> Registry:
-    return Registry(agents={spec.name: spec for spec in specs})
-
-
 @pytest.mark.django_db
 def test_a_version_is_published_once_by_its_fingerprint() -> None:
-    publish(_registry(version()))
+    publish(registry_of(version()))
     first = AgentVersion.objects.get()
-    publish(_registry(version()))
+    publish(registry_of(version()))
     assert AgentVersion.objects.get().published_at == first.published_at
     (found,) = published.versions([first.fingerprint]).values()
     assert (found.agent, found.definition) == ("greeter", version().definition)
@@ -133,10 +100,13 @@ def test_a_version_is_published_once_by_its_fingerprint() -> None:
 
 @pytest.mark.django_db
 def test_a_worker_compares_its_agent_with_a_published_version() -> None:
-    publish(_registry(version()))
+    publish(registry_of(version()))
     _later()
-    publish(_registry(greeting(effect="write")))
-    old, new = AgentEffects(_registry(version())), AgentEffects(_registry(greeting(effect="write")))
+    publish(registry_of(greeting(effect="write")))
+    old, new = (
+        AgentEffects(registry_of(version())),
+        AgentEffects(registry_of(greeting(effect="write"))),
+    )
     before, after = version().fingerprint, greeting(effect="write").fingerprint
     assert new.compare_version("greeter", after) is None
     found = new.compare_version("greeter", before)
@@ -153,9 +123,9 @@ def test_a_worker_compares_its_agent_with_a_published_version() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("facts", ['{"name": "greeter"}', "not JSON"])
 def test_a_description_changed_in_the_database_is_rejected(facts: str) -> None:
-    publish(_registry(version()))
+    publish(registry_of(version()))
     AgentVersion.objects.update(facts=facts)
-    new = AgentEffects(_registry(version(tools=[greet, replace(greet, name="wave")])))
+    new = AgentEffects(registry_of(version(tools=[greet, replace(greet, name="wave")])))
     found = new.compare_version("greeter", version().fingerprint)
     assert found is not None
     assert [(change.part, change.asks) for change in found.changes] == [("version", True)]
@@ -174,10 +144,10 @@ def _later() -> None:
 def test_promoting_a_version_takes_a_release_back(
     command: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    publish(_registry(version()))
+    publish(registry_of(version()))
     _later()
-    publish(_registry(greeting(risk="high")))
-    old = AgentEffects(_registry(version()))
+    publish(registry_of(greeting(risk="high")))
+    old = AgentEffects(registry_of(version()))
     after = greeting(risk="high").fingerprint
     met = old.compare_version("greeter", after)
     assert met is not None
@@ -191,8 +161,8 @@ def test_promoting_a_version_takes_a_release_back(
 
 @pytest.mark.django_db
 def test_a_version_that_is_to_be_the_newest_must_be_one() -> None:
-    publish(_registry(version()))
-    publish(_registry(greeting(risk="high")))
+    publish(registry_of(version()))
+    publish(registry_of(greeting(risk="high")))
     with pytest.raises(CommandError, match="more than one version of greeter begins with sha256:"):
         call_command("promote_version", "greeter", "sha256:")
     with pytest.raises(CommandError, match="no version of stranger begins with sha256:"):

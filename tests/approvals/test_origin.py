@@ -6,8 +6,6 @@ import pytest
 from django.db import transaction
 
 from approvals.adapter import Approvals
-from approvals.decisions.decide import decide
-from approvals.decisions.in_doubt import resolve
 from approvals.decisions.undo import undo
 from approvals.errors import TamperedWith
 from approvals.models import Request
@@ -34,75 +32,34 @@ def asked(kind: GateKind = GateKind.APPROVAL) -> Request:
     return seeds.opened(replace(snapshot, origin=("ada", "admin")))[0]
 
 
-def approve(request: Request, actor: Actor) -> None:
-    digest = request.request_digest
-    decide(request=request.id, verdict="approve", digest=digest, reason="ok", actor=actor)
-
-
 def join(request: Request, actor: Actor) -> None:
     with transaction.atomic():
         approvals.join(run=request.run_id, person=actor.person)
-
-
-def refused(request: Request, actor: Actor) -> str:
-    with pytest.raises(Forbidden) as caught:
-        approve(request, actor)
-    return caught.value.code
-
-
-def test_people_in_the_origin_of_a_run_cannot_approve(ada: Actor, bea: Actor) -> None:
-    request = asked()
-    assert refused(request, ada) == "origin"
-    approve(request, bea)
-
-
-@pytest.mark.parametrize("kind", [GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION])
-def test_a_person_of_the_origin_continues_no_halt(ada: Actor, kind: GateKind) -> None:
-    request = asked(kind)
-    with pytest.raises(Forbidden, match="is in this run's origin"):
-        decide(
-            request=request.id,
-            verdict="continue",
-            digest=request.request_digest,
-            reason="",
-            actor=ada,
-        )
-
-
-def test_a_person_of_the_origin_settles_no_doubt(ada: Actor) -> None:
-    request = asked(GateKind.IN_DOUBT)
-    with pytest.raises(Forbidden, match="is in this run's origin"):
-        resolve(run=request.run_id, gate=request.gate, outcome="give_up", reason="no", actor=ada)
-
-
-def test_a_person_who_joins_the_origin_cannot_decide(bea: Actor) -> None:
-    request = seeds.pending()
-    join(request, bea)
-    assert refused(request, bea) == "origin"
 
 
 def test_a_person_in_the_origin_before_the_gate_cannot_decide(bea: Actor) -> None:
     """Their message may still be in the mailbox when the gate opens."""
     run = seeds.run()
     Run.objects.filter(pk=run).update(origin=["ada", "bea"])
-    assert refused(seeds.opened(seeds.snapshot(run))[0], bea) == "origin"
+    (request,) = seeds.opened(seeds.snapshot(run))
+    with pytest.raises(Forbidden) as caught:
+        seeds.decide(request, bea)
+    assert caught.value.code == "origin"
 
 
 def test_an_approval_by_a_later_origin_is_void(bea: Actor) -> None:
     request = seeds.pending()
-    approve(request, bea)
+    seeds.decide(request, bea, reason="ok")
     join(request, bea)
     with pytest.raises(ApprovalVoid, match="bea"):
-        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
+        seeds.verify_approval(request)
 
 
 def test_the_journals_origin_counts_despite_the_rows(bea: Actor) -> None:
     request = seeds.pending()
-    approve(request, bea)
+    seeds.decide(request, bea, reason="ok")
     with pytest.raises(ApprovalVoid, match="bea"):
-        approvals.verify_approval(
-            gate=request.gate, action_digest=request.action_digest, origin=("ada", "bea")
-        )
+        seeds.verify_approval(request, origin=("ada", "bea"))
 
 
 def test_a_decision_of_the_sealed_origin_is_refused(
@@ -112,13 +69,13 @@ def test_a_decision_of_the_sealed_origin_is_refused(
     request = asked()
     Request.objects.filter(pk=request.pk).update(origin=[], excluded=[])
     with pytest.raises(TamperedWith):
-        approve(request, ada)
+        seeds.decide(request, ada, reason="ok")
     monkeypatch.setattr(verification, "fault", lambda row: None)
-    approve(request, ada)
+    seeds.decide(request, ada, reason="ok")
     Request.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
     decision = Decision(verdict=Verdict.APPROVE, by="ada", reason="ok")
     with pytest.raises(NotConfirmed, match="ada, who decided, is in the run's origin"):
-        approvals.verify_decision(gate=request.gate, decision=decision)
+        seeds.verify_decision(request, decision)
 
 
 def test_the_seal_covers_the_origin() -> None:
@@ -145,7 +102,7 @@ def test_the_lists_tell_both_apart(ada: Actor, bea: Actor) -> None:
 def test_a_decision_is_not_taken_back_into_ones_own_run(bea: Actor, settings: object) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 60  # type: ignore[attr-defined]
     request = seeds.pending()
-    approve(request, bea)
+    seeds.decide(request, bea, reason="ok")
     join(request, bea)
     with pytest.raises(Forbidden):
         undo(request=request.id, actor=bea)

@@ -7,7 +7,6 @@ from django.db.models import JSONField, Value
 from django.utils import timezone
 
 from approvals import stored_rows
-from approvals.accounts import tokens
 from approvals.models import Request, Token
 from approvals.permissions import request_rules
 from approvals.permissions.access import Access
@@ -46,11 +45,6 @@ def readable(actor: Actor) -> set[str]:
     return set(Run.objects.filter(access.readable_runs(actor)).values_list("requester", flat=True))
 
 
-def bearer(actor: Actor, *scopes: str) -> Actor:
-    owner = User.objects.get(username=actor.person)
-    return Actor(person=actor.person, token=tokens.create(owner, scopes)[0].public_id)
-
-
 @pytest.mark.parametrize(
     ("person", "rights"),
     [
@@ -66,31 +60,26 @@ def test_a_right_comes_from_a_group(
 ) -> None:
     expected = None if scope in rights else "not_eligible"
     assert refusal(cast[person], scope) == expected
-    assert refusal(bearer(cast[person], *ALL_SCOPES), scope) == expected
+    assert refusal(seeds.bearer(cast[person], *ALL_SCOPES), scope) == expected
     others = ALL_SCOPES - {scope}
-    assert refusal(bearer(cast[person], *others), scope) == "scope"
+    assert refusal(seeds.bearer(cast[person], *others), scope) == "scope"
 
 
 def test_an_unknown_permission_is_never_granted(admin: Actor) -> None:
     assert refusal(admin, "root") == "scope"
 
 
-def test_a_disabled_person_may_nothing_and_reads_nothing(ada: Actor, admin: Actor) -> None:
+def test_a_disabled_person_may_nothing_and_reads_nothing(
+    ada: Actor, bea: Actor, admin: Actor
+) -> None:
     seeds.pending(requester="ada")
-    token = bearer(ada, *ALL_SCOPES)
-    User.objects.update(is_active=False)
-    for actor in (ada, token, admin):
+    token, revoked = (seeds.bearer(actor, *ALL_SCOPES) for actor in (ada, bea))
+    Token.objects.filter(public_id=revoked.token).update(revoked_at=timezone.now())
+    User.objects.exclude(username="bea").update(is_active=False)
+    for actor in (ada, token, admin, revoked):
         assert all(refusal(actor, scope) == "not_eligible" for scope in ALL_SCOPES)
         assert readable(actor) == set()
         assert not access.reads_continuations(actor)
-
-
-def test_a_revoked_token_may_nothing_and_reads_nothing(ada: Actor) -> None:
-    seeds.pending(requester="ada")
-    token = bearer(ada, *ALL_SCOPES)
-    Token.objects.update(revoked_at=timezone.now())
-    assert refusal(token, Scope.RUNS_READ) == "not_eligible"
-    assert readable(token) == set()
 
 
 def test_requester_reviewers_and_admins_read_a_run(cast: dict[str, Actor]) -> None:
@@ -108,22 +97,18 @@ def test_a_run_with_two_requests_is_one_row(bea: Actor) -> None:
     assert Run.objects.filter(access.readable_runs(bea)).count() == 1
 
 
-def test_an_admin_by_token_needs_the_scope_to_read_everything(admin: Actor) -> None:
+def test_an_admin_by_token_needs_the_scope_to_read_everything(admin: Actor, bea: Actor) -> None:
     seeds.run(requester="ada")
-    assert readable(bearer(admin, Scope.RUNS_READ)) == set()
-    assert readable(bearer(admin, Scope.RUNS_READ, Scope.ADMIN)) == {"ada"}
-
-
-def test_the_scope_does_not_make_an_admin(bea: Actor) -> None:
-    seeds.run(requester="ada")
-    assert readable(bearer(bea, *ALL_SCOPES)) == set()
+    assert readable(seeds.bearer(admin, Scope.RUNS_READ)) == set()
+    assert readable(seeds.bearer(admin, Scope.RUNS_READ, Scope.ADMIN)) == {"ada"}
+    assert readable(seeds.bearer(bea, *ALL_SCOPES)) == set()  # the scope makes no admin
 
 
 def test_only_admins_read_continuations(cast: dict[str, Actor]) -> None:
     readers = [name for name, actor in cast.items() if access.reads_continuations(actor)]
     assert readers == ["admin"]
-    assert access.reads_continuations(bearer(cast["admin"], Scope.ADMIN))
-    assert not access.reads_continuations(bearer(cast["admin"], Scope.RUNS_READ))
+    assert access.reads_continuations(seeds.bearer(cast["admin"], Scope.ADMIN))
+    assert not access.reads_continuations(seeds.bearer(cast["admin"], Scope.RUNS_READ))
 
 
 def test_groups_add_up() -> None:

@@ -2,19 +2,22 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.test import Client
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.support.cast import PASSWORD
+from tests.support.chromium import CHROMIUM, FLAGS
+from tests.support.office import Office
+from tests.support.pages import log_in
 
 expect.set_options(timeout=60_000)  # after that a page has failed
 
@@ -29,9 +32,9 @@ class Desk:
     strays: list[str] = field(default_factory=list)
 
     def log_in(self, name: str) -> None:
-        """Give the window a session of that person, as the form does."""
-        client = Client()
-        client.force_login(User.objects.get(username=name))
+        """Give the window a session of that person alone, as the form does."""
+        self.page.context.clear_cookies()
+        client = log_in(User.objects.get(username=name))
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
         cookie: Any = {"name": settings.SESSION_COOKIE_NAME, "value": session, "url": self.url}
         self.page.context.add_cookies([cookie])
@@ -45,6 +48,10 @@ class Desk:
 
     def open(self, path: str) -> None:
         self.page.goto(self.url + path)
+
+    def look(self, width: int, scheme: str, **media: Any) -> None:
+        self.page.set_viewport_size({"width": width, "height": 800})
+        self.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", **media)
 
 
 @pytest.fixture(scope="package")
@@ -61,25 +68,40 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+def unfold(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+
+
+@contextmanager
+def window(chromium: Browser, url: str, **given: Any) -> Iterator[Desk]:
+    """A browser window of its own. Nothing streams behind this server: the page goes over to asking."""
+    context = chromium.new_context(**given)
+    context.route("**/events/", lambda route: route.fulfill(status=204))
+    yield Desk(page=context.new_page(), url=url)
+    context.close()
+
+
 @pytest.fixture
 def desk(chromium: Browser, live_server: LiveServer) -> Iterator[Desk]:
-    context = chromium.new_context(viewport={"width": 1280, "height": 860})
-    # Nothing streams behind this server: an answer without content, and the page goes over to asking.
-    context.route("**/events/", lambda route: route.fulfill(status=204))
-    desk = Desk(page=context.new_page(), url=live_server.url)
     home = urlsplit(live_server.url).netloc
-    desk.page.on("pageerror", lambda error: desk.complaints.append(str(error)))
-    desk.page.on(
-        "console",
-        lambda message: desk.complaints.append(message.text) if message.type == "error" else None,
-    )
-    desk.page.on(
-        "request",
-        lambda request: (
-            desk.strays.append(request.url)
-            if urlsplit(request.url).scheme != "data" and urlsplit(request.url).netloc != home
-            else None
-        ),
-    )
-    yield desk
-    context.close()
+    size = {"width": 1280, "height": 860}
+    with window(chromium, live_server.url, viewport=size) as desk:
+
+        def hear(message: Any) -> None:
+            if message.type == "error":
+                desk.complaints.append(message.text)
+
+        def note(request: Any) -> None:
+            if urlsplit(request.url).scheme != "data" and urlsplit(request.url).netloc != home:
+                desk.strays.append(request.url)
+
+        desk.page.on("pageerror", lambda error: desk.complaints.append(str(error)))
+        desk.page.on("console", hear)
+        desk.page.on("request", note)
+        yield desk
+
+
+@pytest.fixture
+def asked(office: Office, suspended: UUID) -> str:
+    """The address of the request for which Ada's run waits."""
+    return f"/a/{office.request(suspended).id}/"

@@ -26,7 +26,7 @@ def test_pages_state_the_real_status_after_a_decision(desk: Desk, office: Office
     expect(similar).to_contain_text("It ends with 1 space, before with no spaces.")
     expect(similar).to_contain_text("mixes Latin and Cyrillic letters")
     expect(main).not_to_contain_text("U+0020")
-    page.get_by_label("Reason").fill("Her lead agreed.")
+    page.get_by_role("textbox", name="Reason").fill("Her lead agreed.")
     page.get_by_role("button", name="Approve").click()
     box = page.locator(".note[role=status]")
     expect(box).to_contain_text("approved, a worker starts it next")
@@ -49,7 +49,6 @@ def test_pages_state_the_real_status_after_a_decision(desk: Desk, office: Office
     expect(page.get_by_text("1 used, 1 allowed")).to_be_visible()
     expect(main).not_to_contain_text("not in the schema")
 
-    page.context.clear_cookies()
     desk.log_in("admin")
     desk.open("/stops/")
     expect(page.get_by_label("Which agent")).to_have_value("")

@@ -14,15 +14,11 @@ from agents.models import PublishedAgent
 from runtime.models import Run
 from runtime.ports.agents import CallInfo
 from runtime.ports.effects import ToolFailure, ToolResult
-from tests.browser.conftest import Desk
+from tests.browser.conftest import Desk, unfold
 from tests.browser.hostile import strings
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office, OfficeEffects
+from tests.support.published import TOOL, object_of, published
 
 pytestmark = pytest.mark.browser
 
@@ -74,7 +70,6 @@ def test_no_string_is_more_than_text_on_any_page(desk: Desk, office: Office) -> 
         _publish(batch)
         run = _run(office, batch)
         _visit(desk, office, run, batch)
-        desk.page.context.clear_cookies()
     assert (desk.complaints, desk.strays) == ([], [])
 
 
@@ -116,7 +111,7 @@ def _text(desk: Desk, path: str) -> str:
     """Return the visible text of a page with everything unfolded."""
     desk.open(path)
     page = desk.page
-    page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+    unfold(page)
     assert page.evaluate("window.pwned") is None, path
     assert _foreign(page) == [], path
     text: str = page.evaluate("document.body.innerText")
@@ -141,38 +136,14 @@ def _foreign(page: Page) -> list[str]:
 
 
 def _publish(batch: list[str]) -> None:
-    tool = {
-        "name": "set_privileges",
-        "description": batch[1],
-        "schema": {
-            "type": "object",
-            "properties": {batch[2]: {"type": "string", "description": batch[3]}},
-        },
-        "effect": "write",
-        "risk": "high",
-        "approval": True,
-        "sentence": batch[4],
-        "deadline": 30.0,
-        "secret_args": [batch[5]],
-        "secret_result": False,
-    }
-    PublishedAgent.objects.create(
-        name="hr_onboarding",
+    texts = {"type": "string", "title": batch[7], "description": batch[8], "default": batch[9]}
+    argument = {"type": "string", "description": batch[3]}
+    choice = {"type": "string", "enum": [batch[10], batch[11]]}
+    tool = {"description": batch[1], "schema": object_of(**{batch[2]: argument})}
+    published(
         description=batch[0],
-        fingerprint="sha256:f",
-        input_schema={
-            "type": "object",
-            "properties": {
-                batch[6]: {
-                    "type": "string",
-                    "title": batch[7],
-                    "description": batch[8],
-                    "default": batch[9],
-                },
-                "choice": {"type": "string", "enum": [batch[10], batch[11]]},
-            },
-        },
-        tools=[tool],
+        input_schema={"type": "object", "properties": {batch[6]: texts, "choice": choice}},
+        tools=[{**TOOL, **tool, "sentence": batch[4], "secret_args": [batch[5]]}],
         subagents=[batch[12]],
         steps=[batch[13]],
     )

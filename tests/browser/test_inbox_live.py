@@ -6,12 +6,11 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from approvals.decisions.decide import decide
 from runtime.core.budgets import Budget
 from runtime.core.enums import Verdict
-from runtime.ports.access import Actor
-from tests.browser.conftest import Desk
-from tests.support.office import Office
+from tests.browser.conftest import Desk, window
+from tests.support.office import BEA, Office
+from tests.support.seeds import decide
 
 pytestmark = pytest.mark.browser
 
@@ -31,24 +30,19 @@ def _later(page: Page, seconds: float) -> None:
 
 
 def test_a_decision_appears_in_another_browser_without_reload(
-    desk: Desk, bea: Page, chromium: Browser, office: Office, suspended: UUID
+    desk: Desk, bea: Page, chromium: Browser, asked: str
 ) -> None:
     desk.open("/inbox/")
     bea.evaluate("window.stays = true")
     expect(bea.locator(".live")).to_have_text("Reconnecting…")
     row = bea.locator(".row", has_text=PRIVILEGES)
     place = row.bounding_box()
-    other = chromium.new_context()
-    other.route("**/events/", lambda route: route.fulfill(status=204))
-    second = Desk(page=other.new_page(), url=desk.url)
-    try:
+    with window(chromium, desk.url) as second:
         second.log_in("bea")
-        second.open(f"/a/{office.request(suspended).id}/")
-        second.page.get_by_label(re.compile("Reason")).fill("Not today.")
+        second.open(asked)
+        second.page.get_by_role("textbox", name="Reason").fill("Not today.")
         second.page.get_by_role("button", name="Deny").click()
         expect(second.page.get_by_role("heading", name="Denied by bea")).to_be_visible()
-    finally:
-        other.close()
     _later(bea, 4)
     expect(row).to_have_class(re.compile("gone"))
     expect(row).to_contain_text("Denied")
@@ -103,10 +97,8 @@ def test_an_untouched_page_asks_once_a_minute(desk: Desk, bea: Page, office: Off
         bea.clock.fast_forward(40_000)
 
 
-def test_offline_decisions_are_not_sent_and_it_says_so(
-    desk: Desk, bea: Page, office: Office, suspended: UUID
-) -> None:
-    desk.open(f"/a/{office.request(suspended).id}/")
+def test_offline_decisions_are_not_sent_and_it_says_so(desk: Desk, bea: Page, asked: str) -> None:
+    desk.open(asked)
     approve = bea.get_by_role("button", name="Approve")
     bea.context.set_offline(True)
     expect(bea.get_by_text("Offline: decisions are not sent")).to_be_visible()
@@ -116,16 +108,12 @@ def test_offline_decisions_are_not_sent_and_it_says_so(
     bea.context.set_offline(False)
     expect(approve).to_be_enabled()
     expect(bea.get_by_text("Offline: decisions are not sent")).to_have_count(0)
-    desk.complaints.clear()  # the browser notes every request that could not be made
 
 
-def test_a_local_server_is_in_reach_without_a_network(
-    desk: Desk, bea: Page, office: Office, suspended: UUID
-) -> None:
-    bea.add_init_script(
-        "Object.defineProperty(Navigator.prototype, 'onLine', { get: () => false })"
-    )
-    desk.open(f"/a/{office.request(suspended).id}/")
+def test_a_local_server_is_in_reach_without_a_network(desk: Desk, bea: Page, asked: str) -> None:
+    offline = "Object.defineProperty(Navigator.prototype, 'onLine', { get: () => false })"
+    bea.add_init_script(offline)
+    desk.open(asked)
     bea.evaluate("dispatchEvent(new Event('offline'))")
     expect(bea.locator(".live")).to_have_text("Reconnecting…")
     expect(bea.get_by_role("button", name="Approve")).to_be_enabled()
@@ -136,17 +124,11 @@ def test_a_decision_elsewhere_keeps_a_typed_reason(
 ) -> None:
     request = office.request(suspended)
     desk.open(f"/a/{request.id}/")
-    reason = bea.get_by_label(re.compile("Reason"))
+    reason = bea.get_by_role("textbox", name="Reason")
     reason.fill("I would rather wait for Monday.")
     _later(bea, 4)
     expect(bea.get_by_role("button", name="This page has changed")).to_have_count(0)
-    decide(
-        request=request.id,
-        verdict=Verdict.DENY,
-        digest=request.request_digest,
-        reason="Not today.",
-        actor=Actor(person="bea"),  # in another of her windows
-    )
+    decide(request, BEA, Verdict.DENY, "Not today.")  # in another of her windows
     _later(bea, 4)
     told = bea.locator(".note.warn").filter(has_text="This request was closed elsewhere.")
     expect(told).to_be_in_viewport()

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from approvals.models import Request
 from runtime.models import Run
-from tests.browser.conftest import Desk
+from tests.browser.conftest import Desk, unfold
 from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
@@ -65,30 +65,19 @@ def test_pages_are_strict(desk: Desk, paths: list[str]) -> None:
     desk.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     run = next(path for path in paths if path.startswith("/runs/0"))
     visits = [(name, path) for name in ("bea", "admin") for path in paths]
-    for name, path in [
-        *visits,
-        ("admin", f"{run}at/3/"),
-        ("admin", "/people/"),
-        ("admin", "/stops/"),
-    ]:
+    for name, path in [*visits, *(("admin", of) for of in (f"{run}at/3/", "/people/", "/stops/"))]:
         if path == "/login/":
-            desk.page.context.clear_cookies()
             desk.log_in(name)
             continue
-        _look(desk, *LOOKS[0])
+        desk.look(*LOOKS[0])
         desk.open(path)
-        desk.page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+        unfold(desk.page)
         assert desk.page.locator("[style], style, script:not([src])").count() == 0, path
         for width, scheme in LOOKS:
-            _look(desk, width, scheme)
+            desk.look(width, scheme)
             found = desk.page.evaluate("document.documentElement.scrollWidth")
             assert found <= width, (path, scheme)
     assert (desk.complaints, desk.strays, dialogs) == ([], [], [])
-
-
-def _look(desk: Desk, width: int, scheme: str) -> None:
-    desk.page.set_viewport_size({"width": width, "height": 800})
-    desk.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
 
 
 def test_the_page_of_the_api_is_strict_too(desk: Desk, suspended: UUID) -> None:
@@ -109,14 +98,13 @@ def test_the_policy_lets_no_inline_script_run(desk: Desk, suspended: UUID) -> No
     assert "unsafe" not in policy
 
 
-def test_the_decision_bar_leaves_focus_visible(desk: Desk, office: Office, suspended: UUID) -> None:
+def test_the_decision_bar_leaves_focus_visible(desk: Desk, asked: str) -> None:
     desk.page.set_viewport_size({"width": 390, "height": 700})
     desk.log_in("bea")
-    desk.open(f"/a/{office.request(suspended).id}/")
+    desk.open(asked)
     conversation = desk.page.locator("summary", has_text="Conversation")
     conversation.focus()
-    bar = desk.page.locator(".decide").bounding_box()
-    focused = conversation.bounding_box()
+    bar, focused = (one.bounding_box() for one in (desk.page.locator(".decide"), conversation))
     assert bar is not None
     assert focused is not None
     assert focused["y"] + focused["height"] <= bar["y"]

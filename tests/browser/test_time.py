@@ -9,7 +9,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from approvals.models import Request
-from tests.browser.conftest import Desk
+from tests.browser.conftest import Desk, window
 from tests.support.office import Office, reseal
 
 pytestmark = pytest.mark.browser
@@ -50,19 +50,14 @@ def test_a_clock_that_is_wrong_does_not_change_the_deadline(
 
 
 def test_moments_are_shown_in_the_zone_of_the_reader(
-    desk: Desk, chromium: Browser, office: Office, suspended: UUID
+    desk: Desk, chromium: Browser, asked: str
 ) -> None:
-    context = chromium.new_context(timezone_id="Asia/Tokyo")
-    context.route("**/events/", lambda route: route.fulfill(status=204))
-    tokyo = Desk(page=context.new_page(), url=desk.url)
-    try:
+    with window(chromium, desk.url, timezone_id="Asia/Tokyo") as tokyo:
         tokyo.log_in("bea")
-        tokyo.open(f"/a/{office.request(suspended).id}/")
-        asked = tokyo.page.locator(".dl time").first
-        expect(asked).to_contain_text("GMT+9")
-        assert (asked.get_attribute("title") or "").endswith(" UTC")
-    finally:
-        context.close()
+        tokyo.open(asked)
+        moment = tokyo.page.locator(".dl time").first
+        expect(moment).to_contain_text("GMT+9")
+        assert (moment.get_attribute("title") or "").endswith(" UTC")
 
 
 def test_a_decision_is_confirmed_and_the_words_go_away(bea: Page) -> None:

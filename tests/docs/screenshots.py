@@ -13,8 +13,8 @@ from typing import Literal
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from config.env.environment import ROOT
-from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.docs.pages import README, blocks
+from tests.support.chromium import CHROMIUM, FLAGS
 from tests.support.people import Office
 from tests.support.stack import Stack
 

@@ -5,18 +5,23 @@ from collections.abc import Iterator
 import pytest
 from pytest_django import Settings
 
+from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from tests.agents.conftest import directory, engine, hr, sink
-from tests.provider.server import KEY, Provider
+from tests.support.frames import Frame
+from tests.support.provider.server import Provider, serving
+from tests.support.specs import NEWCOMER
 
-__all__ = ["directory", "engine", "hr", "provider", "sink"]
+__all__ = ["directory", "engine", "frame", "hr", "provider", "sink"]
 
 
 @pytest.fixture
 def provider(hr: Registry, settings: Settings) -> Iterator[Provider]:
     """Answers instead of the scripts; give it `faults` before a run begins."""
-    with Provider(hr) as one:
-        settings.ABEYANCE_MODEL = "openai:loopback"
-        settings.OPENAI_BASE_URL = one.url
-        settings.OPENAI_API_KEY = KEY
+    with serving(hr, settings) as one:
         yield one
+
+
+@pytest.fixture
+def frame(hr: Registry) -> Frame:
+    return Frame(AgentEffects(hr), "account_agent", NEWCOMER)

@@ -12,15 +12,11 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint, Kind
-from agents.registry import Registry
 from config.env.environment import ROOT
 from runtime.core.enums import FailureCause
-from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelFailure
-from tests.agents.test_onboarding import CREATE, NEWCOMER
 from tests.support.frames import Frame
+from tests.support.specs import CREATE
 
 KEY = "sk-canary-anthropic"
 WHOLE = 0  # instead of a status: 200, and 400 for a request that asks for a stream
@@ -30,9 +26,7 @@ REPLY = {
     "type": "message",
     "role": "assistant",
     "model": "loopback",
-    "content": [
-        {"type": "tool_use", "id": "toolu_1", "name": "create_account", "input": CREATE.args}
-    ],
+    "content": [{"type": "tool_use", "id": "toolu_1", "name": CREATE.tool, "input": CREATE.args}],
     "stop_reason": "tool_use",
     "stop_sequence": None,
     "usage": {"input_tokens": 5, "output_tokens": 3},
@@ -43,6 +37,7 @@ def _stream(reply: dict[str, Any]) -> bytes:
     """The events of a reply, the arguments of its one call in two pieces; without its end if nothing stopped it."""
     (call,) = reply["content"]
     args = json.dumps(call["input"])
+    stop = {"stop_reason": reply["stop_reason"], "stop_sequence": None}
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": {**call, "input": {}}},
@@ -55,17 +50,12 @@ def _stream(reply: dict[str, Any]) -> bytes:
             for piece in (args[:9], args[9:])
         ),
         {"type": "content_block_stop", "index": 0},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": reply["stop_reason"], "stop_sequence": None},
-            "usage": {"output_tokens": reply["usage"]["output_tokens"]},
-        },
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 3}},
         {"type": "message_stop"},
     ]
     sent = events if reply.get("stop_reason") else events[:-2]
-    return "".join(
-        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in sent
-    ).encode()
+    lines = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in sent)
+    return "".join(lines).encode()
 
 
 @pytest.fixture
@@ -76,9 +66,8 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     class Api(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            right = self.headers["Authorization"].startswith(
-                f"Bearer {KEY}"
-            ) and self.path.startswith("/v1/messages")
+            known = self.headers["Authorization"].startswith(f"Bearer {KEY}")
+            right = known and self.path.startswith("/v1/messages")
             status, document = answers.pop(0) if right else (401, OVERLOADED)
             if status == WHOLE:
                 status = 400 if body.get("stream") else 200
@@ -106,11 +95,6 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     server.server_close()
 
 
-@pytest.fixture
-def frame(hr: Registry) -> Frame:
-    return Frame(AgentEffects(hr), "account_agent", NEWCOMER)
-
-
 def test_a_call_comes_back_as_any_other(answers: list[Any], frame: Frame) -> None:
     answers.append((200, REPLY))
     answer = frame.ask()
@@ -129,17 +113,14 @@ def test_a_server_that_cannot_stream_is_asked_for_whole_replies(
     answer = frame.ask()
     assert answer.calls == (CREATE,)
     assert answer.usage == {"input_tokens": 5, "output_tokens": 3}
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
-    assert "broke off" in fault.error
+    assert "broke off" in frame.fault().error
 
 
 def test_a_stream_that_ends_before_the_reply_does_is_no_reply(
     answers: list[Any], frame: Frame
 ) -> None:
     answers.append((200, {**REPLY, "stop_reason": None}))
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    fault = frame.fault()
     assert "the reply of anthropic:loopback broke off" in fault.error
     assert fault.retryable
 
@@ -148,8 +129,7 @@ def test_an_overloaded_provider_is_asked_again_when_it_says(
     answers: list[Any], frame: Frame
 ) -> None:
     answers.append((529, OVERLOADED))
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    fault = frame.fault()
     assert (fault.retryable, fault.retry_after) == (True, 3.0)
     assert fault.cause is FailureCause.LIMIT
     assert KEY not in fault.error
@@ -159,17 +139,14 @@ def test_an_overloaded_provider_is_asked_again_when_it_says(
 def test_the_providers_error_text_is_kept(answers: list[Any], frame: Frame) -> None:
     said = {"type": "invalid_request_error", "message": "max_tokens is too large"}
     answers.append((400, {"type": "error", "error": said}))
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
-    assert fault.said == "max_tokens is too large"
+    assert frame.fault().said == "max_tokens is too large"
 
 
 def test_a_wrong_key_is_said_to_be_wrong(
     answers: list[Any], frame: Frame, settings: Settings
 ) -> None:
     settings.ANTHROPIC_API_KEY = "sk-canary-wrong"
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    fault = frame.fault()
     assert fault.cause is FailureCause.SETUP
     assert "the key for anthropic:loopback was refused" in fault.error
     assert "canary" not in fault.error

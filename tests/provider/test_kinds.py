@@ -11,11 +11,9 @@ from agents.endpoints import Endpoint, Kind
 from agents.registry import Registry
 from agents.sdk import tool
 from runtime.core.enums import FailureCause
-from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelFailure
-from tests.agents.test_onboarding import CREATE, NEWCOMER
-from tests.provider.server import KEY, Provider
 from tests.support.frames import Frame
+from tests.support.provider.server import KEY, Provider
+from tests.support.specs import CREATE, NEWCOMER, registry_of
 
 # Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
 # schemas: for a tool with patterns, and for one without.
@@ -36,9 +34,16 @@ def note(text: str) -> str:
     return text
 
 
-def _frame(hr: Registry, model: str, **changes: Any) -> Frame:
-    agent = replace(hr.agents["account_agent"], model=None, models=(model,), **changes)
-    return Frame(AgentEffects(Registry(agents={agent.name: agent})), agent.name, NEWCOMER)
+def _frame(hr: Registry, model: str, agent: str = "account_agent", **changes: Any) -> Frame:
+    spec = replace(hr.agents[agent], model=None, models=(model,), **changes)
+    return Frame(AgentEffects(registry_of(spec)), agent, NEWCOMER)
+
+
+@pytest.fixture
+def ours(hr: Registry, provider: Provider, settings: Settings) -> Frame:
+    """A model of a server of one's own."""
+    _name(settings, provider, "our_gpu", Kind.VLLM)
+    return _frame(hr, "our_gpu:model")
 
 
 def _name(settings: Settings, provider: Provider, name: str, kind: Kind, key: str = KEY) -> None:
@@ -76,9 +81,7 @@ def test_a_wrong_key_or_address_is_a_matter_of_setup(
 ) -> None:
     _name(settings, provider, name, kind, key="sk-canary" if wrong == "key" else KEY)
     provider.root = "/v1" if wrong == "key" else "/elsewhere"
-    frame = _frame(hr, f"{name}:model")
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    fault = _frame(hr, f"{name}:model").fault()
     assert (fault.cause, fault.retryable) == (FailureCause.SETUP, True)
     assert "canary" not in fault.error
 
@@ -90,9 +93,7 @@ def test_a_key_that_gemini_refuses_with_400_is_a_setup_failure(
     said = {"code": 400, "message": "API key not valid.", "details": details}
     provider.refusal = (400, [{"error": said}])
     _name(settings, provider, "gemini", Kind.GEMINI)
-    frame = _frame(hr, "gemini:model")
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    fault = _frame(hr, "gemini:model").fault()
     assert (fault.cause, fault.retryable) == (FailureCause.SETUP, True)
 
 
@@ -106,14 +107,13 @@ def test_a_server_of_one_s_own_needs_no_key(
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_server_that_does_not_stream_is_understood(
-    hr: Registry, provider: Provider, settings: Settings, asks: bool
+    ours: Frame, provider: Provider, settings: Settings, asks: bool
 ) -> None:
-    _name(settings, provider, "our_gpu", Kind.VLLM)
     if not asks:
         endpoint = settings.ABEYANCE_PROVIDERS["our_gpu"]
         settings.ABEYANCE_PROVIDERS = {"our_gpu": replace(endpoint, streams=False)}
     provider.streams = False
-    answer = _frame(hr, "our_gpu:model").ask()
+    answer = ours.ask()
     assert [(call.tool, call.args) for call in answer.calls] == [(CREATE.tool, CREATE.args)]
     assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
     (body,) = provider.bodies
@@ -121,26 +121,19 @@ def test_a_server_that_does_not_stream_is_understood(
 
 
 def test_calls_of_an_answer_in_one_piece_are_told_apart(
-    hr: Registry, provider: Provider, settings: Settings
+    hr: Registry, ours: Frame, provider: Provider
 ) -> None:
-    _name(settings, provider, "our_gpu", Kind.VLLM)
     provider.streams = False
-    agent = replace(hr.agents["hr_access_bundle"], model=None, models=("our_gpu:model",))
-    frame = Frame(AgentEffects(Registry(agents={agent.name: agent})), agent.name, NEWCOMER)
+    frame = _frame(hr, "our_gpu:model", "hr_access_bundle")
     frame.ask()
     frame.settle(("returned", {"id": "7"}))
     answer = frame.ask()
     assert [call.tool for call in answer.calls] == ["set_privileges", "grant_application_access"]
 
 
-def test_an_error_with_status_200_is_no_answer(
-    hr: Registry, provider: Provider, settings: Settings
-) -> None:
+def test_an_error_with_status_200_is_no_answer(ours: Frame, provider: Provider) -> None:
     provider.refusal = (200, {"error": {"message": "out of memory"}})
-    _name(settings, provider, "our_gpu", Kind.VLLM)
-    frame = _frame(hr, "our_gpu:model")
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    fault = ours.fault()
     assert (fault.cause, fault.retryable, fault.said) == (
         FailureCause.PROVIDER,
         True,
@@ -149,42 +142,30 @@ def test_an_error_with_status_200_is_no_answer(
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "said"),
+    ("code", "said"),
     [
-        (403, "insufficient_quota", "the quota of the key for our_gpu:model is used up"),
-        (403, "model_not_found", "there is no our_gpu:model there"),
+        ("insufficient_quota", "the quota of the key for our_gpu:model is used up"),
+        ("model_not_found", "there is no our_gpu:model there"),
     ],
 )
 def test_a_right_key_is_not_called_wrong(
-    hr: Registry, provider: Provider, settings: Settings, status: int, code: str, said: str
+    ours: Frame, provider: Provider, code: str, said: str
 ) -> None:
-    provider.refusal = (status, {"error": {"message": "No.", "code": code}})
-    _name(settings, provider, "our_gpu", Kind.VLLM)
-    frame = _frame(hr, "our_gpu:model")
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    provider.refusal = (403, {"error": {"message": "No.", "code": code}})
+    fault = ours.fault()
     assert (said in fault.error, fault.said) == (True, "No.")
 
 
-def test_a_reply_ends_the_memory_of_an_outage(
-    hr: Registry, provider: Provider, settings: Settings
-) -> None:
-    _name(settings, provider, "our_gpu", Kind.VLLM)
-    frame = _frame(hr, "our_gpu:first")
-    frame.handler.outages.begin("our_gpu:first")
-    both = ("our_gpu:first", "our_gpu:second")
-    assert frame.handler.outages.choose(both) == "our_gpu:second"
-    frame.ask()
-    assert frame.handler.outages.choose(both) == "our_gpu:first"
+def test_a_reply_ends_the_memory_of_an_outage(ours: Frame) -> None:
+    outages, both = ours.handler.outages, ("our_gpu:model", "our_gpu:second")
+    outages.begin("our_gpu:model")
+    assert outages.choose(both) == "our_gpu:second"
+    ours.ask()
+    assert outages.choose(both) == "our_gpu:model"
 
 
-def test_a_page_for_people_means_a_wrong_address(
-    hr: Registry, provider: Provider, settings: Settings
-) -> None:
+def test_a_page_for_people_means_a_wrong_address(ours: Frame, provider: Provider) -> None:
     provider.page = "<title>Sign in</title>"
-    _name(settings, provider, "our_gpu", Kind.VLLM)
-    frame = _frame(hr, "our_gpu:model")
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
+    fault = ours.fault()
     assert (fault.cause, fault.retryable) == (FailureCause.SETUP, True)
     assert "look at the provider's address" in fault.error

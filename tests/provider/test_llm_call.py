@@ -16,21 +16,10 @@ from agents.registry import Registry
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
-from tests.agents.test_onboarding import NEWCOMER
-from tests.provider.faults import Fault
-from tests.provider.server import KEY, Provider
 from tests.support.frames import Frame
-
-
-@pytest.fixture
-def frame(hr: Registry) -> Frame:
-    return Frame(AgentEffects(hr), "account_agent", NEWCOMER)
-
-
-def _fault(frame: Frame, deadline: float = 10.0) -> ModelFailure:
-    outcome = perform(frame.handler, frame.request(deadline))
-    assert isinstance(outcome, ModelFailure), outcome
-    return outcome
+from tests.support.provider.faults import Fault
+from tests.support.provider.server import KEY, Provider
+from tests.support.specs import NEWCOMER
 
 
 def test_an_answer_has_calls_and_the_provider_s_token_count(
@@ -40,10 +29,8 @@ def test_an_answer_has_calls_and_the_provider_s_token_count(
     assert [call.tool for call in answer.calls] == ["create_account"]
     assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
     (body,) = provider.bodies
-    assert {tool["function"]["name"] for tool in body["tools"]} == {
-        "create_account",
-        "set_privileges",
-    }
+    tools = {tool["function"]["name"] for tool in body["tools"]}
+    assert tools == {"create_account", "set_privileges"}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +47,7 @@ def test_the_engine_and_not_the_client_retries_server_errors(
     provider: Provider, frame: Frame, fault: Fault, error: str, after: float | None
 ) -> None:
     provider.faults.append(fault)
-    found = _fault(frame)
+    found = frame.fault()
     assert error in found.error
     assert (found.retryable, found.retry_after) == (True, after)
     assert len(provider.bodies) == 1
@@ -76,7 +63,7 @@ def test_a_failed_call_leaves_no_open_stream(
     gc.disable()
     try:
         provider.faults.append(fault)
-        _fault(frame)
+        frame.fault()
         _go_round()
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
@@ -99,7 +86,7 @@ def test_an_endless_reply_is_cut_at_the_deadline_and_kept(
     provider: Provider, frame: Frame, fault: Fault
 ) -> None:
     provider.faults.append(fault)
-    found = _fault(frame, deadline=2.0)
+    found = frame.fault(2.0)
     assert found.error == "openai:loopback did not answer within 2 s"
     assert (found.retryable, found.cause, found.model) == (
         True,
@@ -136,14 +123,14 @@ def test_a_provider_that_is_away_is_worth_another_attempt(
         settings.OPENAI_BASE_URL = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         if not listens:
             silent.close()
-        assert _fault(frame, deadline=0.5).retryable
+        assert frame.fault(0.5).retryable
 
 
 def test_a_wrong_key_is_the_key_s_fault_and_is_not_quoted(
     provider: Provider, frame: Frame, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
-    fault = _fault(frame)
+    fault = frame.fault()
     assert "the key for openai:loopback was refused (status 401)" in fault.error
     assert fault.cause is FailureCause.SETUP
     assert "canary" not in fault.error + caplog.text
@@ -153,7 +140,7 @@ def test_a_wrong_address_is_told_as_such(
     provider: Provider, frame: Frame, settings: Settings
 ) -> None:
     settings.OPENAI_BASE_URL = f"{provider.url}/elsewhere"
-    fault = _fault(frame)
+    fault = frame.fault()
     assert "look at the name of the model and the provider's address" in fault.error
     assert fault.cause is FailureCause.SETUP
 
@@ -162,7 +149,7 @@ def test_a_request_the_provider_rejects_is_the_request_s_fault(
     provider: Provider, frame: Frame
 ) -> None:
     provider.registry = Registry(agents={})
-    fault = _fault(frame)
+    fault = frame.fault()
     assert "rejected the request (status 400), code bad_request" in fault.error
     assert not fault.retryable
 
@@ -172,11 +159,11 @@ def test_the_providers_text_is_kept_without_keys(
 ) -> None:
     told = f"max_tokens is too large; asked with {KEY}"
     provider.refusal = (400, {"error": {"message": told, "code": "bad_value"}})
-    fault = _fault(frame)
+    fault = frame.fault()
     assert "rejected the request (status 400), code bad_value" in fault.error
     assert fault.said == "max_tokens is too large; asked with ••••"
     provider.refusal = (401, {"error": {"message": f"wrong: {KEY[:8]}"}})
-    assert _fault(frame).said == ""
+    assert frame.fault().said == ""
 
 
 def test_no_provider_text_is_kept_for_an_agent_with_secrets(
@@ -186,5 +173,5 @@ def test_no_provider_text_is_kept_for_an_agent_with_secrets(
     tools = (replace(agent.tools[0], secret_result=True),)
     secretive = Registry(agents={agent.name: replace(agent, tools=tools)})
     provider.refusal = (400, {"error": {"message": "you sent hunter2"}})
-    fault = _fault(Frame(AgentEffects(secretive), agent.name, NEWCOMER))
+    fault = Frame(AgentEffects(secretive), agent.name, NEWCOMER).fault()
     assert (fault.cause, fault.said) == (FailureCause.REQUEST, "")

@@ -11,14 +11,12 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from agents.effect_handler import AgentEffects
 from agents.llm.messages import to_provider, tools_of
 from agents.llm.openai_client import Client
 from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
-from tests.agents.test_onboarding import NEWCOMER
-from tests.provider.server import KEY, Provider
 from tests.support.frames import Frame
+from tests.support.provider.server import KEY, Provider
 
 
 def _ask(
@@ -49,9 +47,8 @@ def _ask(
     ids=["tools", "no tools", "settings and a body of their own"],
 )
 def test_a_request_is_the_one_that_the_client_itself_would_send(
-    hr: Registry, provider: Provider, offers: bool, asked: OpenAIChatModelSettings
+    hr: Registry, frame: Frame, provider: Provider, offers: bool, asked: OpenAIChatModelSettings
 ) -> None:
-    frame = Frame(AgentEffects(hr), "account_agent", NEWCOMER)
     frame.ask()
     frame.settle(("denied", "not this one"))
     agent = hr.agents["account_agent"]

@@ -9,26 +9,20 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
 from agents.llm.rate_limits import Permit, RateLimits, Wait
-from agents.registry import Registry
-from agents.sdk import RetryPolicy, agent
+from agents.sdk import RetryPolicy
 from agents.sdk.scripts import Turn, say, script
-from runtime.broker import dispatch
 from runtime.models import Run
-from tests.provider.server import KEY, Provider
-from tests.provider.storms import Closed
 from tests.support.engine import Engine, engine_of, events_of
+from tests.support.provider.server import Provider, serving
+from tests.support.provider.storms import Closed
+from tests.support.specs import Question, registry_of, spec_of
 
 RUNS = 24
 WORKERS = 3
 STUBBORN = RetryPolicy(attempts=10_000, base=1.0, ceiling=60.0)
-
-
-class Question(BaseModel):
-    text: str
 
 
 @script
@@ -36,26 +30,13 @@ def _echo(turn: Turn) -> ModelResponse:
     return say(turn.input["text"])
 
 
-ECHO = agent(
-    name="echo",
-    description="Repeats.",
-    instructions="Repeat it.",
-    input=Question,
-    model=_echo,
-    retry=STUBBORN,
-)
-REGISTRY = Registry(agents={"echo": ECHO})
+ECHO = spec_of("echo", input=Question, model=_echo, retry=STUBBORN)
+REGISTRY = registry_of(ECHO)
 
 
 @pytest.fixture
-def provider(
-    transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Provider]:
-    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
-    with Provider(REGISTRY) as one:
-        settings.ABEYANCE_MODEL = "openai:loopback"
-        settings.OPENAI_BASE_URL = one.url
-        settings.OPENAI_API_KEY = KEY
+def provider(by_hand: None, settings: Any) -> Iterator[Provider]:
+    with serving(REGISTRY, settings) as one:
         yield one
 
 
@@ -91,10 +72,8 @@ def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) 
 def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
     rate_limits = RateLimits()
-    go = rate_limits.acquire("openai", 0)
-    assert isinstance(go, Permit)
-    rate_limits.on_rejected("openai", go, 4.0)
-    with engine_of(Registry(agents={"echo": once}), rate_limits) as worker:
+    rate_limits.on_rejected("openai", _go(rate_limits.acquire("openai", 0)), 4.0)
+    with engine_of(registry_of(once), rate_limits) as worker:
         run = worker.begin("echo", {"text": "patience"})
     assert run.output == '"patience"'
     (wait,) = [event for event in events_of(run) if event["type"] == "RetryScheduled"]
@@ -125,9 +104,7 @@ def _gap() -> float:
 def braked(transactional_db: None) -> RateLimits:
     """A provider has just said that it wants no request for 10 s."""
     rate_limits = RateLimits()
-    go = rate_limits.acquire("openai", 0)
-    assert isinstance(go, Permit)
-    rate_limits.on_rejected("openai", go, 10.0)
+    rate_limits.on_rejected("openai", _go(rate_limits.acquire("openai", 0)), 10.0)
     return rate_limits
 
 
@@ -141,9 +118,7 @@ def _go(said: object) -> Permit:
     return said
 
 
-def test_calls_wait_for_the_named_time_then_go_one_by_one(
-    braked: RateLimits,
-) -> None:
+def test_calls_wait_for_the_named_time_then_go_one_by_one(braked: RateLimits) -> None:
     first, second = (_wait(braked.acquire("openai", 0)) for _ in range(2))
     assert (first.queue_number, second.queue_number) == (1, 2)
     assert timedelta(seconds=4) < second.until - first.until < timedelta(seconds=8)

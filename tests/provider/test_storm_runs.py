@@ -15,34 +15,22 @@ from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
-from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse
 
 from agents.llm.rate_limits import RateLimits
-from agents.registry import Registry
-from agents.sdk import RetryPolicy, ToolContext, agent, tool
-from agents.sdk.scripts import (
-    Turn,
-    call,
-    say,
-    script,
-)
-from runtime.broker import dispatch
+from agents.sdk import RetryPolicy, ToolContext, tool
+from agents.sdk.scripts import Turn, call, say, script
 from runtime.control import verification
 from runtime.control.start import create
 from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor
-from tests.provider.server import KEY, Provider
-from tests.provider.storms import Storm
-from tests.support.engine import (
-    AT_REST,
-    Engine,
-    engine_of,
-    events_of,
-)
+from tests.support.engine import AT_REST, Engine, engine_of, events_of
 from tests.support.people import until
+from tests.support.provider.server import Provider, serving
+from tests.support.provider.storms import Storm
+from tests.support.specs import Question, registry_of, spec_of
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say as tell
 
@@ -55,10 +43,6 @@ BUDGET = Budget(turns=CALLS + 1, calls=CALLS)  # exactly enough for a run withou
 
 posted: Counter[str] = Counter()
 _lock = threading.Lock()
-
-
-class Letter(BaseModel):
-    text: str
 
 
 @tool(effect="write")
@@ -75,31 +59,16 @@ def _poster(turn: Turn) -> ModelResponse:
     return call("post", text=turn.input["text"], sheet=done) if done < CALLS else say("Posted.")
 
 
-REGISTRY = Registry(
-    agents={
-        "poster": agent(
-            name="poster",
-            description="Posts letters.",
-            instructions="Post it sheet by sheet.",
-            input=Letter,
-            model=_poster,
-            tools=[post],
-            retry=RetryPolicy(attempts=1000, base=0.02, ceiling=0.2),
-        )
-    }
+PATIENT = RetryPolicy(attempts=1000, base=0.02, ceiling=0.2)
+REGISTRY = registry_of(
+    spec_of("poster", input=Question, model=_poster, tools=[post], retry=PATIENT)
 )
 
 
 @pytest.fixture
-def provider(
-    transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Provider]:
-    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
-    with Provider(REGISTRY, weather=Storm(SHARE, seed=9)) as one:
+def provider(by_hand: None, settings: Any) -> Iterator[Provider]:
+    with serving(REGISTRY, settings, weather=Storm(SHARE, seed=9)) as one:
         one.retry_after = 0.002
-        settings.ABEYANCE_MODEL = "openai:loopback"
-        settings.OPENAI_BASE_URL = one.url
-        settings.OPENAI_API_KEY = KEY
         yield one
 
 

@@ -27,3 +27,13 @@ class Caller:
     def send(self, path: str, text: str | bytes) -> Any:
         """A body as it is, JSON or not."""
         return self.client.post(f"/api/v1{path}", text, content_type="application/json")
+
+
+def code_of(answer: Any) -> tuple[int, str]:
+    """The status and the code of a refusal."""
+    return answer.status_code, answer.json()["code"]
+
+
+def field_of(answer: Any) -> tuple[int, str | None]:
+    """The status and the field that a refusal names."""
+    return answer.status_code, answer.json().get("field")

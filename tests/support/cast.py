@@ -10,10 +10,7 @@ from approvals.policy import Group
 PASSWORD = "correct horse battery staple"
 
 GROUPS: dict[str, tuple[Group, ...]] = {
-    "ada": (
-        Group.REQUESTERS,
-        Group.REVIEWERS,
-    ),  # a reviewer too, so only four eyes stop her on her own runs
+    "ada": (Group.REQUESTERS, Group.REVIEWERS),  # only four eyes stop her on her own runs
     "bea": (Group.REVIEWERS,),
     "cyril": (),
     "admin": (Group.ADMINS,),

@@ -14,12 +14,7 @@ from django.db.models import Q
 from runtime.control.settle import settle
 from runtime.core.budgets import Budget, Rates
 from runtime.core.call_options import RetryPolicy
-from runtime.core.enums import (
-    Decision,
-    EffectClass,
-    Risk,
-    Verdict,
-)
+from runtime.core.enums import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
@@ -228,7 +223,7 @@ class FakeApprovals:
     ) -> tuple[Part, ...]:
         self.snapshots += [
             one for one in snapshots if one not in self.snapshots
-        ]  # it may be asked again
+        ]  # it may ask again
         return ()
 
     def verify_approval(

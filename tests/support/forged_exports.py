@@ -52,11 +52,5 @@ class Sender:
 def uuid7(ahead: float = 0.0) -> UUID:
     """A new id of a run that is started `ahead` seconds from now."""
     milliseconds = int((time.time() + ahead) * 1000)
-    chance = secrets.randbits(74)
-    return UUID(
-        int=(milliseconds << 80)
-        | (7 << 76)
-        | (chance >> 62 << 64)
-        | (2 << 62)
-        | (chance % (1 << 62))
-    )
+    high, low = divmod(secrets.randbits(74), 1 << 62)
+    return UUID(int=(milliseconds << 80) | (7 << 76) | (high << 64) | (2 << 62) | low)

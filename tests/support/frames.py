@@ -6,7 +6,7 @@ from uuid import UUID
 from agents.effect_handler import AgentEffects
 from runtime.core.continuation import Call
 from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelAnswer, ModelRequest
+from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest
 
 RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
 
@@ -37,6 +37,12 @@ class Frame:
             {"role": "model", "reply": answer.reply, "text": answer.text, "calls": ids}
         )
         return answer
+
+    def fault(self, deadline: float = 10.0) -> ModelFailure:
+        """The failure of a model call."""
+        outcome = perform(self.handler, self.request(deadline))
+        assert isinstance(outcome, ModelFailure), outcome
+        return outcome
 
     def settle(self, *results: tuple[str, Any]) -> None:
         """One (outcome, content) for each call of the turn, in their order."""

@@ -15,12 +15,7 @@ from runtime.control.cancel import cancel as cancel_run
 from runtime.control.start import create
 from runtime.core.budgets import Budget
 from runtime.core.digest import sha256_of
-from runtime.core.enums import (
-    EffectClass,
-    GateKind,
-    Risk,
-    Verdict,
-)
+from runtime.core.enums import EffectClass, GateKind, Risk, Verdict
 from runtime.keyring import macs, purposes
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -28,14 +23,7 @@ from runtime.ports.agents import AgentInfo, CallInfo
 from runtime.ports.effects import ModelFailure, Unknown
 from tests.support.cast import Cast
 from tests.support.engine import HandDriven
-from tests.support.fake_ports import (
-    FakeEffects,
-    FakeTool,
-    Script,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
 from tests.support.seeds import decide
 
 BEA = Actor(person="bea")
@@ -104,19 +92,17 @@ class OfficeEffects(FakeEffects):
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         facts = super().describe(agent=agent, tool=tool, args=args)
+        changed: dict[str, Any] = {}
         if tool == "send_welcome_mail":
-            return replace(
-                facts, result_schema=self.result_schema, schema_digest=sha256_of(facts.schema)
-            )
-        if tool != "set_privileges":
+            changed = {"result_schema": self.result_schema}
+        elif tool == "set_privileges":
+            level = f"{args.get('username')} to {args.get('security_level')}"
+            changed = {"risk": Risk.MEDIUM, "sentence": f"Set the privileges of {level}"}
+            changed |= {"schema": SCHEMA}
+        if not changed:
             return facts
-        sentence = f"Set the privileges of {args.get('username')} to {args.get('security_level')}"
         return replace(
-            facts,
-            risk=Risk.MEDIUM,
-            sentence=sentence,
-            schema=SCHEMA,
-            schema_digest=sha256_of(SCHEMA),
+            facts, **changed, schema_digest=sha256_of(changed.get("schema", facts.schema))
         )
 
 

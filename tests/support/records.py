@@ -47,8 +47,7 @@ class Records:
     def ended(self, runs: Iterable[str]) -> set[str]:
         """Return those of the runs that have ended."""
         rows = self._ask(
-            "SELECT id FROM runtime_run WHERE id = ANY(%s) AND status = ANY(%s)",
-            (list(runs), ENDS),
+            "SELECT id FROM runtime_run WHERE id = ANY(%s) AND status = ANY(%s)", (list(runs), ENDS)
         )
         return {str(run) for (run,) in rows}
 

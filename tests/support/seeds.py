@@ -1,25 +1,31 @@
 """Creates people, a suspended run and its approval gates, written as the engine does."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
 from approvals import clock
+from approvals.accounts import tokens
 from approvals.accounts.people import create_person
 from approvals.adapter import Approvals
+from approvals.decisions import in_doubt as in_doubt_calls
 from approvals.decisions.decide import decide as record_decision
-from approvals.models import Request
+from approvals.models import AuditEntry, Request
 from approvals.policy import Group
+from approvals.queries.requests import Approval
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import EffectClass, GateKind, Risk
-from runtime.models import Gate, Run
+from runtime.core.enums import Decision, EffectClass, GateKind, Risk, Verdict
+from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.store import pool
@@ -154,14 +160,64 @@ def in_doubt(*, requester: str = "ada", **given: Any) -> Request:
     return pending(requester=requester, kind=GateKind.IN_DOUBT, **given)
 
 
-def decide(request: Request, actor: Actor, verdict: str = "approve", reason: str = "") -> None:
-    """Decide a request as it is stored."""
-    record_decision(
+def decide(
+    request: Request,
+    actor: Actor,
+    verdict: object = "approve",
+    reason: object = "",
+    *,
+    digest: object = "",
+) -> Approval:
+    """Decide a request, as it is stored unless there is another digest."""
+    return record_decision(
         request=request.id,
         verdict=verdict,
-        digest=request.request_digest,
+        digest=request.request_digest if digest == "" else digest,
         reason=reason,
         actor=actor,
+    )
+
+
+def settle(
+    request: Request, actor: Actor, outcome: object = "give_up", reason: object = "x", **given: Any
+) -> Approval:
+    """Resolve a call in doubt."""
+    where = {"run": request.run_id, "gate": request.gate, **given}
+    return in_doubt_calls.resolve(outcome=outcome, reason=reason, actor=actor, **where)
+
+
+def bearer(actor: Actor, *scopes: str) -> Actor:
+    """The same person with a token of these scopes."""
+    owner = User.objects.get(username=actor.person)
+    return Actor(person=actor.person, token=tokens.create(owner, scopes)[0].public_id)
+
+
+def heard(request: Request, **changed: Any) -> Decision:
+    """The decision as the run hears it."""
+    body = json.loads(Signal.objects.get(run=request.run_id).body)
+    said = {name: body[name] for name in ("by", "reason")} | {"result": body.get("result")}
+    return replace(Decision(verdict=Verdict(body["verdict"]), **said), **changed)
+
+
+def verify_decision(request: Request, decision: Decision | None = None) -> None:
+    """Verify a decision as a worker does that hears it."""
+    Approvals().verify_decision(gate=request.gate, decision=decision or heard(request))
+
+
+def verify_approval(request: Request, **given: Any) -> None:
+    """Confirm an approval as a worker does before the call starts."""
+    call = {"action_digest": request.action_digest, **given}
+    Approvals().verify_approval(gate=request.gate, **call)
+
+
+def untouched(request: Request) -> bool:
+    """Tell whether the request, its gate and its run are as they were opened."""
+    request.refresh_from_db()
+    return (
+        (request.status, request.statement) == (Request.Status.PENDING, None)
+        and Gate.objects.get(pk=request.gate).state == Gate.State.OPEN
+        and not Signal.objects.filter(run=request.run_id).exists()
+        and AuditEntry.objects.filter(run=request.run_id).count() == 1
     )
 
 

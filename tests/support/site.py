@@ -141,31 +141,23 @@ class Site:
 
     def worker(self, **more: str) -> Program:
         """One worker process of ours, as `make up` starts it, once it takes runs: on a core of its own."""
-        program = self.run("worker", _command("worker"), more, core=self._core("worker"))
-        program.wait_until_it_says("ready.")
-        return program
+        return self._worker("config.worker", more)
 
     def timed_worker(self, **more: str) -> Program:
         """The same, with timers around its functions."""
-        words = list(_command("worker"))
-        words[words.index("config.worker")] = "tests.bench.sides.timers"
-        program = self.run("worker", words, more, core=self._core("worker"))
-        program.wait_until_it_says("ready.")
-        return program
+        return self._worker("tests.bench.sides.timers", more)
 
     def worker_without(self, guarantee: str) -> Program:
         """The same, with one guarantee left out."""
-        words = list(_command("worker"))
-        words[words.index("config.worker")] = "tests.bench.sides.without"
-        program = self.run("worker", words, {VARIABLE: guarantee}, core=self._core("worker"))
-        program.wait_until_it_says("ready.")
-        return program
+        return self._worker("tests.bench.sides.without", {VARIABLE: guarantee})
+
+    def _worker(self, module: str, more: Mapping[str, str]) -> Program:
+        words = [module if word == "config.worker" else word for word in _command("worker")]
+        return self.ready("worker", words, more, core=self._core("worker"))
 
     def isolated_worker(self) -> Program:
         """The process that tries runs that lost their worker."""
-        program = self.run("isolated", _command("isolated"))
-        program.wait_until_it_says("ready.")
-        return program
+        return self.ready("isolated", _command("isolated"))
 
     def sweeper(self) -> Program:
         return self.run("sweeper", _command("sweeper"))
@@ -174,15 +166,23 @@ class Site:
         """A worker of the loop with a directory and mail: as many threads as ours has, on a core of its own."""
         threads = ("--pool", "threads", "--concurrency", "256", "--queues", "baseline")
         command = (*_celery("tests.bench.sides.directory"), *threads)
-        program = self.run("directory-worker", command, core=self._core("directory-worker"))
-        program.wait_until_it_says("ready.")
-        return program
+        return self.ready("directory-worker", command, core=self._core("directory-worker"))
 
     def baseline_worker(self) -> Program:
         """The worker of the loop written by hand: two pool processes, which may go to any core."""
         pool = ("--pool", "prefork", "--concurrency", str(os.cpu_count() or 1))
         without = {"DJANGO_SETTINGS_MODULE": ""}
-        program = self.run("baseline", (*_celery("tests.bench.sides.baseline"), *pool), without)
+        return self.ready("baseline", (*_celery("tests.bench.sides.baseline"), *pool), without)
+
+    def ready(
+        self,
+        name: str,
+        command: Sequence[str],
+        more: Mapping[str, str] = {},
+        core: int | None = None,
+    ) -> Program:
+        """Run a worker, once it takes tasks."""
+        program = self.run(name, command, more, core)
         program.wait_until_it_says("ready.")
         return program
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, connections
 from django.utils import timezone
 
 from runtime.ports.effects import Outcome
@@ -73,3 +73,23 @@ def wait_until_blocked(statement: str = "") -> None:
             if any(statement in row[0] for row in cursor.fetchall()):
                 return
     raise AssertionError("no call waits")
+
+
+def together(works: list[Callable[[], None]], within: float = 120) -> None:
+    """Do all of it at once, and wait for the end of all."""
+    threads = [threading.Thread(target=closing(work)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(within)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def closing(work: Callable[[], None]) -> Callable[[], None]:
+    def done() -> None:
+        try:
+            work()
+        finally:
+            connections.close_all()
+
+    return done

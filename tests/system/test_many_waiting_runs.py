@@ -7,9 +7,9 @@ import pytest
 
 from config.broker.queues import RESERVED
 from config.processes import CONNECTIONS_OF_A_WORKER, table
-from tests.provider.slow import SlowProvider
 from tests.support import processes
 from tests.support.people import until
+from tests.support.provider.slow import SlowProvider
 from tests.support.scripted_agents.crowd import Crowd, stack_of
 
 pytestmark = pytest.mark.e2e

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from config.env.environment import ROOT
-from tests.provider.faults import Fault
-from tests.provider.server import KEY
 from tests.support.people import Office
+from tests.support.provider.faults import Fault
+from tests.support.provider.server import KEY
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
@@ -23,7 +23,7 @@ FAULTS = [Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.CUT, Fault.DUPLICATE_CALLS
 def provider() -> Iterator[str]:
     """The base URL of a provider that makes each mistake once."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.provider", ",".join(FAULTS), NAME],
+        [sys.executable, "-m", "tests.support.provider", ",".join(FAULTS), NAME],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,54 +1,44 @@
 """Fixtures: runs started and suspended by the engine, with scripted agents."""
 
-from typing import Any
-
 import pytest
 from django.test import Client
-from django.utils import timezone
 
-from agents.models import PublishedAgent
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
+from tests.support.pages import log_in
+from tests.support.published import object_of
+from tests.support.published import published as publish
+from tests.web.matrix import places
+
+__all__ = ["places"]  # the fixture with everything that the matrix names
 
 
 @pytest.fixture
 def bea(cast: Cast) -> Client:
-    return _logged_in(cast.bea)
+    return log_in(cast.bea)
 
 
 @pytest.fixture
 def ada(cast: Cast) -> Client:
-    return _logged_in(cast.ada)
+    return log_in(cast.ada)
 
 
 @pytest.fixture
 def cyril(cast: Cast) -> Client:
-    return _logged_in(cast.cyril)
+    return log_in(cast.cyril)
 
 
 @pytest.fixture
 def admin(cast: Cast) -> Client:
-    return _logged_in(cast.admin)
+    return log_in(cast.admin)
 
 
 @pytest.fixture
 def published(cast: Cast) -> None:
     """Publish hr_onboarding in the catalogue, as a worker does."""
-    properties: dict[str, Any] = {
-        "full_name": {"type": "string"},
-        "username": {"type": "string"},
-        "security_level": {"type": "integer"},
-    }
-    PublishedAgent.objects.create(
-        name="hr_onboarding",
-        description="",
-        fingerprint="sha256:f",
-        input_schema={"type": "object", "properties": properties, "required": list(properties)},
-        tools=[],
-        subagents=[],
-        steps=None,
-        published_at=timezone.now(),
-    )
+    kinds = {"full_name": "string", "username": "string", "security_level": "integer"}
+    schema = object_of(**{name: {"type": kind} for name, kind in kinds.items()})
+    publish(input_schema=schema, tools=[], subagents=[], steps=None)
 
 
 @pytest.fixture
@@ -75,9 +65,3 @@ def admin_api(cast: Cast) -> Caller:
 def narrow_api(cast: Cast) -> Caller:
     """A client of Ada's, with a read-only token."""
     return Caller(cast.ada, ["runs:read", "approvals:read"])
-
-
-def _logged_in(person: Any) -> Client:
-    client = Client()
-    client.force_login(person)
-    return client

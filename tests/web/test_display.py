@@ -5,37 +5,10 @@ import pytest
 from approvals.queries.similar import compared
 from runtime.web.display import escape_visible, parts, plain_visible
 
-RIGHT_TO_LEFT_OVERRIDE = "\u202e"
-HIDDEN = [
-    "\x00",
-    "\x1b",
-    "\t",
-    "\r",
-    "\x7f",
-    "\u0085",
-    "\u00a0",
-    "\u00ad",
-    "\u034f",
-    "\u061c",
-    "\u115f",
-    "\u180e",
-    "\u2009",
-    "\u200b",
-    "\u200d",
-    "\u2028",
-    "\u2029",
-    RIGHT_TO_LEFT_OVERRIDE,
-    "\u2066",
-    "\u2800",
-    "\u3000",
-    "\u3164",
-    "\ufe0f",
-    "\ufeff",
-    "\uffa0",
-    "\ud800",
-    "\U000e0041",
-    "\U000e0101",
-]
+HIDDEN = (
+    "\x00\x1b\t\r\x7f\u0085\u00a0\u00ad\u034f\u061c\u115f\u180e\u2009\u200b\u200d\u2028\u2029\u202e"
+    "\u2066\u2800\u3000\u3164\ufe0f\ufeff\uffa0\ud800\U000e0041\U000e0101"
+)
 
 
 @pytest.mark.parametrize("char", HIDDEN, ids=lambda char: f"U+{ord(char):04X}")
@@ -59,9 +32,8 @@ def test_markup_is_escaped() -> None:
 
 def test_a_forged_mark_does_not_look_like_a_real_one() -> None:
     assert "<span" not in escape_visible("⟦U+202E⟧")
-    assert '<span class="cp" title="right-to-left override">⟦U+202E⟧</span>' in escape_visible(
-        RIGHT_TO_LEFT_OVERRIDE
-    )
+    mark = '<span class="cp" title="right-to-left override">⟦U+202E⟧</span>'
+    assert escape_visible("\u202e") == mark
 
 
 def test_line_breaks_at_an_end_are_written_out_and_spaces_never() -> None:

@@ -16,7 +16,7 @@ from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REASON, MAX_REPORTED
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.office import NEWCOMER, Office, reseal
-from tests.web.test_authorisation import ROWS, Row
+from tests.web.matrix import ROWS, Row
 
 NESTED = 100_000
 # JSON texts that parsers, databases or programs stumble over.
@@ -82,25 +82,24 @@ def _bodies(asked: dict[str, Any], value: str) -> list[tuple[str, str, str]]:
     run, digest = f"/runs/{asked['run']}", asked["digest"]
     decision = f"/approvals/{asked['approval']}/decision"
     settle = f"/runs/{asked['doubtrun']}/gates/{asked['doubtgate']}/settle"
-    known = json.dumps(NEWCOMER)
-    return [
-        ("ada", "/runs", value),
-        ("ada", "/runs", f'{{"agent": {value}, "input": {known}}}'),
-        ("ada", "/runs", f'{{"agent": "hr_onboarding", "input": {value}}}'),
-        ("ada", "/runs", f'{{"agent": "hr_onboarding", "input": {{"full_name": {value}}}}}'),
-        (
-            "ada",
-            "/runs",
-            f'{{"agent": "hr_onboarding", "business_key": {value}, "input": {known}}}',
-        ),
-        ("ada", f"{run}/cancel", f'{{"reason": {value}}}'),
-        ("bea", decision, f'{{"verdict": {value}, "digest": "{digest}"}}'),
-        ("bea", decision, f'{{"verdict": "deny", "reason": "no", "digest": {value}}}'),
-        ("bea", decision, f'{{"verdict": "deny", "digest": "{digest}", "reason": {value}}}'),
-        ("bea", settle, f'{{"outcome": {value}}}'),
-        ("bea", settle, f'{{"outcome": "happened", "result": {value}}}'),
-        ("bea", settle, f'{{"outcome": "give_up", "reason": {value}}}'),
+    known, agent = f'"input": {json.dumps(NEWCOMER)}', '"agent": "hr_onboarding"'
+    of_ada = [
+        ("/runs", value),
+        ("/runs", f'{{"agent": {value}, {known}}}'),
+        ("/runs", f'{{{agent}, "input": {value}}}'),
+        ("/runs", f'{{{agent}, "input": {{"full_name": {value}}}}}'),
+        ("/runs", f'{{{agent}, "business_key": {value}, {known}}}'),
+        (f"{run}/cancel", f'{{"reason": {value}}}'),
     ]
+    of_bea = [
+        (decision, f'{{"verdict": {value}, "digest": "{digest}"}}'),
+        (decision, f'{{"verdict": "deny", "reason": "no", "digest": {value}}}'),
+        (decision, f'{{"verdict": "deny", "digest": "{digest}", "reason": {value}}}'),
+        (settle, f'{{"outcome": {value}}}'),
+        (settle, f'{{"outcome": "happened", "result": {value}}}'),
+        (settle, f'{{"outcome": "give_up", "reason": {value}}}'),
+    ]
+    return [("ada", *sent) for sent in of_ada] + [("bea", *sent) for sent in of_bea]
 
 
 def _send(caller: Caller, path: str, body: str) -> Any:

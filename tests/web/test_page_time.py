@@ -10,6 +10,7 @@ from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.display import escape_visible
 from tests.support.api_client import Caller
 from tests.support.office import Office
+from tests.support.pages import shows
 
 
 @pytest.fixture
@@ -25,15 +26,13 @@ def too_late(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_late_page_names_its_omitted_parts(
     late: None, bea: Client, office: Office, suspended: UUID
 ) -> None:
-    page = bea.get(f"/a/{office.request(suspended).id}/").content.decode()
-    assert "Left out: this page took too long." in page
-    assert "First request like this" not in page
-    assert "Not searched for look-alike letters: this page took too long." in page
-    assert "Approve" in page
+    left_out = "Left out: this page took too long."
+    unsearched = "Not searched for look-alike letters: this page took too long."
+    request = office.request(suspended)
+    shows(bea, request, left_out, unsearched, "Approve", hides=["First request like this"])
     office.approve(suspended)
-    listed = bea.get("/inbox/?view=decided").content.decode()
-    assert "The outcomes of the calls are left out" in listed
-    assert ">Done<" not in listed
+    outcomes = "The outcomes of the calls are left out"
+    shows(bea, "/inbox/?view=decided", outcomes, hides=[">Done<"])
 
 
 @pytest.mark.parametrize("path", ["/inbox/", "/a/{approval}/", "/runs/{run}/", "/runs/{run}/at/3/"])
@@ -41,12 +40,8 @@ def test_a_page_that_takes_too_long_is_given_up(
     too_late: None, bea: Client, office: Office, suspended: UUID, path: str
 ) -> None:
     bea.raise_request_exception = False
-    request = office.request(suspended)
-    answer = bea.get(path.format(approval=request.id, run=suspended))
-    assert (answer.status_code, "This page takes too long" in answer.content.decode()) == (
-        503,
-        True,
-    )
+    place = path.format(approval=office.request(suspended).id, run=suspended)
+    shows(bea, place, "This page takes too long", status=503)
 
 
 def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:

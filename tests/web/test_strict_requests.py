@@ -1,7 +1,6 @@
 """Every operation of the OpenAPI document refuses unknown fields and parameters by name."""
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +12,11 @@ from django.test import Client
 
 from approvals.models import Request
 from config.api import api
-from tests.support.api_client import Caller
+from tests.support.api_client import Caller, field_of
 from tests.support.office import Office
-from tests.web import test_authorisation as matrix
-from tests.web.test_authorisation import ROWS, Row, places
+from tests.web.matrix import ROWS, Row, blank, body_of, client_of, decide_as_bea
 
 pytestmark = pytest.mark.django_db
-
-__all__ = ["places"]  # the fixture with everything that the paths name
 
 STRANGE: list[Any] = [True, 7, "text", ["text"], {"x": 1}]
 TYPES = {"string": str, "integer": int, "number": (int, float), "object": dict, "null": type(None)}
@@ -51,10 +47,7 @@ def _operations() -> Iterator[Operation]:
 
 
 def _row(method: str, path: str) -> Row:
-    blank = re.sub(r"\{\w+\}", "X", path)
-    return next(
-        row for row in ROWS if (row.method, re.sub(r"\{\w+\}", "X", row.path)) == (method, blank)
-    )
+    return next(row for row in ROWS if (row.method, row.blank) == (method, blank(path)))
 
 
 def _body(operation: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
@@ -71,20 +64,16 @@ def _ask(operation: Operation, places: dict[str, Any], *, query: str = "", body:
     row = operation.row
     with transaction.atomic():
         if row.path.endswith("/undo"):
-            matrix._decide_as_bea(places)
-        client = matrix._client(row, operation.who)
+            decide_as_bea(places)
+        client = client_of(row, operation.who)
         path = row.path.format(**places) + query
         if row.method == "GET":
             answer = client.get(path)
         else:
-            sent = matrix._body(row, operation.who, places) if body is None else body
+            sent = body_of(row, operation.who, places) if body is None else body
             answer = client.post(path, json.dumps(sent), content_type="application/json")
         transaction.set_rollback(True)
     return answer
-
-
-def _refused(answer: Any) -> tuple[int, str | None]:
-    return answer.status_code, answer.json().get("field")
 
 
 def test_unknown_query_parameters_are_refused(
@@ -93,7 +82,7 @@ def test_unknown_query_parameters_are_refused(
     for operation in _operations():
         with subtests.test(f"{operation.row.method} {operation.row.path}"):
             answer = _ask(operation, places, query="?surprise=1")
-            assert _refused(answer) == (422, "surprise")
+            assert field_of(answer) == (422, "surprise")
 
 
 def test_wrong_query_values_are_refused(places: dict[str, Any], subtests: pytest.Subtests) -> None:
@@ -103,7 +92,7 @@ def test_wrong_query_values_are_refused(places: dict[str, Any], subtests: pytest
             if (operation.row.path.removeprefix("/api/v1"), name) in free:
                 continue
             with subtests.test(f"{operation.row.path} {name}"):
-                assert _refused(_ask(operation, places, query=f"?{name}=!")) == (422, name)
+                assert field_of(_ask(operation, places, query=f"?{name}=!")) == (422, name)
 
 
 def test_unknown_body_fields_are_refused(places: dict[str, Any], subtests: pytest.Subtests) -> None:
@@ -111,8 +100,8 @@ def test_unknown_body_fields_are_refused(places: dict[str, Any], subtests: pytes
         if operation.row.method == "GET" or operation.row.path.endswith("/imports"):
             continue  # a file of an export is signed: it is verified as it is
         with subtests.test(f"{operation.row.method} {operation.row.path}"):
-            sent = matrix._body(operation.row, operation.who, places) | {"surprise": 1}
-            assert _refused(_ask(operation, places, body=sent)) == (422, "surprise")
+            sent = body_of(operation.row, operation.who, places) | {"surprise": 1}
+            assert field_of(_ask(operation, places, body=sent)) == (422, "surprise")
 
 
 def test_body_fields_of_a_wrong_type_are_refused(
@@ -123,8 +112,8 @@ def test_body_fields_of_a_wrong_type_are_refused(
         for name, rule in fields.items():
             for value in (value for value in STRANGE if not _fits(value, rule)):
                 with subtests.test(f"{operation.row.path} {name}={value!r}"):
-                    sent = matrix._body(operation.row, operation.who, places) | {name: value}
-                    status, field = _refused(_ask(operation, places, body=sent))
+                    sent = body_of(operation.row, operation.who, places) | {name: value}
+                    status, field = field_of(_ask(operation, places, body=sent))
                     assert status == 422
                     assert (field or "").split(".")[0] == name
 
@@ -143,40 +132,27 @@ def _kinds(rule: dict[str, Any]) -> list[str]:
     return [kind] if isinstance(kind, str) else list(kind)
 
 
-def test_arguments_beside_a_verdict_decide_nothing(
+def test_a_decision_takes_no_more_than_it_says(
     bea_api: Caller, office: Office, suspended: UUID
 ) -> None:
     request = office.request(suspended)
-    body = {"verdict": "approve", "digest": request.request_digest, "args": {"security_level": 1}}
-    answer = bea_api.post(f"/approvals/{request.id}/decision", body)
-    assert _refused(answer) == (422, "args")
+    path, digest = f"/approvals/{request.id}/decision", request.request_digest
+    body = {"verdict": "approve", "digest": digest, "args": {"security_level": 1}}
+    assert field_of(bea_api.post(path, body)) == (422, "args")
+    twice = f'{{"digest": "{digest}", "verdict": "deny", "reason": "no", "verdict": "approve"}}'
+    assert field_of(bea_api.send(path, twice)) == (422, "verdict")
     request.refresh_from_db()
     assert request.status == Request.Status.PENDING
 
 
-def test_runs_cannot_be_asked_for_by_an_unknown_filter(ada_api: Caller, suspended: UUID) -> None:
-    assert _refused(ada_api.get("/runs?status=failed")) == (422, "status")
-
-
-def test_a_parameter_given_twice_is_refused(ada_api: Caller) -> None:
-    assert _refused(ada_api.get("/runs?limit=1&limit=2")) == (422, "limit")
-
-
-def test_a_parameter_of_the_path_is_not_one_of_the_query(ada_api: Caller, suspended: UUID) -> None:
-    assert _refused(ada_api.get(f"/runs/{suspended}?run={suspended}")) == (422, "run")
-
-
-def test_a_field_given_twice_is_refused(bea_api: Caller, office: Office, suspended: UUID) -> None:
-    request = office.request(suspended)
-    digest = json.dumps(request.request_digest)
-    text = f'{{"digest": {digest}, "verdict": "deny", "reason": "no", "verdict": "approve"}}'
-    answer = bea_api.send(f"/approvals/{request.id}/decision", text)
-    assert _refused(answer) == (422, "verdict")
-
-
-@pytest.mark.parametrize("text", ["[]", "7", "nonsense", '"text"'])
-def test_a_body_where_none_belongs_is_refused(ada_api: Caller, suspended: UUID, text: str) -> None:
-    assert _refused(ada_api.send(f"/runs/{suspended}/resume", text)) == (422, "body")
+def test_a_parameter_given_twice_or_in_the_path_is_refused(
+    ada_api: Caller, suspended: UUID
+) -> None:
+    run = f"/runs/{suspended}"
+    assert field_of(ada_api.get("/runs?limit=1&limit=2")) == (422, "limit")
+    assert field_of(ada_api.get(f"{run}?run={suspended}")) == (422, "run")
+    for text in ("[]", "7", "nonsense", '"text"'):
+        assert field_of(ada_api.send(f"{run}/resume", text)) == (422, "body")
 
 
 def test_strangers_hear_nothing_of_parameters() -> None:

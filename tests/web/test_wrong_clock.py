@@ -24,9 +24,7 @@ def finished(office: Office) -> tuple[UUID, datetime, datetime]:
     return run, before, clock.now()
 
 
-def test_events_bear_the_time_of_the_database(
-    finished: tuple[UUID, datetime, datetime],
-) -> None:
+def test_events_bear_the_time_of_the_database(finished: tuple[UUID, datetime, datetime]) -> None:
     run, before, after = finished
     with pool.own() as own:
         times = [entry.at for _, entry in journal.history(own, run)]

@@ -6,16 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
-from agents.sdk import NotDone, ToolContext, ToolError, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import NotDone, ToolContext, ToolError, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from tests.support.specs import spec_of
 
 
 @tool(isolate=True, effect="read")
@@ -59,21 +52,10 @@ def fail() -> str:
     raise ValueError("a surprise")
 
 
-class Newcomer(BaseModel):
-    name: str
-
-
 @script
 def plays(turn: Turn) -> Reply:
     """Plays isolating."""
     return say("Done.") if turn.results else call("whoami", name=turn.input["name"])
 
 
-isolating = agent(
-    name="isolating",
-    description="Asks which process its tool is in.",
-    instructions="Ask.",
-    input=Newcomer,
-    model=plays,
-    tools=[whoami],
-)
+isolating = spec_of("isolating", model=plays, tools=[whoami])

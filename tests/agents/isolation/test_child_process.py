@@ -19,6 +19,7 @@ from runtime.core.enums import FailureCause
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from tests.agents.isolation import isolated
 from tests.support.people import until
+from tests.support.specs import tool_request
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +34,8 @@ def call(children: Children, tool: ToolSpec, deadline: float = 60.0, **args: Any
 
 
 def request_of(tool: ToolSpec, deadline: float, **args: Any) -> ToolRequest:
-    return ToolRequest(
-        run=uuid4(),
-        frame="0",
-        call="c1.0",
-        attempt=1,
-        agent="isolating",
-        tool=tool.name,
-        args=args,
-        key="the key",
-        deadline=deadline,
-        effect=tool.effect,
-    )
+    more = {"run": uuid4(), "key": "the key", "deadline": deadline, "effect": tool.effect}
+    return tool_request("isolating", tool.name, args, **more)
 
 
 def test_an_isolated_tool_runs_in_another_process(children: Children) -> None:
@@ -85,7 +76,7 @@ def test_a_process_that_does_not_start_did_nothing(caplog: pytest.LogCaptureFixt
     outcome = call(Children(["tests.agents.no_such_module"]), isolated.crash)
     error = "the process for crash did not start: look at the worker's log"
     assert outcome == ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
-    assert f"the key waits: {error}" in caplog.text
+    assert f"Call the key: waits: {error}" in caplog.text
 
 
 def test_a_process_ends_when_its_worker_is_gone() -> None:

@@ -10,24 +10,12 @@ from agents.llm import conversation_cache, replies
 from agents.llm.conversation_cache import KEPT, MIN_CACHED_MESSAGES, conversation_of
 from agents.llm.messages import to_provider
 from agents.llm.replies import read
-from agents.sdk import agent
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    say,
-    script,
-)
 from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import Call, CallState
 from tests.bench.sides.agents import Walk, walker
+from tests.support.specs import spec_of
 
 RUN = uuid4()
-
-
-@script
-def silent(_: Turn) -> Reply:
-    """Answer for any agent."""
-    return say("")
 
 
 def messages(turns: int) -> tuple[dict[str, Any], ...]:
@@ -108,9 +96,7 @@ def test_a_reply_with_other_arguments_is_translated_anew() -> None:
 
 def test_another_agent_of_a_frame_has_its_own_instructions() -> None:
     run, told = uuid4(), messages(MIN_CACHED_MESSAGES)
-    other = agent(
-        name="other", description="Other.", instructions="Other.", input=Walk, model=silent
-    )
+    other = spec_of("other", instructions="Other.", input=Walk)
     conversation_of(walker, run, "0", told)
     assert conversation_of(other, run, "0", told)[0].instructions == "Other."  # type: ignore[union-attr]
 

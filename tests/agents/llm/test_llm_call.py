@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from pydantic import BaseModel
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -18,7 +17,6 @@ from pydantic_ai.messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo
@@ -32,26 +30,17 @@ from agents.llm.messages import to_provider
 from agents.llm.outages import REMEMBERED, Outages
 from agents.llm.providers import lacking, require_models
 from agents.registry import Registry
-from agents.sdk import agent, tool
-from agents.sdk.scripts import (
-    Turn,
-    call,
-    say,
-    script,
-    together,
-)
+from agents.sdk import tool
+from agents.sdk.scripts import Turn, call, say, script, together
 from agents.sdk.spec import AgentSpec
 from runtime.core.events import Proposal
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
 from tests.support.frames import Frame
 from tests.support.people import until
+from tests.support.specs import Question, registry_of, spec_of
 
 Model = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
-
-
-class Question(BaseModel):
-    text: str
 
 
 @tool()
@@ -60,34 +49,26 @@ def look_up(word: str) -> str:
     return word
 
 
-def _agent(model: Model | None) -> AgentSpec:
-    helper = agent(
-        name="helper", description="Helps.", instructions="Help.", input=Question, model=_echo
-    )
-    return agent(
-        name="asker",
-        description="Asks.",
-        instructions="Ask well.",
-        input=Question,
-        model=model,
-        tools=[look_up],
-        subagents=[helper],
-    )
-
-
 @script
 def _echo(turn: Turn) -> ModelResponse:
     return say(turn.input["text"])
 
 
+def _agent(model: Model | None) -> AgentSpec:
+    helper = spec_of("helper", input=Question, model=_echo)
+    parts = {"instructions": "Ask well.", "tools": [look_up], "subagents": [helper]}
+    return spec_of("asker", input=Question, model=model, **parts)
+
+
 def _frame(model: Model, text: str = "why?") -> Frame:
-    return Frame(AgentEffects(Registry(agents={"asker": _agent(model)})), "asker", {"text": text})
+    return Frame(AgentEffects(registry_of(_agent(model))), "asker", {"text": text})
 
 
-def _fault(frame: Frame, deadline: float = 10.0) -> str:
-    outcome = perform(frame.handler, frame.request(deadline))
-    assert isinstance(outcome, ModelFailure), outcome
-    return outcome.error
+def _told(frame: Frame) -> list[Any]:
+    """The parts of the last message to the model."""
+    asker = frame.handler.registry.get("asker")
+    *_, last = to_provider(asker, tuple(frame.messages), calls=frame.calls)
+    return list(last.parts)
 
 
 def test_the_model_gets_instructions_input_tools_and_sub_agents() -> None:
@@ -153,55 +134,40 @@ def test_replies_go_back_unchanged_with_results_by_call_id() -> None:
     assert isinstance(back, ModelResponse)
     assert (back.parts, back.provider_response_id) == (reply.parts, "r-1")
     assert isinstance(results, ModelRequest)
-    first, second = results.parts
-    assert isinstance(first, ToolReturnPart)
-    assert isinstance(second, ToolReturnPart)
-    assert (first.tool_call_id, first.outcome, first.content) == ("p-7", "success", {"is": 1})
-    assert (second.tool_call_id, second.outcome, second.content) == (
-        "p-3",
-        "failed",
-        "no such word",
-    )
-
-
-def test_a_denial_gives_the_model_the_reason_word_for_word() -> None:
-    frame = _frame(lambda *_: call("look_up", word="a"))
-    frame.ask()
-    reason = "Not before Monday:\n  see <ticket 7> & ask “Bea”"
-    frame.settle(("denied", reason))
-    *_, results = to_provider(
-        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
-    )
-    (part,) = results.parts
-    assert isinstance(part, ToolReturnPart)
-    assert part.outcome == "denied"
-    assert str(part.content).startswith("A person denied this call")
-    assert str(part.content).endswith(reason)
+    told: list[Any] = list(results.parts)
+    assert [(part.tool_call_id, part.outcome, part.content) for part in told] == [
+        ("p-7", "success", {"is": 1}),
+        ("p-3", "failed", "no such word"),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("verdict", "outcome", "words"),
+    ("verdict", "outcome", "told", "words"),
     [
-        ("expire", ("denied", "Nobody decided."), "not made, because its approval expired. Nobody"),
-        ("give_up", ("failed", "No trace."), "not known whether it took effect"),
+        ("", ("denied", "Not\n <ticket 7> & “Bea”"), "denied", "A person denied this call"),
+        ("", ("refused", "arguments.word: Field required"), "failed", ""),
+        (
+            "expire",
+            ("denied", "Nobody decided."),
+            "denied",
+            "not made, because its approval expired. Nobody",
+        ),
+        ("give_up", ("failed", "No trace."), "failed", "not known whether it took effect"),
     ],
 )
 def test_the_model_is_told_the_outcome_of_a_call(
-    verdict: str, outcome: tuple[str, str], words: str
+    verdict: str, outcome: tuple[str, str], told: str, words: str
 ) -> None:
     frame = _frame(lambda *_: call("look_up", word="a"))
     frame.ask()
     frame.settle(outcome)
-    frame.messages[-1]["results"][0]["verdict"] = verdict
-    *_, results = to_provider(
-        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
-    )
-    (part,) = results.parts
-    assert isinstance(part, ToolReturnPart)
-    assert part.outcome == outcome[0]
-    assert words in str(part.content)
-    assert "A person denied" not in str(part.content)
-    assert str(part.content).endswith(outcome[1])
+    if verdict:
+        frame.messages[-1]["results"][0]["verdict"] = verdict
+    (part,) = _told(frame)
+    assert (part.part_kind, part.outcome) == ("tool-return", told)
+    assert words in part.content
+    assert ("A person denied" in part.content) == (words == "A person denied this call")
+    assert part.content.endswith(outcome[1])
 
 
 def test_the_model_is_told_that_a_person_reported_a_result() -> None:
@@ -211,12 +177,9 @@ def test_the_model_is_told_that_a_person_reported_a_result() -> None:
     frame.ask()
     frame.settle(("returned", {"id": 1}), ("returned", {"id": 1}))
     frame.messages[-1]["results"][0]["reported_by"] = "bea"
-    conversation = to_provider(
-        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
-    )
-    reported, returned = conversation[-1].parts
-    assert isinstance(reported, ToolReturnPart)
-    assert isinstance(returned, ToolReturnPart)
+    asker = frame.handler.registry.get("asker")
+    conversation = to_provider(asker, tuple(frame.messages), calls=frame.calls)
+    reported, returned = _told(frame)
     assert str(reported.content).startswith("A person reported this result")
     assert str(reported.content).endswith('{"id": 1}')
     assert (reported.outcome, returned.content) == ("success", {"id": 1})
@@ -224,52 +187,39 @@ def test_the_model_is_told_that_a_person_reported_a_result() -> None:
     assert heard.parts == [TextPart(content="[({'id': 1}, True), ({'id': 1}, False)]")]
 
 
-def test_a_refused_call_tells_the_model_the_error() -> None:
-    frame = _frame(lambda *_: call("look_up"))
-    frame.ask()
-    frame.settle(("refused", "arguments.word: Field required"))
-    *_, results = to_provider(
-        frame.handler.registry.get("asker"), tuple(frame.messages), calls=frame.calls
-    )
-    (part,) = results.parts
-    assert isinstance(part, ToolReturnPart)
-    assert part.outcome == "failed"
-    assert "arguments.word: Field required" in str(part.content)
-
-
-@pytest.mark.parametrize("args", ["{", '{"word": NaN}', "[" * 100_000, '"word"', "nothing"])
-def test_arguments_that_are_no_json_object_stay_unchanged(args: str) -> None:
+@pytest.mark.parametrize(
+    ("args", "empty"),
+    [
+        *((args, False) for args in ("{", '{"word": NaN}', "[" * 100_000, '"word"', "nothing")),
+        *((args, True) for args in (None, "")),
+        ({}, True),
+    ],
+)
+def test_arguments_that_are_no_json_object_stay_unchanged(args: Any, empty: bool) -> None:
     frame = _frame(lambda *_: ModelResponse(parts=[ToolCallPart(tool_name="look_up", args=args)]))
     (proposal,) = frame.ask().calls
-    assert not isinstance(proposal.args, dict)
+    assert (proposal.args == {}) if empty else not isinstance(proposal.args, dict)
 
 
-@pytest.mark.parametrize("args", [None, "", {}])
-def test_no_arguments_are_an_empty_object(args: Any) -> None:
-    frame = _frame(lambda *_: ModelResponse(parts=[ToolCallPart(tool_name="look_up", args=args)]))
-    (proposal,) = frame.ask().calls
-    assert proposal.args == {}
+def _broken(*_: Any) -> ModelResponse:
+    raise KeyError("id\x00\ud800")
 
 
-def test_any_error_of_a_model_is_a_failure_with_a_text() -> None:
-    def model(*_: Any) -> ModelResponse:
-        raise KeyError("id\x00\ud800")
-
-    assert _fault(_frame(model)).startswith("KeyError: ")
-
-
-def test_a_reply_that_cannot_be_journaled_is_a_fault() -> None:
-    assert "NUL" in _fault(_frame(lambda *_: say("a\x00b")))
-
-
-def test_an_agent_this_worker_does_not_have_is_a_fault() -> None:
-    frame = _frame(_echo)
-    frame.agent = "nobody"
-    assert "no agent named nobody" in _fault(frame)
-
-
-def test_an_invalid_reply_is_a_failure() -> None:
-    assert "replied with a str" in _fault(_frame(lambda *_: "hello"))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("model", "agent", "fault"),
+    [
+        (_broken, "asker", "KeyError: "),
+        (lambda *_: say("a\x00b"), "asker", "NUL"),  # it cannot be journaled
+        (lambda *_: "hello", "asker", "replied with a str"),
+        (_echo, "stranger", "no agent named stranger"),
+    ],
+)
+def test_any_error_of_a_model_is_a_failure_with_a_text(model: Any, agent: str, fault: str) -> None:
+    frame = _frame(model)
+    frame.agent = agent
+    outcome = perform(frame.handler, frame.request())
+    assert isinstance(outcome, ModelFailure), outcome
+    assert fault in outcome.error
 
 
 def test_a_script_has_replied_on_return_in_the_thread_that_asked() -> None:
@@ -381,31 +331,21 @@ def test_an_agent_that_names_no_model_has_the_default_one(settings: Settings) ->
 def test_an_agent_without_a_script_calls_its_models(settings: Settings) -> None:
     assert settings.ABEYANCE_MODEL == "scripted"
     assert chosen(replace(_agent(None), models=("ollama:a",)), "", Outages()) == ("ollama:a", "")
-    assert chosen(replace(_agent(_echo), models=("ollama:a",)), "", Outages())[0].startswith(
-        "scripted:"
-    )
+    scripted = chosen(replace(_agent(_echo), models=("ollama:a",)), "", Outages())
+    assert scripted[0].startswith("scripted:")
 
 
 def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
     settings.ABEYANCE_MODEL = "openai:a,openai:b,anthropic:c"
     now = [0.0]
     spec, outages = _agent(_echo), Outages(clock=lambda: now[0])
-    chosen(spec, "openai:b", outages)  # the attempts at the first are used up
+    for now[0] in (0.0, REMEMBERED / 2):  # the attempts at the first are used up, twice
+        chosen(spec, "openai:b", outages)
     assert chosen(spec, "", outages) == ("openai:b", "anthropic:c")
     now[0] = REMEMBERED
     assert chosen(spec, "", outages)[0] == "openai:a"  # one call tries it
     assert chosen(spec, "", outages)[0] == "openai:b"
     outages.end("openai:a")
-    assert chosen(spec, "", outages)[0] == "openai:a"
-
-
-def test_an_outage_that_is_seen_again_lasts_no_longer(settings: Settings) -> None:
-    settings.ABEYANCE_MODEL = "openai:a,openai:b"
-    now = [0.0]
-    spec, outages = _agent(_echo), Outages(clock=lambda: now[0])
-    for now[0] in (0.0, REMEMBERED / 2):
-        chosen(spec, "openai:b", outages)
-    now[0] = REMEMBERED
     assert chosen(spec, "", outages)[0] == "openai:a"
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_ai.messages import (
     BinaryContent,
     FilePart,
@@ -20,23 +20,15 @@ from pydantic_ai.usage import RequestUsage
 
 from agents.llm import plain_replies
 from agents.llm.messages import from_provider
-from agents.llm.replies import (
-    _dumped,
-    _validated,
-    read,
-    whole,
-)
-from agents.sdk import agent, tool
+from agents.llm.replies import _dumped, _validated, read, whole
+from agents.sdk import tool
 from agents.sdk.scripts import call, say
 from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import Call
 from runtime.ports.effects import ModelAnswer
+from tests.support.specs import spec_of
 
 ARGS = {"word": "xyzzy", "none": None, "more": [1, 2.5, {"ä": True}]}
-
-
-class Question(BaseModel):
-    text: str
 
 
 @tool(effect="read")
@@ -45,14 +37,7 @@ def look_up(word: str) -> str:
     return word
 
 
-asker = agent(
-    name="asker",
-    description="Asks.",
-    instructions="Ask.",
-    input=Question,
-    model=lambda *_: say(""),
-    tools=[look_up],
-)
+asker = spec_of("asker", model=lambda *_: say(""), tools=[look_up])
 
 
 def message_of(answer: ModelAnswer) -> tuple[dict[str, Any], tuple[Call, ...]]:
@@ -143,15 +128,10 @@ def _comparable(response: ModelResponse) -> ModelResponse:
 
 
 @pytest.mark.parametrize("args", [ARGS, *WRITTEN], ids=["object", *"1234"])
-def test_an_argument_is_stored_once(args: Any) -> None:
-    answer = from_provider(asker, ModelResponse(parts=[called(args)]))
+def test_arguments_and_texts_are_stored_once(args: Any) -> None:
+    answer = from_provider(asker, ModelResponse(parts=[TextPart("xyzzy"), called(args)]))
     assert json.dumps(answer.reply).count("xyzzy") == 0
-    assert [one.args for one in answer.calls] == [ARGS]
-
-
-def test_a_text_is_stored_once() -> None:
-    answer = from_provider(asker, ModelResponse(parts=[TextPart("xyzzy"), called(ARGS)]))
-    assert (answer.text, json.dumps(answer.reply).count("xyzzy")) == ("xyzzy", 0)
+    assert (answer.text, [one.args for one in answer.calls]) == ("xyzzy", [ARGS])
 
 
 def test_nothing_empty_and_nothing_of_the_clients_own_is_stored() -> None:
@@ -161,14 +141,10 @@ def test_nothing_empty_and_nothing_of_the_clients_own_is_stored() -> None:
     }
 
 
-def test_a_reply_without_a_script_keeps_its_models_name() -> None:
+def test_only_the_name_of_a_real_model_is_stored() -> None:
     given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
     answer = from_provider(replace(asker, model=None, models=("acme:m",)), given)
     assert answer.reply["model_name"] == "m-2026"
-
-
-def test_a_script_is_no_model_whose_name_is_stored() -> None:
-    given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
     assert "model_name" not in from_provider(asker, given, model=asker.model_name).reply
 
 
@@ -256,6 +232,7 @@ def test_replies_with_other_fields_are_left_to_pydantic(given: ModelResponse) ->
         ({}, {"tool_name": None}),
         ({}, {"args": [1]}),
         ({}, {"id": 7}),
+        ({"parts": [{"part_kind": "thinking"}]}, {}),  # without its text
     ],
 )
 def test_a_reply_with_a_field_of_another_type_is_not_read(
@@ -265,12 +242,6 @@ def test_a_reply_with_a_field_of_another_type_is_not_read(
     reply = {"parts": [{**part, **of_part}], **of_reply}
     with pytest.raises(ValidationError):
         read({"role": "model", "reply": reply, "text": "", "calls": ["c1.0"]}, {})
-
-
-def test_a_part_without_its_text_is_not_read() -> None:
-    reply = {"parts": [{"part_kind": "thinking"}]}
-    with pytest.raises(ValidationError):
-        read({"role": "model", "reply": reply, "text": "", "calls": []}, {})
 
 
 def test_a_script_that_changes_arguments_changes_only_its_own() -> None:

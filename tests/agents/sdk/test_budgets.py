@@ -5,41 +5,23 @@ import threading
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
 from pytest_django import Settings
 
-from agents.effect_handler import AgentEffects
 from agents.errors import DefinitionError
 from agents.llm import pricing
 from agents.llm.messages import from_provider
-from agents.registry import Registry
-from agents.sdk import Budget, agent
-from agents.sdk.scripts import say, script
+from agents.sdk import Budget
+from agents.sdk.scripts import say
 from agents.sdk.spec import AgentSpec
 from runtime.core import budgets
 from runtime.core.budgets import Rates
-
-
-class Nothing(BaseModel):
-    pass
-
-
-@script
-def quiet(turn: Any) -> Any:
-    return say("done")
+from tests.support.specs import handler_of, spec_of
 
 
 def made(budget: Budget | None = None) -> AgentSpec:
-    return agent(
-        name="counter",
-        description="Counts.",
-        instructions="Count.",
-        input=Nothing,
-        model=quiet,
-        budget=budget,
-    )
+    return spec_of("counter", budget=budget)
 
 
 def reply(model: str, *, given: int, said: int, cached: int = 0) -> ModelResponse:
@@ -65,8 +47,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_agents_budget_is_frozen_when_its_frame_opens() -> None:
-    spec = made(Budget(turns=5, usd="1.50", seconds=60))
-    facts = AgentEffects(Registry(agents={"counter": spec})).agent("counter")
+    facts = handler_of(made(Budget(turns=5, usd="1.50", seconds=60))).agent("counter")
     assert facts.budget == budgets.Budget(turns=5, micros=1_500_000, seconds=60)
     assert made().budget is None
     assert made(Budget()).budget is None
@@ -124,7 +105,7 @@ def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_an_agents_rates_are_those_of_its_current_model(settings: Settings) -> None:
-    handler = AgentEffects(Registry(agents={"counter": made()}))
+    handler = handler_of(made())
     assert handler.agent("counter").rates == Rates(input=0, output=0)
     settings.ABEYANCE_MODEL = "openai:gpt-4o"
     assert handler.agent("counter").rates == Rates(input=2_500_000, output=10_000_000)

@@ -11,16 +11,12 @@ from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError, mo
 from pydantic_ai.messages import ModelResponse
 
 from agents.registry import Registry
-from agents.sdk import agent, inputs
-from agents.sdk.scripts import (
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import inputs
+from agents.sdk.scripts import Turn, call, say, script
 from agents.testing import drive
 from agents.tools.person_fields import EmailAddress, FullName, Username
 from runtime.errors import InvalidInput
+from tests.support.specs import NEWCOMER, spec_of
 
 
 class Trip(BaseModel):
@@ -41,23 +37,9 @@ def plan_trip(turn: Turn) -> ModelResponse:
     return say(json.dumps(turn.input, sort_keys=True))
 
 
-trips = agent(name="trips", description="A.", instructions="Do.", input=Trip, model=plan_trip)
-office = agent(
-    name="office",
-    description="A.",
-    instructions="Do.",
-    input=Trip,
-    model=plan_trip,
-    subagents=[trips],
-)
+trips = spec_of("trips", input=Trip, model=plan_trip)
+office = spec_of("office", input=Trip, model=plan_trip, subagents=[trips])
 JANUARY = {"begins": "2030-01-01T00:00:00+00:00", "ends": "2030-01-02T00:00:00Z"}
-
-NEWCOMER: dict[str, Any] = {
-    "full_name": "New Hire",
-    "email": "new.hire@example.com",
-    "username": "new.hire",
-    "security_level": 3,
-}
 
 
 @pytest.fixture
@@ -102,17 +84,23 @@ def test_the_field_and_the_limit_are_named(
     assert detail in caught.value.detail
 
 
-def test_a_missing_field_is_named(schema: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        inputs.check(schema, {key: NEWCOMER[key] for key in NEWCOMER if key != "email"})
-    assert (caught.value.field, caught.value.detail) == ("input.email", "is missing")
-
-
-@pytest.mark.parametrize("value", [None, [], "text", 3])
-def test_input_that_is_no_object_is_refused(schema: dict[str, Any], value: Any) -> None:
+@pytest.mark.parametrize(
+    ("value", "field", "detail"),
+    [
+        ({**NEWCOMER, "email": ...}, "input.email", "is missing"),
+        *((value, "input", "") for value in (None, "text", 3)),
+        ([], "input", ""),
+    ],
+)
+def test_a_missing_field_is_named(
+    schema: dict[str, Any], value: Any, field: str, detail: str
+) -> None:
+    if isinstance(value, dict):
+        value = {name: given for name, given in value.items() if given is not ...}
     with pytest.raises(InvalidInput) as caught:
         inputs.check(schema, value)
-    assert caught.value.field == "input"
+    assert caught.value.field == field
+    assert detail in caught.value.detail
 
 
 def test_input_nested_without_end_is_refused(schema: dict[str, Any]) -> None:
@@ -167,12 +155,9 @@ def test_a_validator_that_breaks_ends_the_run_too() -> None:
     class Broken(BaseModel):
         name: Annotated[str, AfterValidator(lambda name: {}[name])]
 
-    desk = agent(name="desk", description="A.", instructions="Do.", input=Broken, model=plan_trip)
-    run = drive(desk, {"name": "x"})
-    assert (run.status, run.reason) == (
-        "failed",
-        "desk does not take its input: input: its model Broken failed: KeyError: 'x'",
-    )
+    run = drive(spec_of("desk", input=Broken, model=plan_trip), {"name": "x"})
+    why = "desk does not take its input: input: its model Broken failed: KeyError: 'x'"
+    assert (run.status, run.reason) == ("failed", why)
 
 
 def test_a_sub_agent_that_refuses_its_input_is_told_to_the_model() -> None:

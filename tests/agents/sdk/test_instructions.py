@@ -8,11 +8,11 @@ import pytest
 from pydantic import BaseModel
 
 from agents.errors import DefinitionError
-from agents.sdk import Holds, agent
+from agents.sdk import Holds
 from agents.testing import call, drive, say
 from agents.testing.drive import Flow
 from runtime.core.events import FrameOpened
-from tests.agents.sdk.test_sdk import silent
+from tests.support.specs import spec_of
 
 told: list[str | None] = []
 asked: list[str] = []
@@ -65,7 +65,7 @@ def hesitant(messages: Any, info: Any) -> Any:
 
 
 def made(instructions: Any = friendly) -> Any:
-    return agent(name="desk", description="A.", instructions=instructions, input=Case, model=silent)
+    return spec_of("desk", instructions=instructions, input=Case)
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from agents.errors import DefinitionError
 from agents.llm.conversation_cache import conversation_of
 from agents.llm.messages import from_provider, tools_of
-from agents.sdk import agent, tool
+from agents.sdk import tool
 from agents.testing import answer, call, drive, replies, say, together
 from runtime.core.events import ModelReplied
-from tests.agents.sdk.test_sdk import Input, silent
+from tests.support.specs import spec_of
 
 X = {"name": "x"}
 
@@ -32,9 +32,7 @@ def look() -> str:
 
 
 def made(**changed: Any) -> Any:
-    given: dict[str, Any] = {"name": "quotes", "description": "Q.", "instructions": "Do."}
-    given |= {"input": Input, "model": silent, "tools": [look], "output": Quote}
-    return agent(**{**given, **changed})
+    return spec_of(**{"name": "quotes", "tools": [look], "output": Quote, **changed})
 
 
 quotes = made()
@@ -107,15 +105,10 @@ def test_the_caller_of_an_agent_is_given_its_result_as_json() -> None:
 def test_a_result_that_people_write_after_goes_back_as_text() -> None:
     reply = from_provider(quotes, answer(WHOLE))
     assert (reply.calls, reply.output, reply.output_kept) == ((), WHOLE, True)
+    said = {"reply": reply.reply, "text": reply.text, "calls": [], "output": reply.output}
     messages = (
         {"role": "input", "content": X},
-        {
-            "role": "model",
-            "reply": reply.reply,
-            "text": reply.text,
-            "calls": [],
-            "output": reply.output,
-        },
+        {"role": "model", **said},
         {"role": "message", "by": "ada", "content": "And in dollars?"},
     )
     _, back, _ = conversation_of(quotes, uuid4(), "0", messages)

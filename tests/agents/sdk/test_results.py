@@ -11,11 +11,12 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from agents.sdk import ToolContext, agent, tool
-from agents.sdk.scripts import call, say, script
+from agents.sdk import ToolContext, tool
+from agents.sdk.scripts import call, say
 from agents.sdk.spec import ToolSpec
 from agents.testing import drive
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
+from tests.support.specs import spec_of
 
 MOMENT = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
 
@@ -40,17 +41,10 @@ class Input(BaseModel):
     name: str = "x"
 
 
-@script
-def silent(_: Any) -> Any:
-    return say("")
-
-
 def outcome_of(spec: ToolSpec, business_key: str | None = None) -> Any:
     """Return the outcome of one call of the tool, as the engine receives it."""
-    desk = agent(
-        name="desk", description="A.", instructions="Do.", input=Input, model=silent, tools=[spec]
-    )
     replies = [call(spec.name), say("Done.")]
+    desk = spec_of("desk", input=Input, tools=[spec])
     return drive(desk, {}, model=replies, business_key=business_key).calls[0].outcome
 
 
@@ -60,13 +54,8 @@ def test_models_moments_and_the_like_become_json() -> None:
         """Looks."""
         return {"A": (Parcel(number="A-1", sent=MOMENT, price=Decimal("1.50")),)}
 
-    parcel = {
-        "number": "A-1",
-        "sent": "2030-01-02T03:04:00Z",
-        "price": "1.50",
-        "size": "small",
-        "by": "post",
-    }
+    parcel = {"number": "A-1", "sent": "2030-01-02T03:04:00Z", "price": "1.50"}
+    parcel |= {"size": "small", "by": "post"}
     assert outcome_of(parcels) == ToolResult(value={"A": [parcel]})
     assert parcels.result_schema is not None
     assert "by" in parcels.result_schema["$defs"]["Parcel"]["properties"]
@@ -138,9 +127,7 @@ def test_an_async_tool_is_cancelled_at_its_deadline() -> None:
         finally:
             ended.append("cancelled")
 
-    desk = agent(
-        name="desk", description="A.", instructions="Do.", input=Input, model=silent, tools=[act]
-    )
+    desk = spec_of("desk", input=Input, tools=[act])
     run = drive(desk, {}, model=[call("act"), say("Done.")])
     assert isinstance(run.calls[0].outcome, Unknown)
     assert (run.gate.kind, ended) == ("in_doubt", ["cancelled"])

@@ -2,32 +2,23 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable  # noqa: F401
 from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from agents.sdk import FailureCause, NotDone, ToolContext, agent, tool
+from agents.sdk import FailureCause, NotDone, ToolContext, tool
 from agents.sdk.scripts import Turn, say, script
 from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
 from runtime.core.enums import EffectClass, Risk
+from tests.support.specs import spec_of
 
 
 class Greeting(TypedDict):
     text: str
-
-
-class Input(BaseModel):
-    name: str
-
-
-@script
-def silent(_: Turn) -> Any:
-    return say("")
 
 
 @tool(effect="idempotent", approval=True, risk="high", sentence="Greet {name} {times} times")
@@ -41,11 +32,7 @@ def greet(
 def test_a_tool_is_described_by_its_signature() -> None:
     assert greet.name == "greet"
     assert greet.description == "Greets a person."
-    assert (greet.effect, greet.risk, greet.approval) == (
-        EffectClass.IDEMPOTENT,
-        Risk.HIGH,
-        True,
-    )
+    assert (greet.effect, greet.risk, greet.approval) == (EffectClass.IDEMPOTENT, Risk.HIGH, True)
     assert greet.deadline == 30.0
     assert greet.defaults == {"times": 1, "tone": "warm"}
 
@@ -59,96 +46,45 @@ def test_the_schema_omits_the_context_and_forbids_extra_fields() -> None:
 
 def test_the_default_effect_is_a_write_without_approval() -> None:
     @tool()
-    def act() -> None:
-        """Acts."""
-
-    assert (act.effect, act.risk, act.approval) == (EffectClass.WRITE, Risk.LOW, False)
-    assert act.sentence == "Call act"
-
-
-def test_a_tool_without_a_sentence_lists_its_arguments() -> None:
-    @tool()
     def act(schema: str, copy: int) -> None:
         """Acts, with argument names that a model class would stumble over."""
 
+    @tool()
+    def rest() -> None:
+        """Rests."""
+
+    assert (act.effect, act.risk, act.approval) == (EffectClass.WRITE, Risk.LOW, False)
     assert act.sentence == "Call act with schema {schema}, copy {copy}"
+    assert rest.sentence == "Call rest"
 
 
 class NotJsonAtAll:
     pass
 
 
-def _takes_a_class(x: NotJsonAtAll) -> None:
-    """Acts."""
-
-
-def _takes_a_function(x: Callable[[], int]) -> None:
-    """Acts."""
-
-
-def _untyped(x) -> None:  # type: ignore[no-untyped-def]
-    """Acts."""
-
-
-def _any_number(*x: int) -> None:
-    """Acts."""
-
-
-def _any_name(**x: int) -> None:
-    """Acts."""
-
-
-def _late_context(x: int, context: ToolContext) -> None:
-    """Acts."""
-
-
-def _endless_default(x: float = float("inf")) -> None:
-    """Acts."""
-
-
-def _returns_a_class() -> NotJsonAtAll:  # type: ignore[empty-body]
-    """Acts."""
-
-
-def _returns_functions() -> dict[str, Callable[[], int]]:  # type: ignore[empty-body]
-    """Acts."""
-
-
-def _returns_an_object() -> object:
-    """Acts."""
-
-
-def _undocumented() -> None:
-    pass
-
-
-def _unknown_type(x: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
-    """Acts."""
-
-
 @pytest.mark.parametrize(
-    ("function", "complaint"),
+    ("signature", "complaint"),
     [
-        (_takes_a_class, "argument x has no JSON form"),
-        (_takes_a_function, "argument x has no JSON form"),
-        (_untyped, "argument x has no type"),
-        (_any_number, "argument x cannot be given by name"),
-        (_any_name, "argument x cannot be given by name"),
-        (_late_context, "the context must be the first parameter"),
-        (_endless_default, "the default of x: not a finite number"),
-        (_returns_a_class, "its result has no JSON form"),
-        (_returns_functions, "its result has no JSON form"),
-        (_returns_an_object, "its result can be any object"),
-        (_undocumented, "describe it in a docstring"),
-        (_unknown_type, "a type is not known"),
+        ("(x: NotJsonAtAll)", "argument x has no JSON form"),
+        ("(x: Callable[[], int])", "argument x has no JSON form"),
+        ("(x)", "argument x has no type"),
+        ("(*x: int)", "argument x cannot be given by name"),
+        ("(**x: int)", "argument x cannot be given by name"),
+        ("(x: int, context: ToolContext)", "the context must be the first parameter"),
+        ("(x: float = float('inf'))", "the default of x: not a finite number"),
+        ("() -> NotJsonAtAll", "its result has no JSON form"),
+        ("() -> dict[str, Callable[[], int]]", "its result has no JSON form"),
+        ("() -> object", "its result can be any object"),
+        ("(x: 'Nowhere')", "a type is not known"),
+        ("", "describe it in a docstring"),
     ],
 )
-def test_types_that_are_not_json_fail_at_registration(
-    function: Callable[..., Any], complaint: str
-) -> None:
-    function.__name__ = "act"
+def test_types_that_are_not_json_fail_at_registration(signature: str, complaint: str) -> None:
+    found: dict[str, Any] = {}
+    body = '"""Acts."""' if signature else "pass"
+    exec(f"def act{signature or '()'}:\n    {body}", globals(), found)  # noqa: S102
     with pytest.raises(DefinitionError, match=complaint) as caught:
-        tool()(function)
+        tool()(found["act"])
     assert "tool act" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -182,41 +118,23 @@ def test_an_unknown_effect_or_risk_is_refused_by_name(option: str, value: str) -
 
 
 def test_an_agent_forbids_input_it_does_not_name() -> None:
-    spec = agent(name="a", description="A.", instructions="Do.", input=Input, model=silent)
-    assert spec.input_schema["additionalProperties"] is False
-    assert spec.steps is None
+    assert spec_of().input_schema["additionalProperties"] is False
+    assert spec_of().steps is None
 
 
 def test_two_hands_of_an_agent_cannot_have_one_name() -> None:
-    child = agent(name="greet", description="A.", instructions="Do.", input=Input, model=silent)
     with pytest.raises(DefinitionError, match=r"agent a: two of its .* named greet"):
-        agent(
-            name="a",
-            description="A.",
-            instructions="Do.",
-            input=Input,
-            model=silent,
-            tools=[greet],
-            subagents=[child],
-        )
+        spec_of(tools=[greet], subagents=[spec_of("greet")])
 
 
 @pytest.mark.parametrize("name", ["", "Greeter", "two words", "../etc", "a" * 65])
 def test_a_name_is_an_identifier_in_lower_case(name: str) -> None:
     with pytest.raises(DefinitionError, match="lower case"):
-        agent(name=name, description="A.", instructions="Do.", input=Input, model=silent)
+        spec_of(name)
 
 
 def _agent(**changes: Any) -> str:
-    given: dict[str, Any] = {
-        "name": "a",
-        "description": "A.",
-        "instructions": "Do.",
-        "input": Input,
-        "model": silent,
-        "tools": [greet],
-    }
-    return agent(**{**given, **changes}).fingerprint
+    return spec_of(**{"tools": [greet], **changes}).fingerprint
 
 
 def _greet_with(**changes: Any) -> Any:
@@ -225,8 +143,6 @@ def _greet_with(**changes: Any) -> Any:
 
 
 def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
-    child = agent(name="c", description="A.", instructions="Do.", input=Input, model=silent)
-
     @script
     def other(_: Turn) -> Any:
         return say("other")
@@ -239,7 +155,7 @@ def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
         _agent(tools=[_greet_with(effect="write")]),
         _agent(tools=[_greet_with(risk="low")]),
         _agent(tools=[_greet_with(approval=False)]),
-        _agent(subagents=[child]),
+        _agent(subagents=[spec_of("c")]),
         _agent(model=None),
         _agent(model="openai:x"),
         _agent(model="openai:y"),
@@ -247,11 +163,19 @@ def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
         _agent(temperature=0.0),
         _agent(temperature=0.5),
         _agent(max_tokens=100),
+        _agent(approvals="every_call"),
+        _agent(approvals="medium"),
+        _agent(tools=[_greet_with(effect="read")]),
+        _agent(tools=[_greet_with(effect="transactional")]),
+        _agent(tools=[_greet_with(secret_args=["name"])]),
+        _agent(tools=[_greet_with(secret_result=True)]),
     ]
     assert len(set(variants)) == len(variants)
     assert _agent() == _agent(steps=["one"]) == _agent(temperature=None, max_tokens=None)
     assert _agent(model="openai:x") == _agent(model=None, models=["openai:x"])
     assert all(variant.startswith("sha256:") for variant in variants)
+    retried = _greet_with(retry=RetryPolicy(attempts=9, base=1.0, ceiling=1.0), expires_in=60)
+    assert _agent(tools=[retried]) == _agent(tools=[_greet_with()])
 
 
 def test_the_result_schema_follows_the_return_type() -> None:
@@ -299,9 +223,7 @@ def test_an_agent_sets_times_and_approval_of_a_tool_for_itself() -> None:
     ours = greet.with_settings(deadline=5).with_settings(expires_in=60, approval=True)
     assert (ours.deadline, ours.expires_in, ours.approval) == (5, 60, True)
     assert (greet.deadline, greet.expires_in) == (30, None)
-    plain = agent(
-        name="a", description="A.", instructions="Do.", input=Input, model=silent, tools=[ours]
-    )
+    plain = spec_of(tools=[ours])
     assert plain.tools == (ours,)
     assert "deadline" not in str(replace(plain, tools=(greet,)).definition)
 
@@ -340,14 +262,7 @@ def test_every_effect_class_can_be_declared(effect: EffectClass) -> None:
 def test_an_agent_can_add_gates_to_its_tools_but_remove_none(
     approvals: Any, gated: dict[str, bool]
 ) -> None:
-    spec = agent(
-        name="a",
-        description="A.",
-        instructions="Do.",
-        input=Input,
-        model=silent,
-        approvals=approvals,
-    )
+    spec = spec_of(approvals=approvals)
     assert {str(risk): spec.requires_approval(risk, asked=False) for risk in Risk} == gated
     assert all(spec.requires_approval(risk, asked=True) for risk in Risk)
 
@@ -377,21 +292,6 @@ def test_models_that_cannot_be_asked_are_refused(option: dict[str, Any]) -> None
 def test_an_unknown_approval_mode_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DefinitionError, match="by_tool, every_call, low, medium, high"):
         _agent(approvals="never")
-
-
-def test_the_fingerprint_covers_approvals_but_not_retries() -> None:
-    variants = [
-        _agent(),
-        _agent(approvals="every_call"),
-        _agent(approvals="medium"),
-        _agent(tools=[_greet_with(effect="read")]),
-        _agent(tools=[_greet_with(effect="transactional")]),
-        _agent(tools=[_greet_with(secret_args=["name"])]),
-        _agent(tools=[_greet_with(secret_result=True)]),
-    ]
-    assert len(set(variants)) == len(variants)
-    retried = _greet_with(retry=RetryPolicy(attempts=9, base=1.0, ceiling=1.0), expires_in=60)
-    assert _agent(tools=[retried]) == _agent(tools=[_greet_with()])
 
 
 @pytest.mark.parametrize(

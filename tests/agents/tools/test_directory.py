@@ -70,10 +70,7 @@ def test_privileges_replace_the_earlier_ones(directory: Directory) -> None:
         result = set_privileges(
             context(), account_id=made["id"], username="new.hire", security_level=level
         )
-        assert result == {
-            "username": "new.hire",
-            "roles": [{"value": f"security-level-{level}"}],
-        }
+        assert result == {"username": "new.hire", "roles": [{"value": f"security-level-{level}"}]}
         assert json.loads(json.dumps(result)) == result
     assert _roles(directory) == [["security-level-3"]]
 
@@ -101,9 +98,7 @@ def test_a_wrong_token_is_told_to_the_model(directory: Directory, settings: Sett
     assert directory.accounts() == []
 
 
-def test_an_unreachable_directory_allows_another_attempt(
-    settings: Settings,
-) -> None:
+def test_an_unreachable_directory_allows_another_attempt(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         settings.SCIM_URL = f"http://127.0.0.1:{closed.getsockname()[1]}/v2"
     settings.SCIM_TOKEN = "any"

@@ -1,7 +1,9 @@
 """Requests that end without a person's decision: expiry denies, cancelling closes, late reviewers are told which."""
 
 import json
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import timedelta, timezone
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,17 +12,15 @@ from django.db import IntegrityError, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import audit, clock
-from approvals.accounts import tokens
 from approvals.adapter import Approvals
-from approvals.decisions.decide import decide as record_decision
-from approvals.errors import AlreadyDecided, Cancelled, Expired
+from approvals.errors import AlreadyDecided, Expired
 from approvals.models import AuditEntry, Request
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.requests import snapshot
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden
-from runtime.models import Gate, Run, Signal
+from runtime.models import Gate, Run
 from runtime.ports.access import Access as AccessPort
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Approvals as ApprovalsPort
@@ -31,21 +31,6 @@ pytestmark = pytest.mark.django_db
 
 approvals: ApprovalsPort = Approvals()
 access: AccessPort = Access()
-
-
-def decide(request: Request, actor: Actor, verdict: str = "approve", digest: str = "") -> None:
-    record_decision(
-        request=request.id,
-        verdict=verdict,
-        digest=digest or request.request_digest,
-        reason="",
-        actor=actor,
-    )
-
-
-def heard(request: Request) -> Decision:
-    body = json.loads(Signal.objects.get(run=request.run_id).body)
-    return Decision(verdict=Verdict(body["verdict"]), by=body["by"], reason=body["reason"])
 
 
 # Time
@@ -63,8 +48,8 @@ def test_time_denies_and_says_so_to_run_request_and_audit(
     assert (request.status, request.decided_by, request.statement) == ("expired", None, None)
     assert request.reason == f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
     assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
-    assert heard(request) == Decision(verdict=Verdict.EXPIRE, by="", reason=request.reason)
-    approvals.verify_decision(gate=request.gate, decision=heard(request))
+    assert seeds.heard(request) == Decision(verdict=Verdict.EXPIRE, by="", reason=request.reason)
+    seeds.verify_decision(request)
     entry = AuditEntry.objects.get(run=request.run_id, act="expired")
     assert (entry.actor, entry.at) == (None, request.decided_at)
     assert audit.verify(request.run_id) == 2
@@ -84,7 +69,7 @@ def test_time_decides_once_and_not_before_its_time(bea: Actor) -> None:
     ):
         request.refresh_from_db()
         assert (request.status, audit.verify(request.run_id)) == (status, count)
-    decide(early, bea)
+    seeds.decide(early, bea)
     Request.objects.filter(pk=early.pk).update(expires_at=seeds.moment(-1))
     approvals.expire(early.gate)
     early.refresh_from_db()
@@ -107,118 +92,88 @@ def test_a_late_decision_is_told_the_deadline(bea: Actor, written_down: bool) ->
     if written_down:
         approvals.expire(request.gate)
     with pytest.raises(Expired) as caught:
-        decide(request, bea, "maybe", digest="sha256:other")  # before the values are looked at
+        seeds.decide(request, bea, "maybe", digest="sha256:other")  # before the values
     assert (caught.value.status, caught.value.code) == (410, "expired")
     assert caught.value.extra == {"expires_at": due.isoformat()}
     assert f"{due:%Y-%m-%d %H:%M:%S}" in caught.value.detail
     request.refresh_from_db()
     assert request.status == "expired"  # the stored status is the one that the reviewer was told
-    approvals.verify_decision(gate=request.gate, decision=heard(request))
+    seeds.verify_decision(request)
     assert audit.verify(request.run_id) == 2
 
 
 def test_rights_are_refused_before_the_deadline(admin: Actor) -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))
     with pytest.raises(Forbidden):
-        decide(request, admin)
+        seeds.decide(request, admin)
     request.refresh_from_db()
     assert request.status == "pending"
 
 
-def test_a_decision_after_a_gate_closed_itself_writes_nothing(bea: Actor) -> None:
-    request = seeds.pending(expires_at=seeds.moment(-1))
-    Gate.objects.filter(pk=request.gate).update(state=Gate.State.CLOSED)
-    with pytest.raises(AlreadyDecided):
-        decide(request, bea)
-    request.refresh_from_db()
-    assert (request.status, Run.objects.get(pk=request.run_id).mailbox) == ("pending", 0)
-
-
 def test_a_decision_in_time_stays_after_the_deadline(bea: Actor, ada: Actor) -> None:
     request = seeds.pending(requester="cyril", expires_at=seeds.moment(60))
-    decide(request, bea)
+    seeds.decide(request, bea)
     Request.objects.filter(pk=request.pk).update(expires_at=seeds.moment(-1))
     with pytest.raises(AlreadyDecided) as caught:
-        decide(request, ada)
+        seeds.decide(request, ada)
     assert caught.value.decided_by == "bea"
 
 
 @pytest.mark.parametrize(
-    ("expires_at", "decision", "why"),
+    ("expires_at", "said", "why"),
     [
-        (
-            -1,
-            Decision(verdict=Verdict.EXPIRE, by="bea", reason="x"),
-            "differs from the recorded expiry",
-        ),
-        (
-            -1,
-            Decision(verdict=Verdict.EXPIRE, by="", reason="y"),
-            "differs from the recorded expiry",
-        ),
-        (
-            -1,
-            Decision(verdict=Verdict.EXPIRE, by="", reason="x", result=1),
-            "differs from the recorded expiry",
-        ),
-        (-1, Decision(verdict=Verdict.DENY, by="", reason="x"), "no signed decision"),
-        (60, Decision(verdict=Verdict.EXPIRE, by="", reason="x"), "has not expired"),
-        (None, Decision(verdict=Verdict.EXPIRE, by="", reason="x"), "has not expired"),
+        (-1, {"by": "bea"}, "differs from the recorded expiry"),
+        (-1, {"reason": "y"}, "differs from the recorded expiry"),
+        (-1, {"result": 1}, "differs from the recorded expiry"),
+        (-1, {"verdict": Verdict.DENY}, "no signed decision"),
+        (60, {}, "has not expired"),
+        (None, {}, "has not expired"),
     ],
 )
 def test_time_cannot_be_impersonated(
-    expires_at: float | None, decision: Decision, why: str
+    expires_at: float | None, said: dict[str, Any], why: str
 ) -> None:
     at = None if expires_at is None else seeds.moment(expires_at)
     request = seeds.pending(expires_at=at)
-    Request.objects.filter(pk=request.pk).update(
-        status="expired", decided_at=seeds.moment(0), reason="x"
-    )
+    Request.objects.update(**expired())
     with pytest.raises(NotConfirmed, match=why):
-        approvals.verify_decision(gate=request.gate, decision=decision)
+        seeds.verify_decision(request, replace(EXPIRY, **said))
+
+
+EXPIRY = Decision(verdict=Verdict.EXPIRE, by="", reason="x")
+
+
+def expired() -> dict[str, Any]:
+    """The columns of a request that has expired for that reason."""
+    return {"status": "expired", "decided_at": seeds.moment(0), "reason": "x"}
 
 
 def test_expiry_ends_only_expired_approvals() -> None:
-    decision = Decision(verdict=Verdict.EXPIRE, by="", reason="x")
     with pytest.raises(NotConfirmed, match="is pending"):
-        approvals.verify_decision(
-            gate=seeds.pending(expires_at=seeds.moment(-1)).gate,
-            decision=decision,
-        )
+        seeds.verify_decision(seeds.pending(expires_at=seeds.moment(-1)), EXPIRY)
     doubt = seeds.in_doubt(expires_at=seeds.moment(-1))
-    Request.objects.update(status="expired", decided_at=seeds.moment(0), reason="x")
+    Request.objects.update(**expired())
     with pytest.raises(NotConfirmed, match="in_doubt"):
-        approvals.verify_decision(gate=doubt.gate, decision=decision)
+        seeds.verify_decision(doubt, EXPIRY)
 
 
-def test_a_deadline_that_was_moved_is_found() -> None:
+@pytest.mark.parametrize(("digested", "why"), [(False, "stored request"), (True, "sealed")])
+def test_a_deadline_that_was_moved_with_its_digest_is_found_too(digested: bool, why: str) -> None:
     request = seeds.pending(expires_at=seeds.moment(600))
-    Request.objects.filter(pk=request.pk).update(
-        status="expired", expires_at=seeds.moment(-1), decided_at=seeds.moment(0), reason="x"
-    )
-    with pytest.raises(NotConfirmed, match="stored request"):
-        approvals.verify_decision(
-            gate=request.gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason="x")
-        )
-
-
-def test_a_deadline_that_was_moved_with_its_digest_is_found_too() -> None:
-    request = seeds.pending(expires_at=seeds.moment(600))
-    request.status, request.decided_at, request.reason = "expired", seeds.moment(0), "x"
-    request.expires_at = seeds.moment(-1)
-    request.request_digest = snapshot.request_digest(request)
+    for name, value in {**expired(), "expires_at": seeds.moment(-1)}.items():
+        setattr(request, name, value)
+    if digested:
+        request.request_digest = snapshot.request_digest(request)
     request.save()
-    with pytest.raises(NotConfirmed, match="sealed"):
-        approvals.verify_decision(
-            gate=request.gate, decision=Decision(verdict=Verdict.EXPIRE, by="", reason="x")
-        )
+    with pytest.raises(NotConfirmed, match=why):
+        seeds.verify_decision(request, EXPIRY)
 
 
 def test_the_zone_a_deadline_was_given_in_does_not_matter(bea: Actor) -> None:
     east = timezone(timedelta(hours=5, minutes=30))
     request = seeds.pending(expires_at=seeds.moment(60).astimezone(east))
-    decide(request, bea)
-    approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
+    seeds.decide(request, bea)
+    seeds.verify_approval(request)
 
 
 def test_the_clock_is_not_the_start_of_the_transaction() -> None:
@@ -241,7 +196,7 @@ def close(
 def test_cancelling_audits_every_pending_request_and_the_run(ada: Actor, bea: Actor) -> None:
     of = seeds.run()
     first, second, third = seeds.opened(*(seeds.snapshot(of, call=f"c2.{n}") for n in range(3)))
-    decide(second, bea)
+    seeds.decide(second, bea)
     close(of, first, second, third, actor=ada)
 
     for request, status, by in (
@@ -284,18 +239,6 @@ def test_only_gates_of_the_run_are_closed(ada: Actor) -> None:
     assert other.status == "pending"
 
 
-@pytest.mark.parametrize("by_somebody", [True, False])
-def test_deciding_a_cancelled_request_names_the_canceller(
-    ada: Actor, bea: Actor, by_somebody: bool
-) -> None:
-    request = seeds.pending(expires_at=seeds.moment(-1))  # the cancelling was first
-    close(request.run_id, request, actor=ada if by_somebody else None)
-    with pytest.raises(Cancelled) as caught:
-        decide(request, bea, "maybe")
-    assert (caught.value.status, caught.value.code) == (409, "cancelled")
-    assert caught.value.extra == {"cancelled_by": "ada" if by_somebody else None}
-
-
 def test_a_cancelled_request_neither_expires_nor_starts(ada: Actor) -> None:
     request = seeds.pending(expires_at=seeds.moment(-1))
     close(request.run_id, request, actor=ada)
@@ -303,28 +246,26 @@ def test_a_cancelled_request_neither_expires_nor_starts(ada: Actor) -> None:
     request.refresh_from_db()
     assert request.status == "cancelled"
     with pytest.raises(NotConfirmed, match="cancelled"):
-        approvals.verify_approval(gate=request.gate, action_digest=request.action_digest)
+        seeds.verify_approval(request)
     with pytest.raises(NotConfirmed):
         approvals.verify_decision(
             gate=request.gate, decision=Decision(verdict=Verdict.APPROVE, by="ada")
         )
 
 
-@pytest.mark.parametrize("status", ["expired", "cancelled"])
-def test_a_request_without_a_decision_has_no_statement(status: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "given"),
+    [
+        *((status, {"statement": "{}"}) for status in ("expired", "cancelled")),
+        *((status, {"decided_by": "bea"}) for status in ("approved", "denied", "answered")),
+        ("approved", {}),
+    ],
+)
+def test_only_a_decided_request_has_a_statement(status: str, given: dict[str, str]) -> None:
     request = seeds.pending()
     with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
         Request.objects.filter(pk=request.pk).update(
-            status=status, decided_at=datetime.now().astimezone(), reason="", statement="{}"
-        )
-
-
-@pytest.mark.parametrize("status", ["approved", "denied", "answered"])
-def test_a_decided_request_has_a_statement(status: str) -> None:
-    request = seeds.pending()
-    with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
-        Request.objects.filter(pk=request.pk).update(
-            status=status, decided_by="bea", decided_at=seeds.moment(0), reason=""
+            status=status, decided_at=seeds.moment(0), reason="", **given
         )
 
 
@@ -357,8 +298,7 @@ def test_requesters_cancel_their_own_runs_and_admins_any(
 def test_a_token_cancels_as_far_as_its_scopes_go(
     ada: Actor, admin: Actor, scopes: set[str], person: str, expected: bool
 ) -> None:
-    owner = User.objects.get(username=person)
-    token = Actor(person=person, token=tokens.create(owner, scopes)[0].public_id)
+    token = seeds.bearer(Actor(person=person), *scopes)
     assert access.may_cancel(token, "ada") is expected
 
 

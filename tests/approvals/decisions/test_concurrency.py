@@ -11,13 +11,11 @@ from functools import partial
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from approvals import audit, clock
-from approvals.accounts import tokens
 from approvals.adapter import Approvals
-from approvals.decisions import decide, in_doubt
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotFound
 from approvals.models import AuditEntry, Request, Token
 from approvals.permissions.scopes import ALL_SCOPES
@@ -28,6 +26,7 @@ from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.store.tables.signals import GATE_DECIDED
 from tests.support import seeds
+from tests.support.threads import closing, together
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +48,7 @@ def test_concurrent_decisions_have_one_winner() -> None:
             barrier.wait()
             heard.append(_attempt(request, people[n], verdict, reason))
 
-    _together([partial(play, n) for n in range(DECIDERS)])
+    together([partial(play, n) for n in range(DECIDERS)])
 
     winners = set()
     for request, heard in zip(requests, outcomes, strict=True):
@@ -99,7 +98,7 @@ def test_concurrent_actions_of_all_kinds_have_one_winner() -> None:
             barrier_end.wait()
 
     barrier_end = threading.Barrier(8, timeout=30)
-    _together([partial(play, n) for n in range(8)])
+    together([partial(play, n) for n in range(8)])
 
     ends = Counter(_check_one_end(*one) for one in zip(requests, heard, strict=True))
     assert sum(ends.values()) == MIXED_ROUNDS
@@ -116,7 +115,7 @@ def test_two_clicks_of_one_person_are_one_decision() -> None:
         barrier.wait()
         heard.append(_attempt(request, bea, "approve", ""))
 
-    _together([click, click])
+    together([click, click])
     assert sorted(heard) == ["lost to bea", "won bea"]
     _check_one_decision(request, "bea")
 
@@ -134,17 +133,15 @@ def _revoke(bea: User) -> None:
 
 
 @pytest.mark.parametrize("end", [_disable, _take_out_of_group, _revoke])
-def test_a_decision_uses_the_rights_after_its_lock_wait(
-    end: Callable[[User], None],
-) -> None:
+def test_a_decision_uses_the_rights_after_its_lock_wait(end: Callable[[User], None]) -> None:
     seeds.person("bea", Group.REVIEWERS)
     owner = User.objects.get(username="bea")
-    bea = Actor(person="bea", token=tokens.create(owner, ALL_SCOPES)[0].public_id)
+    bea = seeds.bearer(Actor(person="bea"), *ALL_SCOPES)
     request = seeds.pending()
     heard: list[str] = []
 
     waiting = threading.Thread(
-        target=_closing(lambda: heard.append(_attempt(request, bea, "approve", "")))
+        target=closing(lambda: heard.append(_attempt(request, bea, "approve", "")))
     )
     with transaction.atomic():
         Run.objects.select_for_update().get(pk=request.run_id)
@@ -166,12 +163,10 @@ def test_resolving_a_call_in_doubt_waits_for_the_run() -> None:
     heard: list[str] = []
 
     def resolve() -> None:
-        in_doubt.resolve(
-            run=request.run_id, gate=request.gate, outcome="give_up", reason="No.", actor=bea
-        )
+        seeds.settle(request, bea)
         heard.append("resolved")
 
-    waiting = threading.Thread(target=_closing(resolve))
+    waiting = threading.Thread(target=closing(resolve))
     with transaction.atomic():
         Run.objects.select_for_update().get(pk=request.run_id)
         waiting.start()
@@ -198,20 +193,14 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
         for _ in range(10):
             seeds.opened(seeds.snapshot(of))
 
-    _together([review, go_on])
+    together([review, go_on])
     assert audit.verify(of) == 30
 
 
 def _attempt(request: Request, actor: Actor, verdict: str, reason: str) -> str:
     """Decide and return the result the actor sees."""
     try:
-        decide.decide(
-            request=request.id,
-            verdict=verdict,
-            digest=request.request_digest,
-            reason=reason,
-            actor=actor,
-        )
+        seeds.decide(request, actor, verdict, reason)
     except AlreadyDecided as late:
         return f"lost to {late.decided_by}"
     except Cancelled as late:
@@ -269,25 +258,6 @@ def _check_one_decision(request: Request, winner: str) -> None:
     assert Signal.objects.filter(run=request.run_id).count() == 1
     assert Run.objects.get(pk=request.run_id).mailbox == 1
     assert audit.verify(request.run_id) == 2
-
-
-def _together(works: list[Callable[[], None]], within: float = 120) -> None:
-    threads = [threading.Thread(target=_closing(work)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(within)
-    assert not any(thread.is_alive() for thread in threads)
-
-
-def _closing(work: Callable[[], None]) -> Callable[[], None]:
-    def done() -> None:
-        try:
-            work()
-        finally:
-            connections.close_all()
-
-    return done
 
 
 def _wait_until_another_waits_for_us(waiting: threading.Thread) -> None:

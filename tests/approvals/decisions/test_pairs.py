@@ -21,7 +21,7 @@ from pytest_django import Settings
 
 from approvals import audit, clock
 from approvals.adapter import Approvals
-from approvals.decisions import decide, in_doubt, undo
+from approvals.decisions import undo
 from approvals.errors import ApprovalError, Expired
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
@@ -31,8 +31,8 @@ from runtime.errors import InvalidInput, RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
 from runtime.store.tables.signals import GATE_DECIDED
-from tests.approvals.decisions.test_concurrency import _together
 from tests.support import seeds
+from tests.support.threads import together
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say
 
@@ -51,20 +51,11 @@ Ending = tuple[object, ...]
 
 
 def _decide(request: Request, verdict: str) -> None:
-    reason = "No." if verdict == "deny" else ""
-    decide.decide(
-        request=request.id,
-        verdict=verdict,
-        digest=request.request_digest,
-        reason=reason,
-        actor=DAN,
-    )
+    seeds.decide(request, DAN, verdict, "No." if verdict == "deny" else "")
 
 
 def _settle(request: Request, actor: Actor = DAN) -> None:
-    in_doubt.resolve(
-        run=request.run_id, gate=request.gate, outcome="give_up", reason="No.", actor=actor
-    )
+    seeds.settle(request, actor)
 
 
 def _cancel(request: Request) -> None:
@@ -127,9 +118,7 @@ def _contended(case: Case, spread: random.Random) -> Request:
 def _subject(case: Case, due: datetime) -> Request:
     """Return the request for both actions; for an undo, Bea has just decided it."""
     one, other, kind = case
-    timed = (
-        None if kind is GateKind.IN_DOUBT else due
-    )  # a call in doubt waits for as long as it takes
+    timed = None if kind is GateKind.IN_DOUBT else due  # a call in doubt waits as long as it takes
     request = seeds.pending(requester="cyril", kind=kind, expires_at=timed)
     if "undo" in (one, other):
         if kind is GateKind.IN_DOUBT:
@@ -156,9 +145,8 @@ def _ending(request: Request, heard: tuple[str, str]) -> Ending:
     decisions = [json.loads(one.body) for one in signals if one.kind == GATE_DECIDED]
     assert len(decisions) <= 1, "two decisions of one gate"
     for one in decisions:
-        _verify_decision(
-            request, Decision(verdict=Verdict(one["verdict"]), by=one["by"], reason=one["reason"])
-        )
+        said = {name: one[name] for name in ("by", "reason")}
+        _verify_decision(request, Decision(verdict=Verdict(one["verdict"]), **said))
     return (
         heard,
         request.status,
@@ -176,7 +164,7 @@ def _verify_decision(request: Request, decision: Decision) -> None:
         moment = request.effective_at or request.expires_at
         if moment is not None:
             seeds.set_clock(patch, moment)
-        Approvals().verify_decision(gate=request.gate, decision=decision)
+        seeds.verify_decision(request, decision)
 
 
 def _in_turn(case: Case, monkeypatch: pytest.MonkeyPatch) -> set[Ending]:
@@ -220,7 +208,7 @@ def _at_once(cases: list[Case]) -> list[Ending]:
             said[who] = _act(case[who], requests[-1])
             over.wait()
 
-    _together([partial(play, 0), partial(play, 1)], within=120 + len(cases))
+    together([partial(play, 0), partial(play, 1)], within=120 + len(cases))
     return [_ending(*one) for one in zip(requests, heard, strict=True)]
 
 

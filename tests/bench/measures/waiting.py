@@ -22,9 +22,9 @@ import psutil
 
 from config.env.environment import ROOT
 from tests.bench.figures import Finding, Line, number, one, spread
-from tests.provider.server import KEY
-from tests.provider.slow import STEPS, SlowProvider
 from tests.support.people import until
+from tests.support.provider.server import KEY
+from tests.support.provider.slow import STEPS, SlowProvider
 from tests.support.scripted_agents.crowd import Crowd, stack_of
 from tests.support.site import Site
 
@@ -96,7 +96,7 @@ def measure(_: Site, *, quick: bool) -> Finding:
 def provider() -> Iterator[str]:
     """The base URL of a slow provider in a process of its own."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.provider.slow", str(SECONDS)],
+        [sys.executable, "-m", "tests.support.provider.slow", str(SECONDS)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

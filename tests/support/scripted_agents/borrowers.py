@@ -2,15 +2,10 @@
 
 from django.db import connection
 
-from agents.sdk import ToolContext, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
-from tests.support.scripted_agents.holding import Errand, write
+from agents.sdk import ToolContext, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from tests.support.scripted_agents.holding import write
+from tests.support.specs import spec_of
 
 SECONDS = 0.3
 
@@ -32,11 +27,4 @@ def ask(turn: Turn) -> Reply:
     return call("ask_postgres", name=turn.input["name"])
 
 
-borrower = agent(
-    name="borrower",
-    description="Asks Postgres, ends.",
-    instructions="Ask.",
-    input=Errand,
-    model=ask,
-    tools=[ask_postgres],
-)
+borrower = spec_of("borrower", model=ask, tools=[ask_postgres])

@@ -3,22 +3,11 @@
 import os
 import time
 
-from pydantic import BaseModel
-
-from agents.sdk import ToolContext, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import ToolContext, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from tests.support.specs import spec_of
 
 STEPS = 3
-
-
-class Errand(BaseModel):
-    name: str
 
 
 @tool(effect="idempotent")
@@ -47,20 +36,6 @@ def quiet(turn: Turn) -> Reply:
     return call("tick", name=turn.input["name"], step=done) if done < STEPS else say("Done.")
 
 
-poison_deadly = agent(
-    name="poison_deadly",
-    description="Ends its worker.",
-    instructions="End it.",
-    input=Errand,
-    model=deadly,
-    tools=[end_it_all],
-)
+poison_deadly = spec_of("poison_deadly", model=deadly, tools=[end_it_all])
 
-poison_quiet = agent(
-    name="poison_quiet",
-    description="Takes a few steps.",
-    instructions="Tick.",
-    input=Errand,
-    model=quiet,
-    tools=[tick],
-)
+poison_quiet = spec_of("poison_quiet", model=quiet, tools=[tick])

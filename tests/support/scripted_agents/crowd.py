@@ -8,9 +8,9 @@ import psutil
 import psycopg
 
 from config.env.environment import read
-from tests.provider.server import KEY
 from tests.support import processes
 from tests.support.people import Office
+from tests.support.provider.server import KEY
 from tests.support.stack import Stack
 
 START = """
@@ -36,7 +36,7 @@ def stack_of(home: Path, provider: str, *, drain: str = "30") -> Stack:
     """Not started yet; `provider` is the base URL of the model."""
     return Stack(
         home,
-        ABEYANCE_AGENTS="tests.provider.walkers",
+        ABEYANCE_AGENTS="tests.support.provider.walkers",
         ABEYANCE_MODEL="openai:loopback",
         OPENAI_BASE_URL=provider,
         OPENAI_API_KEY=KEY,

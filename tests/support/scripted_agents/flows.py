@@ -11,17 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-    together,
-)
+from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from agents.tools.timers import wait_for
 from tests.support import clock, ledger
+from tests.support.specs import spec_of
 
 clock.set_wrong()
 
@@ -156,56 +150,13 @@ def _turn(calls: list[dict[str, Any]]) -> Reply:
 LONG = Compaction(messages=9, summarise=sum_up)  # more than four turns
 TOOLS = (look, put, book, send, stay, labour, pay, refuse, insist, linger, wait_for)
 
-lowest = agent(
-    name="lowest",
-    description="Works for lower.",
-    instructions="Play the score.",
-    input=Score,
-    model=play,
-    tools=TOOLS,
-    compaction=LONG,
-)
+PARTS: dict[str, Any] = {"input": Score, "model": play, "tools": TOOLS, "compaction": LONG}
+lowest = spec_of("lowest", **PARTS)
 
-lower = agent(
-    name="lower",
-    description="Works for inner, and has lowest work.",
-    instructions="Play the score.",
-    input=Score,
-    model=play,
-    tools=TOOLS,
-    compaction=LONG,
-    subagents=[lowest],
-)
+lower = spec_of("lower", **PARTS, subagents=[lowest])
 
-inner = agent(
-    name="inner",
-    description="Works for middle, and has lower work.",
-    instructions="Play the score.",
-    input=Score,
-    model=play,
-    tools=TOOLS,
-    compaction=LONG,
-    subagents=[lower],
-)
+inner = spec_of("inner", **PARTS, subagents=[lower])
 
-middle = agent(
-    name="middle",
-    description="Works for outer, and has inner work.",
-    instructions="Play the score.",
-    input=Score,
-    model=play,
-    tools=TOOLS,
-    compaction=LONG,
-    subagents=[inner],
-)
+middle = spec_of("middle", **PARTS, subagents=[inner])
 
-outer = agent(
-    name="outer",
-    description="Has middle work.",
-    instructions="Play the score.",
-    input=Score,
-    model=play,
-    tools=TOOLS,
-    compaction=LONG,
-    subagents=[middle],
-)
+outer = spec_of("outer", **PARTS, subagents=[middle])

@@ -4,15 +4,9 @@ import threading
 
 from pydantic import BaseModel
 
-from agents.sdk import agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-    together,
-)
+from agents.sdk import tool
+from agents.sdk.scripts import Reply, Turn, call, say, script, together
+from tests.support.specs import spec_of
 
 
 class Calls(BaseModel):
@@ -46,20 +40,6 @@ def answering(turn: Turn) -> Reply:
     return say("Answered.") if turn.results else call("answer", number=turn.input["number"])
 
 
-hangs = agent(
-    name="hangs",
-    description="Makes calls that do not return.",
-    instructions="Hang.",
-    input=Calls,
-    model=hanging,
-    tools=[hang],
-)
+hangs = spec_of("hangs", input=Calls, model=hanging, tools=[hang])
 
-answers = agent(
-    name="answers",
-    description="Makes one call and ends.",
-    instructions="Answer.",
-    input=Calls,
-    model=answering,
-    tools=[answer],
-)
+answers = spec_of("answers", input=Calls, model=answering, tools=[answer])

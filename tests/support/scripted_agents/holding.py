@@ -7,23 +7,12 @@ import os
 import time
 from pathlib import Path
 
-from pydantic import BaseModel
-
-from agents.sdk import ToolContext, agent, tool
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk import ToolContext, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from tests.support.specs import spec_of
 
 FOLDER = "HOLDING_FOLDER"
 DEADLINE = 120.0
-
-
-class Errand(BaseModel):
-    name: str
 
 
 @tool(effect="idempotent", deadline=DEADLINE)
@@ -57,23 +46,9 @@ def once(turn: Turn) -> Reply:
     return _next(turn, "hold_once")
 
 
-patient_again = agent(
-    name="patient_again",
-    description="Holds, notes, ends.",
-    instructions="Hold, then note.",
-    input=Errand,
-    model=again,
-    tools=[hold_again, note],
-)
+patient_again = spec_of("patient_again", model=again, tools=[hold_again, note])
 
-patient_once = agent(
-    name="patient_once",
-    description="Holds, notes, ends.",
-    instructions="Hold, then note.",
-    input=Errand,
-    model=once,
-    tools=[hold_once, note],
-)
+patient_once = spec_of("patient_once", model=once, tools=[hold_once, note])
 
 
 def write(tool_name: str, what: str, name: str) -> None:

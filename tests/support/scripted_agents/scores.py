@@ -114,8 +114,7 @@ def tower() -> Score:
     """Five agents, each below the one before, and at every depth a write, a transaction and a gate."""
     at_once = ("send", "book", "pay")
     return Score(
-        name="tower",
-        turns=_nested(lambda depth: [[_call(tool, depth) for tool in at_once]], BELOW),
+        name="tower", turns=_nested(lambda depth: [[_call(tool, depth) for tool in at_once]], BELOW)
     )
 
 

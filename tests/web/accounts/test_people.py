@@ -16,20 +16,23 @@ from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from tests.support.cast import PASSWORD, Cast
+from tests.support.pages import has, log_in, shows, text, text_of
 
 NEW = "another horse battery"
-
-
-def _page(answer: Any, status: int = 200) -> str:
-    assert answer.status_code == status
-    return str(answer.content.decode())
 
 
 def _done(admin: Client, path: str, form: dict[str, Any] | None = None) -> str:
     """The page after a successful action."""
     answer = admin.post(path, form or {}, follow=True)
     assert [code for _, code in answer.redirect_chain] == [302]
-    return _page(answer)
+    return text_of(answer)
+
+
+@pytest.fixture
+def second(cast: Cast) -> Client:
+    """A second admin."""
+    made = create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
+    return log_in(made)
 
 
 def test_the_page_lists_people_with_groups_state_and_tokens(admin: Client, cast: Cast) -> None:
@@ -37,34 +40,22 @@ def test_the_page_lists_people_with_groups_state_and_tokens(admin: Client, cast:
     gone, _ = tokens.create(cast.bea, ALL_SCOPES)
     tokens.revoke(gone.public_id, actor=None)
     User.objects.filter(username="cyril").update(is_active=False)
-    page = _page(admin.get("/people/"))
-    cards = {name: _card(page, name) for name in ("ada", "admin", "bea", "cyril")}
-    assert token.public_id in cards["ada"]
-    assert "never used" in cards["ada"]
-    assert "1 token<" in cards["ada"]
-    assert plain not in page
-    assert "revoked just now" in cards["bea"]
-    assert "0 tokens<" in cards["bea"]
-    assert "disabled</span>" in cards["cyril"]
-    assert "no group" in cards["cyril"]
-    assert "you</span>" in cards["admin"]
-    assert "last login just now" in cards["admin"]
-    assert "never logged in" in cards["bea"]
+    page = shows(admin, "/people/", hides=[plain])
+    for name, words in {
+        "ada": (token.public_id, "never used", "1 token<"),
+        "bea": ("revoked just now", "0 tokens<", "never logged in"),
+        "cyril": ("disabled</span>", "no group"),
+        "admin": ("you</span>", "last login just now"),
+    }.items():
+        has(_card(page, name), *words)
 
 
 @pytest.mark.parametrize("name", ["ada", "bea", "cyril"])
 def test_the_page_exists_for_admins_only(cast: Cast, name: str) -> None:
-    client = Client()
-    client.force_login(getattr(cast, name))
+    client = log_in(getattr(cast, name))
     token, _ = tokens.create(cast.bea, ALL_SCOPES)
     assert client.get("/people/").status_code == 404
-    for act in (
-        "groups",
-        "disable",
-        "enable",
-        "password",
-        f"tokens/{token.public_id}/revoke",
-    ):
+    for act in ("groups", "disable", "enable", "password", f"tokens/{token.public_id}/revoke"):
         assert client.post(f"/people/bea/{act}/", {"group": "admins"}).status_code == 404
     assert client.post("/people/add/", {"username": "mine"}).status_code == 404
     assert User.objects.count() == 4
@@ -89,9 +80,8 @@ def test_a_person_is_added_and_can_log_in(admin: Client) -> None:
         "again": NEW,
         "group": ["requesters", "reviewers"],
     }
-    page = _done(admin, "/people/add/", form)
-    assert "newhire is added." in page
-    assert '<details class="card person" id="newhire" open>' in page
+    opened = '<details class="card person" id="newhire" open>'
+    has(_done(admin, "/people/add/", form), "newhire is added.", opened)
     assert Client().post("/login/", {"username": "newhire", "password": NEW})["Location"] == "/"
 
 
@@ -113,12 +103,10 @@ def test_a_refused_person_shows_the_reason_and_the_input(
     admin: Client, change: dict[str, Any], said: str
 ) -> None:
     form = {"username": "newhire", "password": NEW, "again": NEW, "group": ["reviewers"], **change}
-    page = _page(admin.post("/people/add/", form), 422)
-    assert said in page
-    assert f'name="username" value="{form["username"]}"' in page
+    kept = f'name="username" value="{form["username"]}"'
+    page = has(text_of(admin.post("/people/add/", form), 422), said, kept, hides=[NEW])
     adding = page.split("/people/add/")[1].split("</form>")[0]
     assert ('value="reviewers" checked' in adding) == ("group" not in change)
-    assert NEW not in page
     assert User.objects.count() == 4
 
 
@@ -129,72 +117,57 @@ def test_groups_are_saved(admin: Client, cast: Cast) -> None:
     assert not cast.cyril.groups.exists()
 
 
-def test_a_second_admin_confirms_the_assignment_of_the_first(admin: Client, cast: Cast) -> None:
-    second = create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
-    other = Client()
-    other.force_login(second)
-    card = _card(_done(admin, "/people/cyril/groups/", {"group": ["reviewers"]}), "cyril")
-    assert "given by <bdi>admin</bdi> just now" in card
-    assert "Cannot decide before <time" in card
-    assert "Cannot decide in runs of <bdi>admin</bdi>" in card
-    assert "You cannot confirm this" in card
+def test_a_second_admin_confirms_the_assignment_of_the_first(admin: Client, second: Client) -> None:
     form = "/people/cyril/rights/reviewers/confirm/"
-    assert form not in card
-    assert form in _card(_page(other.get("/people/")), "cyril")
+    card = _card(_done(admin, "/people/cyril/groups/", {"group": ["reviewers"]}), "cyril")
+    limits = ("Cannot decide before <time", "Cannot decide in runs of <bdi>admin</bdi>")
+    given = "given by <bdi>admin</bdi> just now"
+    has(card, given, *limits, "You cannot confirm this", hides=[form])
+    has(_card(text(second, "/people/"), "cyril"), form)
     for seq in ("x", "9" * 5_000):  # the second is too long for int()
-        assert "changed since you saw it" in _page(other.post(form, {"seq": seq}), 409)
-    card = _card(_done(other, form, {"seq": "1"}), "cyril")
-    assert "confirmed by <bdi>second</bdi>" in card
-    assert "Cannot decide" not in card
+        has(text_of(second.post(form, {"seq": seq}), 409), "changed since you saw it")
+    card = _card(_done(second, form, {"seq": "1"}), "cyril")
+    has(card, "confirmed by <bdi>second</bdi>", hides=["Cannot decide"])
 
 
-def test_a_new_admin_waits_for_the_second(admin: Client, cast: Cast) -> None:
-    create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
+def test_a_new_admin_waits_for_the_second(admin: Client, second: Client) -> None:
     card = _card(_done(admin, "/people/cyril/groups/", {"group": ["admins"]}), "cyril")
-    assert "waits for a second admin" in card
+    has(card, "waits for a second admin")
 
 
 def test_a_group_without_a_giver_is_shown_as_such(admin: Client, cast: Cast) -> None:
     cast.cyril.groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
-    assert "There is no record of who gave this" in _card(_page(admin.get("/people/")), "cyril")
+    has(_card(text(admin, "/people/"), "cyril"), "There is no record of who gave this")
     card = _card(_done(admin, "/people/cyril/groups/", {"group": ["reviewers"]}), "cyril")
-    assert "given by <bdi>admin</bdi> just now" in card
+    has(card, "given by <bdi>admin</bdi> just now")
 
 
 def test_the_last_admin_stays(admin: Client, cast: Cast) -> None:
-    page = _page(admin.post("/people/admin/groups/", {"group": ["reviewers"]}), 409)
-    assert "admin is the last active admin and cannot leave admins." in _card(page, "admin")
-    assert "cannot disable their own account" in _page(admin.post("/people/admin/disable/"), 409)
-    assert admin.get("/people/").status_code == 200
+    page = text_of(admin.post("/people/admin/groups/", {"group": ["reviewers"]}), 409)
+    has(_card(page, "admin"), "admin is the last active admin and cannot leave admins.")
+    page = text_of(admin.post("/people/admin/disable/"), 409)
+    has(page, "cannot disable their own account")
+    text(admin, "/people/")
 
 
-def test_disabling_logs_out_and_enabling_lets_in(admin: Client, bea: Client, cast: Cast) -> None:
-    _, plain = tokens.create(cast.bea, ALL_SCOPES)
+def test_disabling_logs_out_and_enabling_lets_in(admin: Client, bea: Client) -> None:
     page = _done(admin, "/people/bea/disable/")
-    assert "bea is disabled" in page
-    assert "/people/bea/enable/" in page
-    assert "/people/bea/disable/" not in page
+    has(page, "bea is disabled", "/people/bea/enable/", hides=["/people/bea/disable/"])
     assert bea.get("/inbox/")["Location"].startswith("/login/")
-    assert tokens.authenticate(plain) is None
     _done(admin, "/people/bea/enable/")
-    assert bea.get("/inbox/")["Location"].startswith("/login/")
     assert bea.post("/login/", {"username": "bea", "password": PASSWORD}).status_code == 302
 
 
 def test_a_new_password_ends_open_sessions(admin: Client, bea: Client, cast: Cast) -> None:
+    weak = admin.post("/people/bea/password/", {"password": "bea", "again": "bea"})
+    page = text_of(weak, 422)
+    has(_card(page, "bea"), "The password is not good enough", 'aria-invalid="true"')
+    has(_card(page, "ada"), hides=['aria-invalid="true"'])
+    text(bea, "/inbox/")
     _done(admin, "/people/bea/password/", {"password": NEW, "again": NEW})
     assert bea.get("/inbox/")["Location"].startswith("/login/")
     cast.bea.refresh_from_db()
     assert cast.bea.check_password(NEW)
-
-
-def test_a_password_that_cannot_be_is_refused_where_it_was_typed(admin: Client, cast: Cast) -> None:
-    page = _page(admin.post("/people/bea/password/", {"password": "bea", "again": "bea"}), 422)
-    assert "The password is not good enough" in _card(page, "bea")
-    assert 'aria-invalid="true"' in _card(page, "bea")
-    assert 'aria-invalid="true"' not in _card(page, "ada")
-    cast.bea.refresh_from_db()
-    assert cast.bea.check_password(PASSWORD)
 
 
 def test_ones_own_password_takes_the_one_of_now(admin: Client, cast: Cast) -> None:
@@ -208,7 +181,7 @@ def test_an_admin_cannot_make_a_token_of_another(admin: Client, cast: Cast) -> N
     """Refuse the token, because it would decide as its owner."""
     form = {"scope": ["approvals:decide"]}
     assert admin.post("/people/bea/tokens/add/", form).status_code == 404
-    assert 'name="scope"' not in _page(admin.get("/people/?open=bea"))
+    shows(admin, "/people/?open=bea", hides=['name="scope"'])
     with pytest.raises(Forbidden) as refused:
         tokens.create(cast.bea, ALL_SCOPES, actor="admin")
     assert refused.value.code == "not_owner"
@@ -235,12 +208,11 @@ def test_people_are_found_by_name_and_the_rest_is_counted(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "LIMIT", 2)
-    page = _page(admin.get("/people/?open=cyril"))
+    page = shows(admin, "/people/?open=cyril", "2 more people fit")
     assert re.findall('person" id="([a-z]+)"', page) == ["ada", "admin", "cyril"]
-    assert "2 more people fit" in page
-    assert re.findall('person" id="([a-z]+)"', _page(admin.get("/people/?q=BE"))) == ["bea"]
-    assert "No match" in _page(admin.get("/people/?q=<script>"))
-    assert "\x00" not in _page(admin.get("/people/?q=%00&open=%00"))
+    assert re.findall('person" id="([a-z]+)"', text(admin, "/people/?q=BE")) == ["bea"]
+    shows(admin, "/people/?q=<script>", "No match")
+    shows(admin, "/people/?q=%00&open=%00", hides=["\x00"])
 
 
 def test_more_people_take_no_more_queries(
@@ -250,7 +222,7 @@ def test_more_people_take_no_more_queries(
         person = create_person(username=f"p{number}", password=PASSWORD, groups=[Group.REVIEWERS])
         tokens.create(person, ALL_SCOPES)
     with django_assert_max_num_queries(12):
-        _page(admin.get("/people/"))
+        text(admin, "/people/")
 
 
 def _card(page: str, name: str) -> str:

@@ -10,6 +10,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.support.cast import PASSWORD, Cast
 from tests.support.office import Office
+from tests.support.pages import has, log_in, text_of
 
 SOME_ID = "0192f1c2-0000-7000-8000-000000000000"
 
@@ -46,12 +47,10 @@ def test_no_post_is_where_the_login_leads(path: str, cast: Cast) -> None:
     ["agents", "agents/%s/start", "contents", "account/tokens/%s/revoke", "people/%s/groups"],
 )
 def test_a_nul_in_a_path_is_not_found(path: str, cast: Cast) -> None:
-    client = Client()
-    client.force_login(cast.admin)
+    client = log_in(cast.admin)
     place = "/" + (path if "%s" in path else path + "/%s") % "%00" + "/"
     for answer in (client.get(place), client.post(place)):
-        assert answer.status_code == 404
-        assert "There is no such page" in answer.content.decode()
+        has(text_of(answer, 404), "There is no such page")
 
 
 def test_the_login_leads_to_the_page_of_the_form(office: Office, suspended: UUID) -> None:
@@ -82,9 +81,7 @@ def test_an_address_for_forms_has_a_page_of_ours(
     page = f"/a/{office.request(suspended).id}/"
     answer = bea.get(f"{page}approve/")
     assert (answer.status_code, answer["Allow"]) == (405, "POST")
-    text = answer.content.decode()
-    assert "Nothing was decided or changed" in text
-    assert f'href="{page}"' in text
+    has(answer.content.decode(), "Nothing was decided or changed", f'href="{page}"')
 
 
 def test_the_api_answers_a_wrong_method_as_json(bea: Client) -> None:

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from django.http import HttpResponse
 from django.test import Client
 
 from approvals.models import Request
 from runtime.models import Run
 from tests.support.office import Office
+from tests.support.pages import has, send, shows, text_of
 
 WHY = "account_agent stops after every reply"
 
@@ -18,56 +18,33 @@ def hold(office: Office) -> Request:
     return office.held(WHY)
 
 
-def _send(client: Client, request: Request, way: str, **form: str) -> HttpResponse:
-    body = {"digest": request.request_digest, **form}
-    return client.post(f"/a/{request.id}/{way}/", body)  # type: ignore[return-value]
-
-
-def _page(client: Client, path: str) -> str:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.content.decode()
-
-
-def test_the_page_says_why_and_offers_both_ways(bea: Client, hold: Request) -> None:
-    page = _page(bea, f"/a/{hold.id}/")
-    assert WHY in page
-    assert "Why it stopped" in page
-    assert "Nothing new starts" in page
-    assert "Continue" in page
-    assert "Stop the run" in page
-
-
-def test_the_inbox_and_the_run_show_it(bea: Client, hold: Request) -> None:
-    assert WHY in _page(bea, "/inbox/")
-    run = _page(bea, f"/runs/{hold.run_id}/")
-    assert "The agent is held for review" in run
-    assert "stopped: waits for a person to continue it" in run
-    assert "hold" in _page(bea, "/runs/")
+def test_pages_say_why_it_stopped_and_offer_both_ways(bea: Client, hold: Request) -> None:
+    ways = ("Continue", "Stop the run")
+    shows(bea, hold, WHY, "Why it stopped", "Nothing new starts", *ways)
+    shows(bea, "/inbox/", WHY)
+    state = "stopped: waits for a person to continue it"
+    shows(bea, hold.run_id, "The agent is held for review", state)
+    shows(bea, "/runs/", "hold")
 
 
 def test_letting_it_go_on_is_recorded_and_audited(
     bea: Client, hold: Request, office: Office
 ) -> None:
-    assert _send(bea, hold, "continue").status_code == 302
+    assert send(bea, hold, "continue").status_code == 302
     hold.refresh_from_db()
     assert (hold.status, hold.decided_by) == ("approved", "bea")
     assert json.loads(hold.statement or "")["verdict"] == "continue"
     office.advance(hold.run_id)
-    page = _page(bea, f"/a/{hold.id}/")
-    assert "Continued by <bdi>bea</bdi>" in page
-    assert "Nothing new starts" not in page
-    assert "continued by" in _page(bea, f"/runs/{hold.run_id}/")
+    shows(bea, hold, "Continued by <bdi>bea</bdi>", hides=["Nothing new starts"])
+    shows(bea, hold.run_id, "continued by")
 
 
 def test_stopping_needs_a_reason_and_ends_the_run(
     bea: Client, hold: Request, office: Office
 ) -> None:
-    refused = _send(bea, hold, "stop")
-    assert refused.status_code == 422
-    assert "the reason is required to stop the run" in refused.content.decode()
-    assert _send(bea, hold, "stop", reason="It goes in circles.").status_code == 302
+    has(text_of(send(bea, hold, "stop"), 422), "the reason is required to stop the run")
+    assert send(bea, hold, "stop", reason="It goes in circles.").status_code == 302
     office.advance(hold.run_id)
     run = Run.objects.get(id=hold.run_id)
     assert (run.status, run.reason) == ("cancelled", "It goes in circles.")
-    assert "The run was stopped by <bdi>bea</bdi>" in _page(bea, f"/a/{hold.id}/")
+    shows(bea, hold, "The run was stopped by <bdi>bea</bdi>")

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 
-from approvals.models import AuditEntry
+from approvals.models import AuditEntry, Request
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
@@ -18,12 +18,7 @@ from tests.support.api_client import Caller
 from tests.support.engine import events
 from tests.support.fake_ports import FakeTool
 from tests.support.office import MAIL_RESULT, Office
-
-
-@pytest.fixture
-def doubt(office: Office) -> UUID:
-    """Ada's run, whose welcome mail is in doubt."""
-    return office.in_doubt()
+from tests.support.pages import has, send, shows, text
 
 
 def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None:
@@ -48,32 +43,32 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
             runs.notify_signal(own, run)
 
 
-def pages(client: Client, office: Office, run: UUID) -> list[str]:
+def pages(client: Client, request: Request) -> list[str]:
     """Return the page of the call in doubt and the page of the run."""
-    paths = (f"/a/{office.in_doubt_request(run).id}/", f"/runs/{run}/")
-    return [client.get(path).content.decode() for path in paths]
+    return [text(client, request), text(client, request.run_id)]
 
 
-def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt: UUID) -> None:
-    arrives(doubt)
-    for page in pages(bea, office, doubt):
-        assert "A worker applies it next, unless a person settles the call first." in page
-    assert office.advance(doubt).status == RunStatus.COMPLETED
-    request = office.in_doubt_request(doubt)
-    assert (request.status, request.decided_by) == ("cancelled", None)
-    assert request.reason == (
-        "The call itself returned its result late, so no person needs to settle it."
+def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt: Request) -> None:
+    arrives(doubt.run_id)
+    for page in pages(bea, doubt):
+        has(page, "A worker applies it next, unless a person settles the call first.")
+    assert office.advance(doubt.run_id).status == RunStatus.COMPLETED
+    doubt.refresh_from_db()
+    why = "The call itself returned its result late, so no person needs to settle it."
+    assert (doubt.status, doubt.decided_by, doubt.reason) == (
+        "cancelled",
+        None,
+        why,
     )
-    assert AuditEntry.objects.get(subject=f"request {request.id}", act="cancelled").actor is None
-    of_doubt, of_run = pages(bea, office, doubt)
-    assert "Resolved by the call itself" in of_doubt
+    assert AuditEntry.objects.get(subject=f"request {doubt.id}", act="cancelled").actor is None
+    of_doubt, of_run = pages(bea, doubt)
+    has(of_doubt, "Resolved by the call itself")
+    has(of_run, "settled by its late outcome: done")
     for page in (of_doubt, of_run):
-        assert "Late: <bdi>send_welcome_mail</bdi> returned its result" in page
-        assert "It settled the call in doubt, and the agent was told the outcome." in page
-        assert "m-1" in page
-    assert "settled by its late outcome: done" in of_run
-    transcript = bea.get(f"/runs/{doubt}/?tab=transcript").content.decode()
-    assert "late outcome of <bdi>send_welcome_mail</bdi>" in transcript
+        has(page, "Late: <bdi>send_welcome_mail</bdi> returned its result", "m-1")
+        has(page, "It settled the call in doubt, and the agent was told the outcome.")
+    told = "late outcome of <bdi>send_welcome_mail</bdi>"
+    shows(bea, f"/runs/{doubt.run_id}/?tab=transcript", told)
 
 
 def test_decided_today_shows_a_late_outcome(bea: Client, office: Office) -> None:
@@ -82,73 +77,64 @@ def test_decided_today_shows_a_late_outcome(bea: Client, office: Office) -> None
     office.approve(run := office.start())
     arrives(run)
     office.advance(run)
-    assert "Done, late" in bea.get("/inbox/?view=decided").content.decode()
+    shows(bea, "/inbox/?view=decided", "Done, late")
 
 
 @pytest.mark.parametrize(
     ("said", "error", "words"),
     [
-        ({"message_id": "m-1"}, "", "</b> had reported the same."),
+        ('{"message_id": "m-1", "at": 2}', "", "</b> had reported the same."),
         (
-            {"message_id": "m-2"},
+            '{"message_id": "m-2"}',
             "",
             "</b> had reported something else, and the agent was told that.",
         ),
-        ({"message_id": "m-1"}, "<no>", "</b> had reported something else, and the agent"),
+        ('{"message_id": "m-1"}', "<no>", "</b> had reported something else, and the agent"),
         (None, "<no>", "</b> had reported the same."),
         (None, "", "</b> had given the call up, and the agent was told that it failed."),
     ],
 )
 def test_a_late_outcome_is_compared_with_a_persons_report(
-    bea: Client, office: Office, doubt: UUID, said: object, error: str, words: str
+    bea: Client, office: Office, doubt: Request, said: str | None, error: str, words: str
 ) -> None:
-    way = "give-up" if said is None else "happened"
-    form = {"reason": "No."} if said is None else {"result": str(said).replace("'", '"')}
-    bea.post(f"/a/{office.in_doubt_request(doubt).id}/settle/{way}/", form)
-    office.advance(doubt)
-    arrives(doubt, error=error)
-    office.advance(doubt)
-    for page in pages(bea, office, doubt):
-        assert words in page
-        assert ("This contradicts the earlier decision: <b><bdi>bea" in page) is (
-            "same" not in words
-        )
-        assert "<no>" not in page
+    if said is None:
+        send(bea, doubt, "settle/give-up", reason="No.")
+    else:
+        send(bea, doubt, "settle/happened", result=said)
+    office.advance(doubt.run_id)
+    arrives(doubt.run_id, error=error, result={"at": 2, "message_id": "m-1"})
+    office.advance(doubt.run_id)
+    contradicts = "This contradicts the earlier decision: <b><bdi>bea"
+    for page in pages(bea, doubt):
+        has(page, words, hides=["<no>"])
+        assert (contradicts in page) is ("same" not in words)
 
 
-def test_the_order_of_keys_is_no_contradiction(bea: Client, office: Office, doubt: UUID) -> None:
-    form = {"result": '{"message_id": "m-1", "at": 2}'}
-    bea.post(f"/a/{office.in_doubt_request(doubt).id}/settle/happened/", form)
-    office.advance(doubt)
-    arrives(doubt, result={"at": 2, "message_id": "m-1"})
-    for page in pages(bea, office, doubt):
-        assert "</b> had reported the same." in page
-
-
-def test_a_late_outcome_of_an_ended_run_is_shown(bea: Client, office: Office, doubt: UUID) -> None:
-    office.cancel(doubt, "Enough.")
-    arrives(doubt)
-    for page in pages(bea, office, doubt):
-        assert "The call was closed before it arrived, so the agent was not told." in page
+def test_a_late_outcome_of_an_ended_run_is_shown(
+    bea: Client, office: Office, doubt: Request
+) -> None:
+    office.cancel(doubt.run_id, "Enough.")
+    arrives(doubt.run_id)
+    for page in pages(bea, doubt):
+        has(page, "The call was closed before it arrived, so the agent was not told.")
 
 
 def test_the_api_reports_late_outcomes_like_the_pages(
-    bea: Client, bea_api: Caller, office: Office, doubt: UUID
+    bea: Client, bea_api: Caller, office: Office, doubt: Request
 ) -> None:
     """The run, and the request about the call in doubt; other requests have none."""
+    run = doubt.run_id
 
     def read() -> list[dict[str, object]]:
-        found: list[dict[str, object]] = bea_api.get(f"/runs/{doubt}/late-outcomes").json()
-        shown = bea_api.get(f"/approvals/{office.in_doubt_request(doubt).id}").json()
-        assert shown["late_outcomes"] == found
+        found: list[dict[str, object]] = bea_api.get(f"/runs/{run}/late-outcomes").json()
+        assert bea_api.get(f"/approvals/{doubt.id}").json()["late_outcomes"] == found
         return found
 
     assert read() == []
-    form = {"result": '{"message_id": "m-2"}'}
-    bea.post(f"/a/{office.in_doubt_request(doubt).id}/settle/happened/", form)
-    office.advance(doubt)
-    gate = Gate.objects.get(run=doubt, kind="in_doubt")
-    arrives(doubt)
+    send(bea, doubt, "settle/happened", result='{"message_id": "m-2"}')
+    office.advance(run)
+    gate = Gate.objects.get(run=run, kind="in_doubt")
+    arrives(run)
     (late,) = read()
     assert late.pop("at")
     assert late == {
@@ -163,12 +149,12 @@ def test_the_api_reports_late_outcomes_like_the_pages(
         "contradicts": True,
         "note": "bea had reported something else, and the agent was told that.",
     }
-    assert bea_api.get(f"/approvals/{office.request(doubt).id}").json()["late_outcomes"] == []
+    assert bea_api.get(f"/approvals/{office.request(run).id}").json()["late_outcomes"] == []
 
 
-def test_the_api_says_that_a_call_failed_late(ada_api: Caller, office: Office, doubt: UUID) -> None:
-    arrives(doubt, error="<no>")
-    (late,) = ada_api.get(f"/runs/{doubt}/late-outcomes").json()
+def test_the_api_says_that_a_call_failed_late(ada_api: Caller, doubt: Request) -> None:
+    arrives(doubt.run_id, error="<no>")
+    (late,) = ada_api.get(f"/runs/{doubt.run_id}/late-outcomes").json()
     assert (late["outcome"], late["result"], late["error"]) == ("failed", None, "<no>")
     assert (late["decided_by"], late["contradicts"]) == (None, False)
     assert late["note"].startswith("A worker applies it next")

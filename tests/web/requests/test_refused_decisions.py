@@ -1,9 +1,6 @@
 """Refused decisions on the pages of all kinds of requests, and their error texts."""
 
-from typing import Any
-
 import pytest
-from django.http import HttpResponse
 from django.test import Client
 
 from approvals.accounts.people import create_person
@@ -11,11 +8,11 @@ from approvals.models import Request
 from approvals.policy import Group
 from tests.support.cast import PASSWORD
 from tests.support.office import Office
+from tests.support.pages import has, log_in, send, shows, text_of
 
 WORDS = {"reason": "my own words"}
-WAYS: dict[
-    str, dict[str, dict[str, str]]
-] = {  # by kind, what each form sends; the first two decide differently
+# By kind, what each form sends; the first two decide differently.
+WAYS: dict[str, dict[str, dict[str, str]]] = {
     "approval": {"approve": {}, "deny": WORDS},
     "in_doubt": {
         "settle/give-up": WORDS,
@@ -39,20 +36,13 @@ def asked(kind: str, office: Office) -> Request:
     )
 
 
-def _send(client: Client, request: Request, way: str, form: dict[str, str]) -> HttpResponse:
-    sent: Any = client.post(f"/a/{request.id}/{way}/", {"digest": request.request_digest, **form})
-    return sent  # type: ignore[no-any-return]
-
-
 @kinds
 def test_the_requester_reads_and_does_not_decide(kind: str, asked: Request, ada: Client) -> None:
-    page = ada.get(f"/a/{asked.id}/").content.decode()
-    assert "You may read this, but not" in page
+    hides = [f"/{way}/" for way in WAYS[kind]]
+    shows(ada, asked, "You may read this, but not", hides=hides)
     for way, form in WAYS[kind].items():
-        assert f"/{way}/" not in page
-        answer = _send(ada, asked, way, form)
-        assert answer.status_code == 403
-        assert "started this run, so another person must decide" in answer.content.decode()
+        page = text_of(send(ada, asked, way, **form), 403)
+        has(page, "started this run, so another person must decide")
     asked.refresh_from_db()
     assert asked.status == "pending"
 
@@ -70,7 +60,7 @@ def test_a_get_decides_nothing(kind: str, asked: Request, bea: Client) -> None:
 def test_a_way_of_another_kind_is_refused(kind: str, asked: Request, bea: Client) -> None:
     for other, ways in WAYS.items():
         for way, form in ways.items() if other != kind else ():
-            assert _send(bea, asked, way, form).status_code in (404, 422)
+            assert send(bea, asked, way, **form).status_code in (404, 422)
     asked.refresh_from_db()
     assert asked.status == "pending"
 
@@ -79,18 +69,14 @@ def test_a_way_of_another_kind_is_refused(kind: str, asked: Request, bea: Client
 def test_two_clicks_decide_once(kind: str, asked: Request, bea: Client) -> None:
     way, form = next(iter(WAYS[kind].items()))
     for _ in range(2):
-        answer = _send(bea, asked, way, form)
+        answer = send(bea, asked, way, **form)
         assert (answer.status_code, answer["Location"]) == (302, f"/a/{asked.id}/")
 
 
 @kinds
 def test_the_second_learns_who_was_first(kind: str, asked: Request, bea: Client) -> None:
-    dan = Client()
-    dan.force_login(create_person(username="dan", password=PASSWORD, groups=[Group.REVIEWERS]))
+    dan = log_in(create_person(username="dan", password=PASSWORD, groups=[Group.REVIEWERS]))
     (first, form), (second, words), *_ = WAYS[kind].items()
-    assert _send(bea, asked, first, form).status_code == 302
-    answer = _send(dan, asked, second, words)
-    assert answer.status_code == 409
-    page = answer.content.decode()
-    assert "<bdi>bea</bdi> was first" in page
-    assert words["reason"] in page
+    assert send(bea, asked, first, **form).status_code == 302
+    page = text_of(send(dan, asked, second, **words), 409)
+    has(page, "<bdi>bea</bdi> was first", words["reason"])

@@ -19,10 +19,13 @@ from agents.web.start import start_once
 from runtime.core.digest import sha256_of
 from runtime.models import Run
 from runtime.ports.access import Actor
-from tests.agents.test_versions import version
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.office import Office
+from tests.support.pages import has, shows, text, text_of
+from tests.support.published import TOOL
+from tests.support.published import published as published_agent
+from tests.support.specs import version
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>\u202e'
 
@@ -57,59 +60,30 @@ def joiner(cast: Cast) -> PublishedAgent:
 
 
 def _publish(name: str, **more: Any) -> PublishedAgent:
-    tool = {
-        "name": "set_privileges",
-        "description": "Set what an account may do.",
-        "schema": {
-            "type": "object",
-            "properties": {"level": {"type": "integer", "minimum": 1}, "key": {"type": "string"}},
-            "required": ["level"],
-        },
-        "effect": "write",
-        "risk": "high",
-        "approval": True,
-        "sentence": "Set the level to {level}",
-        "deadline": 30.0,
-        "secret_args": ["key"],
-        "secret_result": True,
-    }
-    facts: dict[str, Any] = {
-        "description": "Brings people in.",
-        "fingerprint": "sha256:abc",
-        "input_schema": SCHEMA,
-        "tools": [tool],
-        "subagents": ["account_agent"],
-        "steps": ["Ask", "Do"],
-    }
-    return PublishedAgent.objects.create(name=name, **{**facts, **more})
-
-
-def _text(client: Client, path: str, status: int = 200) -> str:
-    response = client.get(path)
-    assert response.status_code == status
-    return response.content.decode()
+    return published_agent(name, **{"input_schema": SCHEMA, **more})
 
 
 # The page of an agent
 
 
-def test_the_list_leads_to_every_agent(ada: Client, bea: Client, joiner: PublishedAgent) -> None:
-    page = _text(ada, "/agents/")
-    assert 'href="/agents/joiner/"' in page
-    assert 'href="/agents/joiner/start/"' in page
-    assert "Brings people in." in page
-    assert "/start/" not in _text(bea, "/agents/")
+def test_the_list_leads_to_every_agent(
+    ada: Client, bea: Client, cyril: Client, joiner: PublishedAgent
+) -> None:
+    start = 'href="/agents/joiner/start/"'
+    shows(ada, "/agents/", 'href="/agents/joiner/"', start, "Brings people in.")
+    shows(bea, "/agents/", hides=["/start/"])
+    shows(ada, "/runs/", 'href="/agents/"')
+    shows(cyril, "/runs/", hides=["/agents/"])
 
 
 def test_without_agents_the_list_says_how_to_get_some(ada: Client) -> None:
-    page = _text(ada, "/agents/")
-    assert "No agents yet" in page
-    assert "ABEYANCE_AGENTS" in page
+    shows(ada, "/agents/", "No agents yet", "ABEYANCE_AGENTS")
 
 
 def test_the_agent_page_shows_effect_and_risk_of_tools(bea: Client, joiner: PublishedAgent) -> None:
-    page = _text(bea, "/agents/joiner/")
-    for words in (
+    shows(
+        bea,
+        "/agents/joiner/",
         "integer · at least 1",
         "secret: only the tool sees it",
         "Its result is secret",
@@ -121,9 +95,10 @@ def test_the_agent_page_shows_effect_and_risk_of_tools(bea: Client, joiner: Publ
         "<bdi>account_agent</bdi>",
         "string · email",
         "None that you may read.",
-    ):
-        assert words in page
-    assert "Start a run" not in page
+        hides=["Start a run", 'href="/agents/account_agent/"'],
+    )
+    _publish("account_agent", subagents=[])
+    shows(bea, "/agents/joiner/", 'href="/agents/account_agent/"')
 
 
 def test_the_agent_page_shows_the_result_type(ada: Client, cast: Cast) -> None:
@@ -131,16 +106,10 @@ def test_the_agent_page_shows_the_result_type(ada: Client, cast: Cast) -> None:
     version = AgentVersion(fingerprint=sha256_of(facts), agent="quotes", facts=json.dumps(facts))
     version.save()
     _publish("quotes", fingerprint=version.fingerprint)
-    page = _text(ada, "/agents/quotes/")
-    assert '<dt><bdi>euros</bdi> <span class="ty"><bdi>integer</bdi> · optional' in page
+    euros = '<dt><bdi>euros</bdi> <span class="ty"><bdi>integer</bdi> · optional'
+    shows(ada, "/agents/quotes/", euros)
     _publish("texts")
-    assert "A text." in _text(ada, "/agents/texts/")
-
-
-def test_a_sub_agent_that_is_published_is_a_link(ada: Client, joiner: PublishedAgent) -> None:
-    assert 'href="/agents/account_agent/"' not in _text(ada, "/agents/joiner/")
-    _publish("account_agent", subagents=[])
-    assert 'href="/agents/account_agent/"' in _text(ada, "/agents/joiner/")
+    shows(ada, "/agents/texts/", "A text.")
 
 
 def test_its_last_ten_runs_are_those_the_reader_may_read(
@@ -150,14 +119,13 @@ def test_its_last_ten_runs_are_those_the_reader_may_read(
     published: None,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
+    path = "/agents/hr_onboarding/"
     for number in range(11):
         office.start(key=f"key-{number}", advanced=False)
     with django_assert_max_num_queries(12):
-        page = _text(ada, "/agents/hr_onboarding/")
+        page = shows(ada, path, "key-10", hides=["key-0<"])
     assert page.count('class="row"') == 10
-    assert "key-10" in page
-    assert "key-0<" not in page
-    assert "None that you may read." in _text(bea, "/agents/hr_onboarding/")
+    shows(bea, path, "None that you may read.")
 
 
 @pytest.mark.parametrize("name", ["stranger", "a/b", "%00", "x" * 2000])
@@ -170,15 +138,8 @@ def test_an_agent_that_is_not_published_is_not_found(ada: Client, name: str) -> 
 def test_authors_texts_are_escaped(ada: Client, cast: Cast) -> None:
     rule = {"type": "string", "title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE]}
     hostile = {"type": "object", "properties": {HOSTILE: rule}, "required": [HOSTILE]}
-    tool = {
-        **_publish("other").tools[0],
-        "name": HOSTILE,
-        "description": HOSTILE,
-        "sentence": HOSTILE,
-        "schema": hostile,
-        "risk": "high",
-        "secret_args": [HOSTILE],
-    }
+    texts = dict.fromkeys(("name", "description", "sentence"), HOSTILE)
+    tool = {**TOOL, **texts, "schema": hostile, "secret_args": [HOSTILE]}
     _publish(
         "hostile",
         description=HOSTILE,
@@ -190,12 +151,9 @@ def test_authors_texts_are_escaped(ada: Client, cast: Cast) -> None:
     )
     _publish(HOSTILE)
     for path in ("/agents/", "/agents/hostile/", "/agents/hostile/start/"):
-        page = _text(ada, path)
-        assert "<script>alert" not in page
-        assert "<img" not in page
-        assert "⟦U+202E⟧" in page
+        shows(ada, path, "⟦U+202E⟧", hides=["<script>alert", "<img"])
     answer = ada.post("/agents/hostile/start/", {f"in.{HOSTILE}": HOSTILE}).content.decode()
-    assert "<script>alert" not in answer
+    has(answer, hides=["<script>alert"])
 
 
 def test_programs_get_schemas_and_terms(ada_api: Caller, cast: Cast) -> None:
@@ -242,24 +200,10 @@ def test_a_run_starts_from_the_typed_input(ada: Client, joiner: PublishedAgent) 
 def test_a_person_without_the_right_to_start_is_told_why(
     bea: Client, joiner: PublishedAgent
 ) -> None:
-    page = _text(bea, "/agents/joiner/start/", 403)
-    assert "You may not start runs" in page
-    assert "does not have the right runs:start" in page
+    why = ("You may not start runs", "does not have the right runs:start")
+    shows(bea, "/agents/joiner/start/", *why, status=403)
     assert bea.post("/agents/joiner/start/", TYPED).status_code == 403
     assert not Run.objects.exists()
-
-
-def test_agents_are_not_offered_to_people_without_a_role(
-    cyril: Client, ada: Client, joiner: PublishedAgent
-) -> None:
-    assert "/agents/" not in _text(cyril, "/runs/")
-    assert 'href="/agents/"' in _text(ada, "/runs/")
-
-
-def test_starting_needs_a_login(joiner: PublishedAgent) -> None:
-    for path in ("/agents/", "/agents/joiner/", "/agents/joiner/start/"):
-        answer = Client().get(path)
-        assert answer.headers["Location"].startswith("/login/")
 
 
 # Errors stand at their fields, and typed values are kept
@@ -274,9 +218,7 @@ def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent
         "in.tags": "[",
         "business_key": "HR-2",
     }
-    answer = ada.post("/agents/joiner/start/", typed)
-    page = answer.content.decode()
-    assert answer.status_code == 422
+    page = text_of(ada.post("/agents/joiner/start/", typed), 422)
     errors = re.findall(r'<p class="error"[^>]*><bdi>([^<]*)</bdi> ([^<]*)\.</p>', page)
     assert errors == [
         ("Full Name", "must have at most 200 characters"),
@@ -286,8 +228,7 @@ def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent
         ("tags", "must be JSON"),
         ("hours", "must be a number"),
     ]
-    for text in ("x" * 201, "stranger", "many", "HR-2"):
-        assert f'value="{text}"' in page
+    has(page, *(f'value="{value}"' for value in ("x" * 201, "stranger", "many", "HR-2")))
     assert not Run.objects.exists()
 
 
@@ -317,17 +258,16 @@ def test_typed_values_are_checked_by_their_kind(name: str, typed: str, error: st
 
 
 def test_a_schema_of_something_else_is_typed_as_json(ada: Client, cast: Cast) -> None:
+    path = "/agents/lister/start/"
     _publish("lister", input_schema={"type": "array", "items": {"type": "integer"}})
-    answer = ada.post("/agents/lister/start/", {"in.input": '["x"]'})
-    assert answer.status_code == 422
-    assert "must be of type integer" in answer.content.decode()
-    assert ada.post("/agents/lister/start/", {"in.input": "[1]"}).status_code == 302
+    has(text_of(ada.post(path, {"in.input": '["x"]'}), 422), "must be of type integer")
+    assert ada.post(path, {"in.input": "[1]"}).status_code == 302
     assert Run.objects.get().input == "[1]"
 
 
 def test_an_agent_that_is_given_nothing_starts_at_once(ada: Client, cast: Cast) -> None:
     _publish("idle", input_schema={"type": "object", "properties": {}})
-    assert "This agent has no input." in _text(ada, "/agents/idle/start/")
+    shows(ada, "/agents/idle/start/", "This agent has no input.")
     assert ada.post("/agents/idle/start/").status_code == 302
     assert Run.objects.get().input == "{}"
 
@@ -338,46 +278,29 @@ def test_a_business_key_finds_its_run_and_refuses_another_input(
     path, first = "/agents/joiner/start/", {**TYPED, "business_key": "HR-3"}
     started = ada.post(path, first).headers["Location"]
     assert ada.post(path, first).headers["Location"] == started
-    answer = ada.post(path, {**first, "in.security_level": "4"})
-    assert answer.status_code == 409
-    assert "has started a run with another input already" in answer.content.decode()
+    other = text_of(ada.post(path, {**first, "in.security_level": "4"}), 409)
+    has(other, "has started a run with another input already")
     for key in ("x" * 201, "a\x00b"):
-        answer = ada.post(path, {**TYPED, "business_key": key})
-        assert answer.status_code == 422
-        assert "Business key " in answer.content.decode()
+        has(text_of(ada.post(path, {**TYPED, "business_key": key}), 422), "Business key ")
     assert Run.objects.count() == 1
 
 
 # Sending it twice
 
 
-def test_a_form_that_is_sent_twice_starts_one_run(ada: Client, joiner: PublishedAgent) -> None:
-    page = _text(ada, "/agents/joiner/start/")
-    (number,) = re.findall(r'name="form" value="([^"]+)"', page)
-    answers = [ada.post("/agents/joiner/start/", {**TYPED, "form": number}) for _ in range(2)]
-    assert answers[0].headers["Location"] == answers[1].headers["Location"]
-    assert Run.objects.count() == 1
-    (other,) = re.findall(r'name="form" value="([^"]+)"', _text(ada, "/agents/joiner/start/"))
-    assert ada.post("/agents/joiner/start/", {**TYPED, "form": other}).status_code == 302
-    assert Run.objects.count() == 2
-
-
-def test_a_form_that_started_nothing_may_be_sent_again(ada: Client, joiner: PublishedAgent) -> None:
-    number = str(uuid4())
-    wrong = {**TYPED, "form": number, "business_key": "a\x00b"}
-    assert ada.post("/agents/joiner/start/", wrong).status_code == 422
-    assert not FormSubmission.objects.exists()
-    assert ada.post("/agents/joiner/start/", {**TYPED, "form": number}).status_code == 302
-
-
-def test_a_form_of_another_person_does_not_lead_to_their_run(
+def test_a_form_that_is_sent_twice_starts_one_run(
     ada: Client, admin: Client, joiner: PublishedAgent
 ) -> None:
-    number = str(uuid4())
-    first = ada.post("/agents/joiner/start/", {**TYPED, "form": number})
-    second = admin.post("/agents/joiner/start/", {**TYPED, "form": number})
-    assert second.status_code == 302
-    assert first.headers["Location"] != second.headers["Location"]
+    """One per form and person, and none per form that was refused."""
+    path, hidden = "/agents/joiner/start/", r'name="form" value="([^"]+)"'
+    (one,), (other,) = (re.findall(hidden, text(ada, path)) for _ in range(2))
+    wrong = {**TYPED, "form": one, "business_key": "a\x00b"}
+    assert ada.post(path, wrong).status_code == 422
+    assert not FormSubmission.objects.exists()
+    sent = [(ada, one), (ada, one), (ada, other), (admin, one)]
+    led = [client.post(path, {**TYPED, "form": form})["Location"] for client, form in sent]
+    assert led[0] == led[1]
+    assert len(set(led)) == Run.objects.count() == 3
 
 
 def test_two_clicks_at_once_start_one_run(office: Office, joiner: PublishedAgent) -> None:

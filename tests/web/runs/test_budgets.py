@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.http import HttpResponse
 from django.test import Client
 from pytest_django import Settings
 
@@ -13,9 +12,10 @@ from approvals.models import AuditEntry, Request
 from runtime.core.budgets import Budget
 from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.models import JournalEntry, Run
-from tests.support.api_client import Caller
+from tests.support.api_client import Caller, field_of
 from tests.support.entries import bodies
 from tests.support.office import NEWCOMER, Office
+from tests.support.pages import has, send, shows, text_of
 
 BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
 
@@ -24,17 +24,6 @@ BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
 def short(office: Office) -> Request:
     """A run that called the account agent, whose model has not been called yet."""
     return office.short(Budget(turns=1, calls=9))
-
-
-def _grant(client: Client, request: Request, **form: str) -> HttpResponse:
-    body = {"digest": request.request_digest, **{f"grant.{name}": v for name, v in form.items()}}
-    return client.post(f"/a/{request.id}/continue/", body)  # type: ignore[return-value]
-
-
-def _page(client: Client, path: str) -> str:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return answer.content.decode()
 
 
 def _events(run: UUID, kind: str) -> list[dict[str, Any]]:
@@ -46,17 +35,21 @@ def _events(run: UUID, kind: str) -> list[dict[str, Any]]:
 # The limit gate
 
 
+def _grant(client: Client, request: Request, **amounts: str) -> Any:
+    grant = {f"grant.{name}": amount for name, amount in amounts.items()}
+    return send(client, request, "continue", **grant)
+
+
 def test_the_page_names_exhausted_limits_and_asks_for_a_grant(bea: Client, short: Request) -> None:
-    page = _page(bea, f"/a/{short.id}/")
-    assert "Used up: 1 of 1 turns of the run" in page
-    assert "Nothing new starts in this run" in page
-    assert "<dt>Turns of <bdi>the run</bdi></dt>" in page
-    assert "<dd>1 used, 1 allowed</dd>" in page
-    assert "not in the schema" not in page
-    assert "limit&quot;:" not in page
-    assert "More turns" in page
-    assert "More tool calls" not in page
-    assert "Used up: 1 of 1 turns of the run" in _page(bea, "/inbox/")
+    used = "Used up: 1 of 1 turns of the run"
+    shows(
+        bea,
+        short,
+        *(used, "Nothing new starts in this run", "More turns"),
+        *("<dt>Turns of <bdi>the run</bdi></dt>", "<dd>1 used, 1 allowed</dd>"),
+        hides=["not in the schema", "limit&quot;:", "More tool calls"],
+    )
+    shows(bea, "/inbox/", used)
 
 
 def test_a_grant_is_signed_audited_journaled_and_used(
@@ -90,22 +83,10 @@ def test_a_grant_is_signed_audited_journaled_and_used(
 def test_an_invalid_grant_is_named_and_decides_nothing(
     bea: Client, short: Request, form: dict[str, str], problem: str
 ) -> None:
-    answer = _grant(bea, short, **form)
-    assert answer.status_code == 422
-    page = answer.content.decode()
-    assert f"Not decided: {problem}" in page
-    assert f'value="{form.get("turns", "")}"' in page
+    page = text_of(_grant(bea, short, **form), 422)
+    has(page, f"Not decided: {problem}", f'value="{form.get("turns", "")}"')
     short.refresh_from_db()
     assert short.status == "pending"
-
-
-def test_a_stopped_run_ends_in_the_name_of_its_stopper(
-    bea: Client, short: Request, office: Office
-) -> None:
-    body = {"digest": short.request_digest, "reason": "It goes in circles."}
-    assert bea.post(f"/a/{short.id}/stop/", body).status_code == 302
-    run = office.advance(short.run_id)
-    assert (run.status, run.reason) == ("cancelled", "It goes in circles.")
 
 
 def test_a_requester_grants_nothing_to_their_own_run(
@@ -118,31 +99,28 @@ def test_a_requester_grants_nothing_to_their_own_run(
 def test_the_api_grants_more(bea_api: Caller, short: Request, office: Office) -> None:
     path = f"/approvals/{short.id}/decision"
     verdict = {"verdict": "continue", "digest": short.request_digest}
-    refused = bea_api.post(path, verdict)
-    assert (refused.status_code, refused.json()["field"]) == (422, "grant")
-    refused = bea_api.post(path, {**verdict, "grant": {"usd": 1}})
-    assert (refused.status_code, refused.json()["field"]) == (422, "grant.usd")
+    assert field_of(bea_api.post(path, verdict)) == (422, "grant")
+    assert field_of(bea_api.post(path, {**verdict, "grant": {"usd": 1}})) == (422, "grant.usd")
     assert bea_api.post(path, {**verdict, "grant": {"turns": 20}}).status_code == 200
-    assert office.request(office.advance(short.run_id).id).status == "pending"
-
-
-def test_nothing_is_granted_where_nothing_was_reached(bea_api: Caller, office: Office) -> None:
-    call = office.request(office.start())
+    call = office.request(office.advance(short.run_id).id)
+    assert call.status == "pending"
     body = {"verdict": "approve", "digest": call.request_digest, "grant": {"turns": 1}}
     answer = bea_api.post(f"/approvals/{call.id}/decision", body)
-    assert (answer.status_code, answer.json()["field"]) == (422, "grant")
+    assert field_of(answer) == (422, "grant")  # nothing was reached
 
 
 # A budget for one run
 
 
 def test_a_run_is_started_with_a_budget_over_the_api(
-    ada_api: Caller, office: Office, published: None
+    ada_api: Caller, office: Office, published: None, settings: Settings
 ) -> None:
+    settings.ABEYANCE_BUDGET = Budget(turns=10, tokens=500)  # the default
     budget = {"turns": 1, "usd": "2.50", "depth": None}
     run = ada_api.post("/runs", {**BODY, "budget": budget}).json()["id"]
     (started,) = _events(run, "RunStarted")
-    assert (started["budget"]["turns"], started["budget"]["micros"]) == (1, 2_500_000)
+    limits = [started["budget"][limit] for limit in ("turns", "micros", "tokens")]
+    assert limits == [1, 2_500_000, 500]
     assert office.advance(UUID(run)).status == "suspended"
     assert Request.objects.get(run=run).kind == "limit"
 
@@ -162,27 +140,17 @@ def test_an_invalid_budget_for_a_run_is_named(
 ) -> None:
     settings.ABEYANCE_BUDGET = Budget(turns=10)
     answer = ada_api.post("/runs", {**BODY, "budget": budget})
-    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert field_of(answer) == (422, field)
     assert not Run.objects.exists()
-
-
-def test_the_installations_budget_is_the_default(
-    ada_api: Caller, office: Office, published: None, settings: Settings
-) -> None:
-    settings.ABEYANCE_BUDGET = Budget(turns=10, tokens=500)
-    run = ada_api.post("/runs", {**BODY, "budget": {"turns": 3}}).json()["id"]
-    (started,) = _events(run, "RunStarted")
-    assert (started["budget"]["turns"], started["budget"]["tokens"]) == (3, 500)
 
 
 def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings) -> None:
     settings.ABEYANCE_BUDGET = Budget(turns=10)
     path = "/agents/hr_onboarding/start/"
-    assert "at most 10, also the default" in _page(ada, path)
+    shows(ada, path, "at most 10, also the default")
     form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}
     refused = ada.post(path, {**form, "budget.turns": "11"})
-    assert refused.status_code == 422
-    assert "Turns must be at most 10 here." in refused.content.decode()
+    has(text_of(refused, 422), "Turns must be at most 10 here.")
     assert ada.post(path, {**form, "budget.turns": "4", "budget.usd": "0.75"}).status_code == 302
     (started,) = _events(Run.objects.get().id, "RunStarted")
     assert (started["budget"]["turns"], started["budget"]["micros"]) == (4, 750_000)
@@ -191,26 +159,24 @@ def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings)
 # Usage
 
 
-def test_the_runs_page_shows_usage_and_limits(bea: Client, short: Request) -> None:
-    page = _page(bea, f"/runs/{short.run_id}/")
-    assert "<dt>Turns</dt>" in page
-    assert '1 of 1 <progress max="100" value="100" aria-label="100 % of turns">' in page
-    assert '0 of 9 <progress max="100" value="0" aria-label="0 % of tool calls">' in page
-    assert "and 1 reply without a known price" in page
-    assert "The run needs more budget" in page
-
-
-def test_the_api_shows_usage_and_limits(bea_api: Caller, short: Request) -> None:
-    answer = bea_api.get(f"/runs/{short.run_id}/budget")
-    assert answer.status_code == 200
-    uses = {use["limit"]: (use["used"], use["allowed"]) for use in answer.json()}
-    assert uses == {
+def test_page_and_api_show_usage_and_limits(bea: Client, bea_api: Caller, short: Request) -> None:
+    shows(
+        bea,
+        short.run_id,
+        "<dt>Turns</dt>",
+        '1 of 1 <progress max="100" value="100" aria-label="100 % of turns">',
+        '0 of 9 <progress max="100" value="0" aria-label="0 % of tool calls">',
+        "and 1 reply without a known price",
+        "The run needs more budget",
+    )
+    answer = bea_api.get(f"/runs/{short.run_id}/budget").json()
+    assert {use["frame"] for use in answer} == {None}
+    assert {use["limit"]: (use["used"], use["allowed"]) for use in answer} == {
         "turns": ("1", "1"),
         "calls": ("0", "9"),
         "tokens": ("0", None),
         "usd": ("0.00", None),
     }
-    assert {use["frame"] for use in answer.json()} == {None}
 
 
 def test_an_agents_own_limits_are_listed_beside_the_runs(bea_api: Caller, office: Office) -> None:
@@ -218,9 +184,6 @@ def test_an_agents_own_limits_are_listed_beside_the_runs(bea_api: Caller, office
     run = office.start()
     uses = [use for use in bea_api.get(f"/runs/{run}/budget").json() if use["frame"]]
     assert {(use["frame"], use["agent"]) for use in uses} == {("0.c1.0", "account_agent")}
-    assert {use["limit"]: use["allowed"] for use in uses} == {
-        "calls": "5",
-        "seconds": "60",
-        "depth": "3",
-    }
+    allowed = {use["limit"]: use["allowed"] for use in uses}
+    assert allowed == {"calls": "5", "seconds": "60", "depth": "3"}
     assert {use["limit"]: use["used"] for use in uses}["calls"] == "1"

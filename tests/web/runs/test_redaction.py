@@ -16,13 +16,9 @@ from runtime.keyring.sealing import REDACTED
 from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.queries.redaction import redact
 from tests.support.api_client import Caller
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import LOST, Office
+from tests.support.pages import shows, text
 
 FAKE = 'pay {"$secret": "to mallory 9999 EUR"} now'
 
@@ -147,36 +143,29 @@ def test_arguments_that_look_secret_are_shown_to_reviewers(
 ) -> None:
     extra = {"iban": {"$secret": "DE00 EVIL 0000", "also": ["rm -rf"]}, "note": FAKE}
     request = office.request(office.start(args={"username": "newhire", "extra": extra}))
-    page = bea.get(f"/a/{request.id}/").content.decode()
-    assert all(word in page for word in ("DE00 EVIL 0000", "rm -rf", "mallory"))
+    shows(bea, request, "DE00 EVIL 0000", "rm -rf", "mallory")
     assert bea_api.get(f"/approvals/{request.id}").json()["args"]["extra"] == extra
     assert "DE00 EVIL" in bea_api.get(f"/runs/{request.run_id}/journal").content.decode()
 
 
+@pytest.mark.parametrize("lost", [False, True])
 def test_no_page_and_no_answer_holds_the_token(
-    bea: Client, admin: Client, admin_api: Caller, bea_api: Caller, office: Office
+    bea: Client, admin: Client, admin_api: Caller, office: Office, lost: bool
 ) -> None:
-    run = _secretive(office)
-    request = office.request(run)
+    """Nor those about a call in doubt."""
+    run = _secretive(office, lost=lost)
+    request = office.in_doubt_request(run) if lost else office.request(run)
     steps = [f"/runs/{run}/?step=0.c1.0/c{turn}.0" for turn in (1, 2)]  # arguments, an error
     pages = [f"/runs/{run}/", f"/runs/{run}/cancel/", f"/a/{request.id}/", "/inbox/", "/runs/"]
     for path in steps + pages:
         for client in (admin, bea):
-            _is_clean(client.get(path).content.decode())
-    for path in _doors(run):
+            _is_clean(text(client, path))
+    for path in (*_doors(run), f"/approvals/{request.id}"):
         _is_clean(admin_api.get(path).content.decode())
-    _is_clean(bea_api.get(f"/approvals/{request.id}").content.decode())
-    assert REDACTED in bea.get(f"/a/{request.id}/").content.decode()
-    assert admin_api.get(f"/approvals/{request.id}").json()["args"]["note"] == REDACTED
-
-
-def test_a_call_in_doubt_keeps_its_secrets(bea: Client, admin_api: Caller, office: Office) -> None:
-    run = _secretive(office, lost=True)
-    page = bea.get(f"/a/{office.in_doubt_request(run).id}/").content.decode()
-    _is_clean(page)
-    assert REDACTED in page
-    for path in _doors(run):
-        _is_clean(admin_api.get(path).content.decode())
+    shows(bea, request, REDACTED)
+    if not lost:
+        args = admin_api.get(f"/approvals/{request.id}").json()["args"]
+        assert args["note"] == REDACTED
 
 
 def test_a_damaged_document_is_searched_as_the_text_it_is(

@@ -8,117 +8,109 @@ from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from approvals.decisions.decide import decide
 from runtime.core.call_options import RetryPolicy
 from runtime.models import Run
-from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, Outcome, ToolFailure
 from tests.support.fake_ports import FakeTool, say
 from tests.support.office import Office
+from tests.support.pages import has, in_order, shows, text
+
+NO_MATCH = "No matching runs"
 
 
-def _text(client: Client, path: str) -> str:
-    response = client.get(path)
-    assert response.status_code == 200
-    return response.content.decode()
-
-
-def test_the_list_names_the_wait_of_each_run(bea: Client, office: Office) -> None:
-    run = office.start(key="newhire-2026")
-    page = _text(bea, "/runs/")
-    assert f"/runs/{run}/" in page
-    assert "newhire-2026" in page
-    assert "Waiting for a person" in page
-    assert "waits for a person at <bdi>set_privileges</bdi>" in page
-
-
-def test_the_list_holds_only_runs_that_may_be_read(cyril: Client, suspended: UUID) -> None:
-    page = _text(cyril, "/runs/")
-    assert str(suspended) not in page
-    assert "No runs yet" in page
-
-
-def test_the_list_has_pages(ada: Client, suspended: UUID) -> None:
+@pytest.fixture
+def many(suspended: UUID) -> None:
+    """Ada's run, and 50 copies of it."""
+    row = Run.objects.get(id=suspended)
     for _ in range(50):
-        _copy(suspended)
-    first = _text(ada, "/runs/")
-    assert first.count('class="row"') == 50
-    cursor = first.split('href="?cursor=')[1].split('"')[0]
-    second = _text(ada, f"/runs/?cursor={cursor}")
-    assert second.count('class="row"') == 1
-    assert ada.get("/runs/?cursor=nonsense").status_code == 404
+        row.id = uuid4()
+        row.save(force_insert=True)
 
 
-def test_a_longer_list_takes_no_more_queries(
-    bea: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
+def _rows(client: Client, query: str) -> int:
+    return text(client, f"/runs/{query}").count('class="row"')
+
+
+def test_the_list_names_the_wait_of_each_run(
+    bea: Client,
+    cyril: Client,
+    office: Office,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
-    for _ in range(4):
+    run = office.start(key="newhire-2026")
+    waits = "waits for a person at <bdi>set_privileges</bdi>"
+    shows(bea, "/runs/", f"/runs/{run}/", "newhire-2026", "Waiting for a person", waits)
+    shows(cyril, "/runs/", "No runs yet", hides=[str(run)])
+    for _ in range(3):
         office.start()
     with django_assert_max_num_queries(8):
-        _text(bea, "/runs/")
+        text(bea, "/runs/")
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("query", ["", "status=suspended", "tab=people&q=hr"])
+def test_the_list_has_pages(ada: Client, query: str) -> None:
+    kept = f"{query.replace('&', '&amp;')}&amp;" if query else ""
+    first = shows(ada, f"/runs/?{query}", f'href="?{kept}cursor=')
+    cursor = first.split(f'href="?{kept}cursor=')[1].split('"')[0]
+    assert (first.count('class="row"'), _rows(ada, f"?{query}&cursor={cursor}")) == (50, 1)
+    part = text(ada, f"/runs/?{query}", live=True)
+    assert part.count('class="row"') == 50
+    assert part.strip().startswith('<div id="live" data-live="runs"')
+    has(part, hides=['<nav class="views"'])
+
+
+@pytest.mark.parametrize("query", ["cursor=nonsense", "status=nonsense", "tab=nonsense"])
+def test_a_list_that_is_none_is_not_found(ada: Client, query: str) -> None:
+    text(ada, f"/runs/?{query}", 404)
 
 
 def test_a_waiting_run_shows_its_gate_and_its_tree(
-    ada: Client, office: Office, suspended: UUID
+    ada: Client, admin: Client, office: Office, suspended: UUID
 ) -> None:
-    page = _text(ada, f"/runs/{suspended}/")
-    assert "<bdi>set_privileges</bdi> waits for a person" in page
-    assert f"/a/{office.request(suspended).id}/" in page
+    gate = "<bdi>set_privileges</bdi> waits for a person"
+    page = shows(ada, suspended, gate, f"/a/{office.request(suspended).id}/")
     rows = page[page.index("<table") : page.index("</table")]
     names = ("hr_onboarding", "account_agent", "create_account", "set_privileges")
-    places = [rows.index(f"<bdi>{name}</bdi></a>") for name in names]
-    assert places == sorted(places)
-    assert "waits for a person to decide" in rows
+    in_order(rows, *(f"<bdi>{name}</bdi></a>" for name in names))
+    has(rows, "waits for a person to decide")
+    in_order(page[page.index('class="tree') :], *(f"<bdi>{name}</bdi></a>" for name in names[:2]))
+    links = [f"/api/v1/runs/{suspended}/{link}" for link in ("journal", "continuation")]
+    has(page, hides=links)
+    shows(admin, suspended, *links)
 
 
 def test_a_finished_run_shows_its_answer_and_who_approved(
     ada: Client, office: Office, suspended: UUID
 ) -> None:
     office.approve(suspended)
-    page = _text(ada, f"/runs/{suspended}/")
-    assert "Finished" in page
-    assert '<span class="raw">New Hire is on board.</span>' in page
-    assert "approved by <bdi>bea</bdi>" in page
+    answer = '<span class="raw">New Hire is on board.</span>'
+    shows(ada, suspended, "Finished", answer, "approved by <bdi>bea</bdi>")
 
 
 def test_a_denied_call_says_by_whom_and_why(ada: Client, office: Office, suspended: UUID) -> None:
-    request = office.request(suspended)
-    decide(
-        request=request.id,
-        verdict="deny",
-        digest=request.request_digest,
-        reason="Too early.",
-        actor=Actor(person="bea"),
-    )
-    office.advance(suspended)
-    page = _text(ada, f"/runs/{suspended}/")
-    assert "denied by <bdi>bea</bdi>" in page
-    assert "Too early." in page
+    office.deny(suspended, "Too early.")
+    shows(ada, suspended, "denied by <bdi>bea</bdi>", "Too early.")
 
 
 def test_a_run_in_doubt_explains_itself(ada: Client, office: Office) -> None:
-    page = _text(ada, f"/runs/{office.in_doubt()}/")
-    assert "In doubt: <bdi>send_welcome_mail</bdi>" in page
-    assert "It may have happened, so it is not repeated" in page
+    why = "It may have happened, so it is not repeated"
+    shows(ada, office.in_doubt(), "In doubt: <bdi>send_welcome_mail</bdi>", why)
 
 
 def test_a_failed_run_says_why(ada: Client, office: Office) -> None:
-    office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(
-        error="the model is <gone>"
-    )
-    page = _text(ada, f"/runs/{office.start()}/")
-    assert "The run failed" in page
-    assert "the model is &lt;gone&gt;" in page
+    reason = "the model is <gone>" + "x" * 1000
+    office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error=reason)
+    shows(ada, office.start(), "The run failed", "the model is &lt;gone&gt;")
+    shows(ada, "/runs/?tab=failed", "the model is &lt;gone&gt;", hides=["x" * 201])
 
 
 def test_a_run_without_a_worker_says_so(ada: Client, office: Office) -> None:
-    page = _text(ada, f"/runs/{office.start(advanced=False)}/")
-    assert "Queued" in page
-    assert "<bdi>hr_onboarding</bdi>" in page
+    shows(ada, office.start(advanced=False), "Queued", "<bdi>hr_onboarding</bdi>")
 
 
 def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
-    ada: Client, office: Office, suspended: UUID
+    ada: Client, suspended: UUID
 ) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
@@ -126,31 +118,9 @@ def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
             [suspended],
         )
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
-    page = _text(ada, f"/runs/{suspended}/")
-    assert "Quarantined: an admin must check it" in page
-    assert "entry 3 is not its own" in page
-    assert "Part of the journal cannot be read" in page
-    assert "<bdi>hr_onboarding</bdi>" in page
-
-
-def test_only_admins_find_the_way_to_journal_and_continuation(
-    ada: Client, admin: Client, suspended: UUID
-) -> None:
-    path = f"/runs/{suspended}/"
-    for link in ("journal", "continuation"):
-        assert f"/api/v1/runs/{suspended}/{link}" in _text(admin, path)
-        assert f"/api/v1/runs/{suspended}/{link}" not in _text(ada, path)
-
-
-def test_a_run_that_may_not_be_read_is_not_found(cyril: Client, suspended: UUID) -> None:
-    assert cyril.get(f"/runs/{suspended}/").status_code == 404
-    assert cyril.get(f"/runs/{uuid4()}/").status_code == 404
-
-
-def _copy(run: UUID) -> None:
-    row = Run.objects.get(id=run)
-    row.id = uuid4()
-    row.save(force_insert=True)
+    why = ("Quarantined: an admin must check it", "entry 3 is not its own")
+    unread = "Part of the journal cannot be read"
+    shows(ada, suspended, *why, unread, "<bdi>hr_onboarding</bdi>")
 
 
 # States that need a look
@@ -167,8 +137,8 @@ def _copy(run: UUID) -> None:
 )
 def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words: str) -> None:
     Run.objects.filter(id=suspended).update(status=status)
-    for path in ("/runs/", f"/runs/{suspended}/"):
-        assert words in _text(ada, path)
+    for place in ("/runs/", suspended):
+        shows(ada, place, words)
 
 
 def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
@@ -176,33 +146,23 @@ def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
     office.effects.agents["hr_onboarding"] = lambda request: busy
     run = office.start()
     assert Run.objects.get(id=run).status == "waiting"
-    page = _text(ada, f"/runs/{run}/")
-    assert "The next try is at <time" in page
-    assert "no reply" in page
-    assert "busy &lt;now&gt;" in page
-    assert "its model is called again" in page
+    why = ("no reply", "busy &lt;now&gt;", "its model is called again")
+    shows(ada, run, "The next try is at <time", *why)
 
 
 def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Office) -> None:
-    answer = say("done")
+    tried = ModelFailure(error="request", model="openai:a", fallback="openai:b")
     outcomes: list[Outcome] = [
-        ModelFailure(
-            error="cut",
-            retryable=True,
-            retry_after=0.0,
-            model="openai:a",
-            fallback="openai:b",
-            partial="ha<lf",
-        ),
-        ModelFailure(error="request", model="openai:a", fallback="openai:b"),
-        replace(answer, model="openai:b"),
+        replace(tried, error="cut", retryable=True, retry_after=0.0, partial="ha<lf"),
+        tried,
+        replace(say("done"), model="openai:b"),
     ]
     office.effects.agents["hr_onboarding"] = lambda request: outcomes.pop(0)
-    page = _text(ada, f"/runs/{office.start()}/?step=0/m1")
-    assert "no reply, the next model is called" in page
-    assert page.count("model <bdi>openai:a</bdi>") == 2
-    assert page.count("model <bdi>openai:b</bdi>") == 1
-    assert 'as evidence only:</span><span class="raw muted">ha&lt;lf</span>' in page
+    partial = 'as evidence only:</span><span class="raw muted">ha&lt;lf</span>'
+    path = f"/runs/{office.start()}/?step=0/m1"
+    page = shows(ada, path, "no reply, the next model is called", partial)
+    counts = [page.count(f"model <bdi>openai:{name}</bdi>") for name in "ab"]
+    assert counts == [2, 1]
 
 
 def test_a_tool_that_tries_again_says_when(ada: Client, office: Office) -> None:
@@ -210,34 +170,22 @@ def test_a_tool_that_tries_again_says_when(ada: Client, office: Office) -> None:
     slowly = RetryPolicy(attempts=3, base=60.0, ceiling=60.0)
     office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
     run = office.start()
-    assert "tries again at <time" in _text(ada, f"/runs/{run}/")
-    page = _text(ada, f"/runs/{run}/?tab=transcript")
-    assert "no result from <bdi>create_account</bdi>, tries again at <time" in page
+    shows(ada, run, "tries again at <time")
+    said = "no result from <bdi>create_account</bdi>, tries again at <time"
+    shows(ada, f"/runs/{run}/?tab=transcript", said)
 
 
 def test_admins_are_alarmed_wherever_they_start(
     admin: Client, bea: Client, office: Office, suspended: UUID
 ) -> None:
     office.start()
-    assert 'role="alert"' not in _text(admin, "/runs/")
+    shows(admin, "/runs/", hides=['role="alert"'])
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     for path in ("/inbox/", "/runs/"):
-        assert "1 run stopped: stored data does not verify" in _text(admin, path)
-        assert "cannot be verified</h2>" not in _text(bea, path)
-    page = _text(admin, "/runs/?status=quarantined")
-    assert page.count('class="row"') == 1
-    assert str(suspended) in page
-    page = _text(admin, f"/runs/{suspended}/")
-    assert page.index("entry 3 is not its own") < page.index(">Agents</h2>")
-
-
-def test_the_list_keeps_its_status_over_pages(ada: Client, suspended: UUID) -> None:
-    for _ in range(50):
-        _copy(suspended)
-    page = _text(ada, "/runs/?status=suspended")
-    assert 'href="?status=suspended&amp;cursor=' in page
-    assert "No matching runs" in _text(ada, "/runs/?status=cancelled")
-    assert ada.get("/runs/?status=nonsense").status_code == 404
+        shows(admin, path, "1 run stopped: stored data does not verify")
+        shows(bea, path, hides=["cannot be verified</h2>"])
+    assert shows(admin, "/runs/?status=quarantined", str(suspended)).count('class="row"') == 1
+    in_order(text(admin, suspended), "entry 3 is not its own", ">Agents</h2>")
 
 
 # Narrowing the list down
@@ -247,69 +195,38 @@ def test_tabs_hold_the_runs_of_their_statuses(ada: Client, office: Office, suspe
     finished = office.start()
     office.approve(finished)
     queued = office.start(advanced=False)
-    for tab, run in (("people", suspended), ("finished", finished), ("working", queued)):
-        page = _text(ada, f"/runs/?tab={tab}")
+    of_tabs = {"people": suspended, "finished": finished, "working": queued}
+    labels = {"people": "Waiting for people", "finished": "Finished", "working": "Working"}
+    for tab, run in of_tabs.items():
+        current = f'href="?tab={tab}" aria-current="page">{labels[tab]}</a>'
+        page = shows(ada, f"/runs/?tab={tab}", f"/runs/{run}/", current)
         assert page.count('class="row"') == 1
-        assert f"/runs/{run}/" in page
-        assert f'href="?tab={tab}" aria-current="page"' in page
-    assert "No matching runs" in _text(ada, "/runs/?tab=failed")
-    assert ada.get("/runs/?tab=nonsense").status_code == 404
+    for query in ("tab=failed", "status=cancelled"):
+        shows(ada, f"/runs/?{query}", NO_MATCH)
 
 
 def test_a_search_finds_by_agent_key_person_and_id(
-    ada: Client, office: Office, suspended: UUID
+    ada: Client, cyril: Client, office: Office, suspended: UUID
 ) -> None:
     office.start(key="HR-77")
-    assert _text(ada, "/runs/?q=hr-77").count('class="row"') == 1
-    assert _text(ada, f"/runs/?q={suspended}").count('class="row"') == 1
-    for text in ("ONBOARD", "ada"):
-        assert _text(ada, f"/runs/?q={text}").count('class="row"') == 2
-    for text in ("%25", "_x_", "stranger"):
-        page = _text(ada, f"/runs/?q={text}")
-        assert "No matching runs" in page
-    assert 'value="stranger"' in page
-    assert 'href="?tab=people&amp;q=stranger"' in page
+    searches = {"hr-77": 1, str(suspended): 1, "ONBOARD": 2, "ada": 2}
+    assert {text: _rows(ada, f"?q={text}") for text in searches} == searches
+    for words in ("%25", "_x_"):
+        shows(ada, f"/runs/?q={words}", NO_MATCH)
+    kept = ('value="stranger"', 'href="?tab=people&amp;q=stranger"')
+    shows(ada, "/runs/?q=stranger", NO_MATCH, *kept)
+    for words in ("ada", str(suspended)):  # he may read neither
+        shows(cyril, f"/runs/?q={words}", NO_MATCH)
 
 
-def test_a_search_reaches_only_runs_that_may_be_read(cyril: Client, suspended: UUID) -> None:
-    for text in ("ada", str(suspended)):
-        assert "No matching runs" in _text(cyril, f"/runs/?q={text}")
-
-
-def test_a_search_that_cannot_be_made_is_refused_and_kept(ada: Client, suspended: UUID) -> None:
-    for text, why in (("x" * 201, "at most 200 characters"), ("a%00b", "not text")):
-        answer = ada.get(f"/runs/?q={text}")
-        assert answer.status_code == 422
-        assert why in answer.content.decode()
-    assert "x" * 201 in ada.get(f"/runs/?q={'x' * 201}").content.decode()
-
-
-def test_pages_and_fragments_keep_tab_and_search(ada: Client, suspended: UUID) -> None:
-    for _ in range(50):
-        _copy(suspended)
-    path = "/runs/?tab=people&q=hr"
-    page = _text(ada, path)
-    assert 'href="?tab=people&amp;q=hr&amp;cursor=' in page
-    assert 'data-live="runs" data-src="/runs/?tab=people&amp;q=hr"' in page
-    part = ada.get(path, headers={"HX-Request": "true"}).content.decode()
-    assert part.count('class="row"') == 50
-    assert part.strip().startswith('<div id="live" data-live="runs"')
-    assert '<nav class="views"' not in part
-
-
-def test_the_list_says_why_a_run_failed(ada: Client, office: Office) -> None:
-    reason = "<b>gone</b>" + "x" * 1000
-    office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error=reason)
-    office.start()
-    page = _text(ada, "/runs/?tab=failed")
-    assert "&lt;b&gt;gone&lt;/b&gt;" in page
-    assert "x" * 201 not in page
+@pytest.mark.parametrize(
+    ("q", "why"), [("x" * 201, "at most 200 characters"), ("a%00b", "not text")]
+)
+def test_a_search_that_cannot_be_made_is_refused_and_kept(ada: Client, q: str, why: str) -> None:
+    shows(ada, f"/runs/?q={q}", why, q.partition("%")[0], status=422)
 
 
 def test_an_empty_list_of_runs_says_how_to_begin(ada: Client, bea: Client, admin: Client) -> None:
-    page = _text(ada, "/runs/")
-    assert "No runs yet" in page
-    assert "You see the runs that you started" in page
-    assert "As an admin you see every run" in _text(admin, "/runs/")
-    assert "Choose an agent" in page
-    assert "Choose an agent</a>" not in _text(bea, "/runs/")
+    shows(ada, "/runs/", "No runs yet", "You see the runs that you started", "Choose an agent")
+    shows(admin, "/runs/", "As an admin you see every run")
+    shows(bea, "/runs/", hides=["Choose an agent</a>"])

@@ -14,12 +14,7 @@ from runtime.queries.history import comparison, state_at
 from runtime.queries.history.comparison import Comparison
 from tests.support.api_client import Caller
 from tests.support.office import Office
-
-
-def page(client: Client, address: str) -> str:
-    answer = client.get(address)
-    assert answer.status_code == 200, answer.status_code
-    return answer.content.decode()
+from tests.support.pages import has, shows, text
 
 
 def moved(run: UUID, position: int) -> list[tuple[str, str, str]]:
@@ -48,15 +43,11 @@ def test_an_entry_shows_its_changes(office: Office) -> None:
     assert all(moved(run, position) for position in range(1, ended + 1))
 
 
-def test_the_page_of_an_entry_shows_the_change_and_leads_on(
-    admin: Client, office: Office, suspended: UUID
-) -> None:
-    last = Run.objects.get(id=suspended).position
-    text = page(admin, f"/runs/{suspended}/at/{last}/")
-    assert "Changes by this entry" in text
-    assert "gated" in text.partition('id="moves"')[2]
-    assert f'href="/runs/{suspended}/at/{last - 1}/"' in text
-    assert f'href="/runs/{suspended}/fork/{last}/"' in text
+def test_the_page_of_an_entry_shows_the_change_and_leads_on(admin: Client, suspended: UUID) -> None:
+    run, last = f"/runs/{suspended}", Run.objects.get(id=suspended).position
+    on = (f'href="{run}/at/{last - 1}/"', f'href="{run}/fork/{last}/"')
+    page = shows(admin, f"{run}/at/{last}/", "Changes by this entry", *on)
+    has(page.partition('id="moves"')[2], "gated")
 
 
 def test_the_state_at_an_entry_by_the_api(
@@ -81,17 +72,16 @@ def test_the_state_at_an_entry_by_the_api(
 def test_only_admins_read_a_providers_text(
     admin: Client, ada: Client, admin_api: Caller, ada_api: Caller, office: Office
 ) -> None:
-    fault = ModelFailure(
-        error="rejected", cause=FailureCause.REQUEST, model="openai:a", said="odd <field>"
-    )
+    said = "odd <field>"
+    fault = ModelFailure(error="rejected", cause=FailureCause.REQUEST, model="openai:a", said=said)
     office.effects.agents["hr_onboarding"] = lambda request: fault
     run = office.start()
-    assert "odd &lt;field&gt;" in page(admin, f"/runs/{run}/?step=0/m1")
+    shows(admin, f"/runs/{run}/?step=0/m1", "odd &lt;field&gt;")
     for tab in ("?step=0/m1", "?tab=transcript", ""):
-        assert "odd &lt;field" not in page(ada, f"/runs/{run}/{tab}")
+        shows(ada, f"/runs/{run}/{tab}", hides=["odd &lt;field"])
     read = [each.get(f"/runs/{run}/journal").json()["items"] for each in (admin_api, ada_api)]
     told, kept_from = (json.dumps(items) for items in read)
-    assert ("odd <field>" in told, "said" in kept_from) == (True, False)
+    assert (said in told, "said" in kept_from) == (True, False)
 
 
 def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> None:
@@ -100,18 +90,16 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
     new = fork(ada, run, gated)
     office.advance(new)
     office.approve(run)
-    assert f'href="/runs/{run}/compare/{new}/"' in page(ada, f"/runs/{new}/")
+    shows(ada, new, f'href="/runs/{run}/compare/{new}/"')
     for left, right, common in ((run, new, (gated, 1)), (new, run, (1, gated))):
         shown = _compared(left, right)
         assert shown.related
         assert (shown.left.common, shown.right.common) == common
         assert shown.same > 0
         names = [place.name for place in shown.places]
-        assert "set_privileges" in names
-        assert "create_account" not in names
-        text = page(ada, f"/runs/{left}/compare/{right}/")
-        assert f"Entries 1 to {common[0]}" in text
-        assert "send_welcome_mail" in text
+        assert ("set_privileges" in names, "create_account" in names) == (True, False)
+        entries = f"Entries 1 to {common[0]}"
+        shows(ada, f"/runs/{left}/compare/{right}/", entries, "send_welcome_mail")
 
 
 def test_two_runs_that_did_the_same_have_everything_in_common(ada: Client, office: Office) -> None:
@@ -121,7 +109,7 @@ def test_two_runs_that_did_the_same_have_everything_in_common(ada: Client, offic
     shown = _compared(one, two)
     assert not shown.related
     assert (shown.places, shown.left.own, shown.right.own) == ((), (), ())
-    assert "None: every agent" in page(ada, f"/runs/{one}/compare/{two}/")
+    shows(ada, f"/runs/{one}/compare/{two}/", "None: every agent")
 
 
 def test_runs_with_different_input_have_nothing_in_common(office: Office) -> None:
@@ -133,12 +121,12 @@ def test_runs_with_different_input_have_nothing_in_common(office: Office) -> Non
 
 
 def test_comparing_requires_permission_to_read_both_runs(
-    cyril: Client, ada: Client, office: Office
+    cyril: Client, ada: Client, suspended: UUID
 ) -> None:
-    run = office.start()
-    assert cyril.get(f"/runs/{run}/compare/{run}/").status_code == 404
-    assert ada.get(f"/runs/{run}/compare/{uuid4()}/").status_code == 404
-    assert ada.get(f"/runs/{uuid4()}/compare/{run}/").status_code == 404
+    nowhere = uuid4()
+    pairs = [(cyril, suspended, suspended), (ada, suspended, nowhere), (ada, nowhere, suspended)]
+    for client, left, right in pairs:
+        text(client, f"/runs/{left}/compare/{right}/", 404)
 
 
 def _compared(left: UUID, right: UUID) -> Comparison:

@@ -23,13 +23,9 @@ from runtime.queries.history import state_at
 from runtime.queries.timeline.axis import Period, TimeUse, axis
 from runtime.queries.timeline.timeline import Timeline
 from tests.support.entries import body
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office
+from tests.support.pages import has, in_order, shows, text
 
 START = datetime(2026, 11, 21, 22, tzinfo=UTC)
 
@@ -140,8 +136,7 @@ def test_failed_attempts_and_the_waits_between_them_are_rows(office: Office) -> 
 
 def test_a_model_without_a_reply_is_a_row_with_its_error(ada: Client, office: Office) -> None:
     office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error="gone <b>")
-    page = _text(ada, f"/runs/{office.start()}/?step=0/m1")
-    assert 'class="k-fail"' in page
+    page = shows(ada, f"/runs/{office.start()}/?step=0/m1", 'class="k-fail"')
     assert page.count("gone &lt;b&gt;") >= 2
 
 
@@ -162,12 +157,7 @@ def test_waits_for_a_rate_limit_are_one_row(office: Office) -> None:
 def test_a_call_in_doubt_waits_for_people_like_any_other(office: Office) -> None:
     assert _rows(office.in_doubt())[-2:] == [
         ("tool", "send_welcome_mail", 1, "its outcome was lost"),
-        (
-            "person",
-            "send_welcome_mail",
-            1,
-            "in doubt: waits for a person to resolve it",
-        ),
+        ("person", "send_welcome_mail", 1, "in doubt: waits for a person to resolve it"),
     ]
 
 
@@ -192,87 +182,70 @@ def test_a_damaged_journal_still_has_a_timeline(ada: Client, suspended: UUID) ->
     for position in (2, 4):
         entry = json.loads(plain_text(body(run_id=suspended, position=position)))
         entry["events"] = [{**event, "frame": "9"} for event in entry["events"]]
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "UPDATE runtime_journalentry SET body = %s WHERE run_id = %s AND position = %s",
-                [json.dumps(entry), suspended, position],
-            )
-    assert "Timeline" in _text(ada, f"/runs/{suspended}/")
+        _write(suspended, position, json.dumps(entry))
+    shows(ada, suspended, "Timeline")
+
+
+def _write(run: UUID, position: int, body: str) -> None:
+    """Write another body into an entry, as no code of ours does."""
+    query = "UPDATE runtime_journalentry SET body = %s WHERE run_id = %s AND position = %s"
+    with connection.cursor() as cursor:
+        cursor.execute(query, [body, run, position])
 
 
 # The page
 
 
-def _text(client: Client, path: str, **headers: str) -> str:
-    response = client.get(path, headers=headers)
-    assert response.status_code == 200
-    return response.content.decode()
-
-
 def test_bars_are_attributes_with_words_beside_them(ada: Client, suspended: UUID) -> None:
-    page = _text(ada, f"/runs/{suspended}/")
-    bars = re.findall(
-        r'<rect class="k-(\w+)"[^>]* x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"', page
-    )
+    page = shows(ada, suspended, 'fill="url(#hatch)"', hides=["style="])
+    bar = r'<rect class="k-(\w+)"[^>]* x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"'
+    bars = re.findall(bar, page)
     assert {kind for kind, _, _ in bars} == {"agent", "model", "tool", "person"}
     assert all(float(x) + float(width) <= 100.01 for _, x, width in bars)
     assert page.count("after the start of the run, ") == len(bars)
-    assert 'fill="url(#hatch)"' in page
-    assert "style=" not in page
+
+
+def _step(client: Client, run: UUID, step: str) -> str:
+    """The open step on the page of a run."""
+    return text(client, f"/runs/{run}/?step={step}").partition('id="step"')[2]
 
 
 def test_a_step_opens_by_its_address(ada: Client, office: Office, suspended: UUID) -> None:
-    page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/c2.0")
-    opened = page[page.index('id="step"') :]
-    assert "security_level" in opened
-    assert "It has no result yet" in opened
-    assert f"/a/{office.request(suspended).id}/" in opened
+    asked = f"/a/{office.request(suspended).id}/"
+    step = _step(ada, suspended, "0.c1.0/c2.0")
+    has(step, "security_level", "It has no result yet", asked)
     office.approve(suspended)
-    page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/c2.0")
-    opened = page[page.index('id="step"') :]
-    assert "approved by <b><bdi>bea</bdi></b>" in opened
-    assert "Attempt 1: done" in opened
-    assert ada.get(f"/runs/{suspended}/?step=0/c9.9").status_code == 404
-    assert ada.get(f"/runs/{suspended}/?step=%00").status_code == 404
-
-
-def test_a_model_call_shows_its_new_messages_and_reply(ada: Client, suspended: UUID) -> None:
-    page = _text(ada, f"/runs/{suspended}/?step=0.c1.0/m2")
-    opened = page[page.index('id="step"') :]
-    assert "result of <bdi>create_account</bdi>" in opened
-    assert "requested by <bdi>account_agent</bdi>" in opened
+    step = _step(ada, suspended, "0.c1.0/c2.0")
+    has(step, "approved by <b><bdi>bea</bdi></b>", "Attempt 1: done")
+    model = _step(ada, suspended, "0.c1.0/m2")
+    has(model, "result of <bdi>create_account</bdi>", "requested by <bdi>account_agent</bdi>")
+    for step in ("0/c9.9", "%00"):
+        text(ada, f"/runs/{suspended}/?step={step}", 404)
 
 
 def test_the_transcript_has_decisions_in_their_place(
     ada: Client, office: Office, suspended: UUID
 ) -> None:
     office.approve(suspended)
-    page = _text(ada, f"/runs/{suspended}/?tab=transcript")
-    said = [
-        "requested by <bdi>account_agent",
-        "decided by <bdi>bea",
-        "result of <bdi>set_privileges",
-    ]
-    places = [page.index(text) for text in said]
-    assert places == sorted(places)
-    assert page.index("written by <bdi>account_agent") < page.index("result of <bdi>account_agent")
+    page = text(ada, f"/runs/{suspended}/?tab=transcript")
+    decided = ("decided by <bdi>bea", "result of <bdi>set_privileges")
+    in_order(page, "requested by <bdi>account_agent", *decided)
+    in_order(page, "written by <bdi>account_agent", "result of <bdi>account_agent")
 
 
-def test_an_open_page_asks_for_the_part_that_changes(ada: Client, suspended: UUID) -> None:
+def test_an_open_page_asks_for_the_part_that_changes(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
     path = f"/runs/{suspended}/?tab=transcript"
-    page = _text(ada, path)
-    assert f'data-live="run" data-run="{suspended}" data-src="{path}"' in page
-    part = ada.get(path, headers={"HX-Request": "true"})
-    assert "HX-Request" in part.headers["Vary"]
-    assert part.content.decode().strip().startswith('<div id="live" data-live="run"')
-    assert "given by <bdi>ada</bdi>" in part.content.decode()
-
-
-def test_a_run_that_is_over_asks_for_nothing(ada: Client, office: Office, suspended: UUID) -> None:
+    shows(ada, path, f'data-live="run" data-run="{suspended}" data-src="{path}"')
+    answer = ada.get(path, headers={"HX-Request": "true"})
+    assert "HX-Request" in answer.headers["Vary"]
+    part = has(answer.content.decode(), "given by <bdi>ada</bdi>")
+    assert part.strip().startswith('<div id="live" data-live="run"')
     office.approve(suspended)
-    part = ada.get(f"/runs/{suspended}/", headers={"HX-Request": "true"}).content.decode()
-    assert part.strip().startswith('<div id="live">')
-    assert "data-live" not in part
+    part = text(ada, suspended, live=True)
+    assert part.strip().startswith('<div id="live">')  # a run that is over asks for nothing
+    has(part, hides=["data-live"])
 
 
 def test_a_page_of_200_rows_takes_as_many_queries_as_a_short_run(
@@ -282,20 +255,17 @@ def test_a_page_of_200_rows_takes_as_many_queries_as_a_short_run(
     office.effects.tools["note"] = FakeTool()
     office.effects.agents["hr_onboarding"] = turns(*[ask(*calls) for _ in range(14)], say("Done."))
     run = office.start()
-    with django_assert_max_num_queries(15):
-        page = _text(admin, f"/runs/{run}/")
-    assert len(re.findall(r'<tr id="r\d+"', page)) == 200
-    assert "steps 1 to 200 of 436" in page
-    with django_assert_max_num_queries(15):
-        page = _text(admin, f"/runs/{run}/?page=3")
-    assert len(re.findall(r'<tr id="r\d+"', page)) == 36
-    with django_assert_max_num_queries(15):
-        page = _text(admin, f"/runs/{run}/?step=0/c9.0")
-    assert "steps 201 to 400 of 436" in page
-    with django_assert_max_num_queries(15):
-        assert "messages 1 to 200" in _text(admin, f"/runs/{run}/?tab=transcript")
+    for query, words, rows in (
+        ("", "steps 1 to 200 of 436", 200),
+        ("page=3", "steps 401 to 436 of 436", 36),
+        ("step=0/c9.0", "steps 201 to 400 of 436", 200),
+        ("tab=transcript", "messages 1 to 200", 0),
+    ):
+        with django_assert_max_num_queries(15):
+            page = shows(admin, f"/runs/{run}/?{query}", words)
+        assert len(re.findall(r'<tr id="r\d+"', page)) == rows
     for wrong in ("4", "0", "-1", "x", "9" * 30):
-        assert admin.get(f"/runs/{run}/?page={wrong}").status_code == 404
+        text(admin, f"/runs/{run}/?page={wrong}", 404)
 
 
 def test_many_gates_take_no_more_queries(
@@ -306,7 +276,7 @@ def test_many_gates_take_no_more_queries(
     run = office.start()
     for tab in ("timeline", "transcript", "state"):
         with django_assert_max_num_queries(18):
-            page = _text(admin, f"/runs/{run}/?tab={tab}")
+            page = text(admin, f"/runs/{run}/?tab={tab}")
     assert page.count(f"/runs/{run}/at/") == 20
 
 
@@ -320,46 +290,39 @@ def test_admins_read_the_continuation_as_it_was_at_each_gate(
     position = Run.objects.get(id=suspended).position
     office.approve(suspended)
     assert runs.continuation(suspended) is None
-    page = _text(admin, f"/runs/{suspended}/?tab=state")
-    assert f"/runs/{suspended}/at/{position}/" in page
     past = state_at.state_after(suspended, position)
     assert past is not None
     assert past.document == document
-    page = _text(admin, f"/runs/{suspended}/at/{position}/")
-    assert "account_agent" in page
-    assert "GateOpened" in page
+    path = f"/runs/{suspended}/at/{position}/"
+    shows(admin, f"/runs/{suspended}/?tab=state", path)
+    shows(admin, path, "account_agent", "GateOpened")
 
 
-def test_other_people_do_not_read_the_timeline(
+def test_other_people_do_not_read_the_state(
     ada: Client, bea: Client, cyril: Client, suspended: UUID
 ) -> None:
     for client in (ada, bea, cyril):
-        assert client.get(f"/runs/{suspended}/at/1/").status_code == 404
-        assert client.get(f"/runs/{suspended}/?tab=state").status_code == 404
-    assert "Snapshots" not in _text(bea, f"/runs/{suspended}/")
+        for part in ("at/1/", "?tab=state"):
+            text(client, f"/runs/{suspended}/{part}", 404)
+    shows(bea, suspended, hides=["Snapshots"])
 
 
 def test_only_entries_that_are_there_have_a_state(admin: Client, suspended: UUID) -> None:
     for position in ("0", "999", "9" * 40):
-        assert admin.get(f"/runs/{suspended}/at/{position}/").status_code == 404
-    assert admin.get(f"/runs/{uuid4()}/at/1/").status_code == 404
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE runtime_journalentry SET body = '{' WHERE run_id = %s AND position = 2",
-            [suspended],
-        )
-    assert "Entry 2 of the journal cannot be read" in _text(admin, f"/runs/{suspended}/at/3/")
+        text(admin, f"/runs/{suspended}/at/{position}/", 404)
+    text(admin, f"/runs/{uuid4()}/at/1/", 404)
+    _write(suspended, 2, "{")
+    shows(admin, f"/runs/{suspended}/at/3/", "Entry 2 of the journal cannot be read")
 
 
 def test_a_secret_is_masked_there_as_everywhere(admin: Client, office: Office) -> None:
     secret = sealing.seal("swordfish", sealing.place("set_privileges", "args", "note"))
     token = secret["$secret"].partition(":")[2]
     run = office.start(args={"username": "newhire", "security_level": 3, "note": secret})
-    position = Run.objects.get(id=run).position
-    for path in (f"at/{position}/", "", "?step=0.c1.0/c2.0", "?tab=transcript"):
-        page = _text(admin, f"/runs/{run}/{path}")
-        assert token not in page
-    assert "••••" in _text(admin, f"/runs/{run}/at/{position}/")
+    at = f"at/{Run.objects.get(id=run).position}/"
+    for path in (at, "", "?step=0.c1.0/c2.0", "?tab=transcript"):
+        shows(admin, f"/runs/{run}/{path}", hides=[token])
+    shows(admin, f"/runs/{run}/{at}", "••••")
 
 
 # Texts of agents stay text
@@ -378,11 +341,7 @@ def test_hostile_text_stays_text_in_every_tab(admin: Client, office: Office) -> 
     run = office.start(key=HOSTILE)
     position = Run.objects.get(id=run).position
     office.approve(run)
-    paths = ["", "?tab=transcript", "?tab=state", f"at/{position}/"]
-    paths += [f"?step=0.c1.0/{step}" for step in ("c1.0", "c1.1", "m1", "m2")] + ["?step=0.c1.0"]
-    for path in paths:
-        page = _text(admin, f"/runs/{run}/{path}")
-        assert "<script>alert" not in page
-        assert "<img" not in page
-        assert "\u202e" not in page
-        assert "⟦U+202E⟧" in page
+    steps = [f"?step=0.c1.0{step}" for step in ("", "/c1.0", "/c1.1", "/m1", "/m2")]
+    for path in ("", "?tab=transcript", "?tab=state", f"at/{position}/", *steps):
+        hides = ["<script>alert", "<img", "\u202e"]
+        shows(admin, f"/runs/{run}/{path}", "⟦U+202E⟧", hides=hides)

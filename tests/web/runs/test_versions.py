@@ -19,18 +19,14 @@ from runtime.core.events import Change
 from runtime.models import JournalEntry, Worker
 from runtime.ports.agents import VersionChange
 from runtime.queries.version_diff import MAX_LINES, Difference, differences
-from tests.agents.test_versions import version
 from tests.support.cast import Cast
 from tests.support.entries import body
 from tests.support.office import Office
+from tests.support.pages import in_order, send, shows
+from tests.support.specs import version
 
 HOSTILE = "<script>alert(1)</script>\u202e"
-
-
-def _text(client: Client, path: str) -> str:
-    response = client.get(path)
-    assert response.status_code == 200
-    return response.content.decode()
+ESCAPED = ("<script>alert", "\u202e")
 
 
 def _publish(spec: Any) -> str:
@@ -51,43 +47,28 @@ def _worker(**agents: str) -> None:
 
 
 def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
-    _publish(version(tools=[]))
+    first = _publish(version(tools=[]))
     second = _publish(version(instructions="Greet.\nBe brief.", tools=[]))
     _worker(greeter=second)
-    page = _text(admin, "/agents/greeter/")
-    assert page.index(second[:19]) < page.index(version(tools=[]).fingerprint[:19])
-    assert "<del>Be kind.</del>" in page
-    assert "<ins>Be brief.</ins>" in page
-    assert page.count(">active<") == 1
-    assert page.count(">no worker<") == 1
-    assert page.count("needs approval") == 1
+    page = shows(admin, "/agents/greeter/", "<del>Be kind.</del>", "<ins>Be brief.</ins>")
+    in_order(page, second[:19], first[:19])
+    assert [page.count(words) for words in (">active<", ">no worker<", "needs approval")] == [1] * 3
+    _publish(version(instructions=HOSTILE, tools=[]))
+    shows(admin, "/agents/greeter/", hides=ESCAPED)
 
 
 def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) -> None:
-    _publish(replace(version(tools=[]), name="hr_onboarding"))
-    _publish(replace(version(instructions="Be brief.", tools=[]), name="hr_onboarding"))
-    page = _text(bea, "/agents/hr_onboarding/")
-    assert "see its text" in page
-    assert "Be brief." not in page
+    for instructions in ("Be kind.", "Be brief."):
+        _publish(replace(version(instructions=instructions, tools=[]), name="hr_onboarding"))
+    shows(bea, "/agents/hr_onboarding/", "see its text", hides=["Be brief."])
     office.start()
-    assert "<ins>Be brief.</ins>" in _text(bea, "/agents/hr_onboarding/")
-
-
-def test_authors_texts_of_a_version_are_escaped(admin: Client) -> None:
-    _publish(version(tools=[]))
-    _publish(version(instructions=HOSTILE, tools=[]))
-    page = _text(admin, "/agents/greeter/")
-    assert "<script>alert" not in page
-    assert "\u202e" not in page
+    shows(bea, "/agents/hr_onboarding/", "<ins>Be brief.</ins>")
 
 
 def test_a_version_that_was_changed_in_the_database_is_not_shown(bea: Client, cast: Cast) -> None:
     fingerprint = _publish(version(tools=[]))
     AgentVersion.objects.update(facts=json.dumps({"name": "greeter", "instructions": "Obey."}))
-    page = _text(bea, "/agents/greeter/")
-    assert "Obey." not in page
-    assert 'id="versions"' not in page
-    assert fingerprint in page
+    shows(bea, "/agents/greeter/", fingerprint, hides=["Obey.", 'id="versions"'])
 
 
 # A difference
@@ -141,25 +122,20 @@ def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
 def test_a_run_shows_its_version_change_and_the_difference(
     office: Office, suspended: UUID, ada: Client
 ) -> None:
-    change = Change(
-        part="tool create_account: description", before="Old.", after="New.", asks=False
-    )
-    _goes_on(office, suspended, change)
-    assert "continued under another version" in _text(ada, f"/runs/{suspended}/")
-    page = _text(ada, f"/runs/{suspended}/?tab=transcript")
-    assert "another version of" in page
-    assert "<del>Old.</del>" in page
+    part = "tool create_account: description"
+    _goes_on(office, suspended, Change(part=part, before="Old.", after="New.", asks=False))
+    shows(ada, suspended, "continued under another version")
+    shows(ada, f"/runs/{suspended}/?tab=transcript", "another version of", "<del>Old.</del>")
 
 
 @pytest.mark.usefixtures("published")
 def test_a_run_whose_agent_no_worker_has_says_so(suspended: UUID, ada: Client) -> None:
     note = "No worker can continue this run"
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent="sha256:account_agent")
-    assert note not in _text(ada, f"/runs/{suspended}/")
+    shows(ada, suspended, hides=[note])
     Worker.objects.all().delete()
     _worker(hr_onboarding="sha256:hr_onboarding")
-    page = _text(ada, f"/runs/{suspended}/")
-    assert f"{note}</h2><p><bdi>account_agent</bdi>:" in page
+    shows(ada, suspended, f"{note}</h2><p><bdi>account_agent</bdi>:")
 
 
 def test_a_run_newer_than_all_workers_says_so(suspended: UUID, ada: Client) -> None:
@@ -169,9 +145,9 @@ def test_a_run_newer_than_all_workers_says_so(suspended: UUID, ada: Client) -> N
         text = plain_text(body(pk=entry.pk)).replace("sha256:account_agent", new)
         JournalEntry.objects.filter(pk=entry.pk).update(body=text)
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
-    assert "<bdi>account_agent</bdi>: no live worker" in _text(ada, f"/runs/{suspended}/")
+    shows(ada, suspended, "<bdi>account_agent</bdi>: no live worker")
     _worker(account_agent=new)
-    assert "No worker can go on" not in _text(ada, f"/runs/{suspended}/")
+    shows(ada, suspended, hides=["No worker can continue this run"])
 
 
 # The version gate
@@ -186,30 +162,21 @@ def asked(office: Office, suspended: UUID) -> Request:
     return Request.objects.get(run=suspended, kind=GateKind.VERSION)
 
 
-def test_the_page_of_a_version_gate_shows_the_difference(bea: Client, asked: Request) -> None:
-    page = _text(bea, f"/a/{asked.id}/")
-    assert "account_agent is another version than when it began: instructions" in page
-    assert "<del>Ask first.</del>" in page
-    assert "Continue" in page
-    assert "instructions" in _text(bea, "/inbox/")
-    assert "changed: waits for a person to continue it" in _text(bea, f"/runs/{asked.run_id}/")
-
-
 def test_a_run_continues_from_a_version_gate_after_a_decision(
     bea: Client, asked: Request, office: Office
 ) -> None:
-    sent = bea.post(f"/a/{asked.id}/continue/", {"digest": asked.request_digest})
-    assert sent.status_code == 302
+    why = "account_agent is another version than when it began: instructions"
+    shows(bea, asked, why, "<del>Ask first.</del>", "Continue")
+    shows(bea, "/inbox/", "instructions")
+    shows(bea, asked.run_id, "changed: waits for a person to continue it")
+    assert send(bea, asked, "continue").status_code == 302
     assert office.advance(asked.run_id).status == "completed"
-    assert "continued under another version" in _text(bea, f"/runs/{asked.run_id}/")
+    shows(bea, asked.run_id, "continued under another version")
 
 
 def test_authors_texts_at_a_version_gate_are_escaped(
     bea: Client, office: Office, suspended: UUID
 ) -> None:
     _goes_on(office, suspended, Change(part=HOSTILE, before=HOSTILE, after={HOSTILE: 1}, asks=True))
-    asked = Request.objects.get(run=suspended, kind=GateKind.VERSION)
-    for path in (f"/a/{asked.id}/", f"/runs/{suspended}/", "/inbox/"):
-        page = _text(bea, path)
-        assert "<script>alert" not in page
-        assert "\u202e" not in page
+    for place in (Request.objects.get(run=suspended, kind=GateKind.VERSION), suspended, "/inbox/"):
+        shows(bea, place, hides=ESCAPED)

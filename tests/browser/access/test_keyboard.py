@@ -89,7 +89,7 @@ def test_at_high_risk_a_goes_to_the_button_and_no_further(
 def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
     bea.keyboard.press("j")
     bea.keyboard.press("d")
-    reason = bea.get_by_label(re.compile("Reason"))
+    reason = bea.get_by_role("textbox", name="Reason")
     expect(reason).to_be_focused()
     bea.keyboard.type("a bad day, just ask u?")
     expect(reason).to_have_value("a bad day, just ask u?")

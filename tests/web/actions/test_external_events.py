@@ -13,15 +13,11 @@ from approvals.models import AuditEntry
 from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_EVENT_DATA
 from runtime.models import OutsideEvent
-from tests.support.api_client import Caller
+from tests.support.api_client import Caller, code_of, field_of
 from tests.support.cast import Cast
-from tests.support.fake_ports import (
-    FakeTool,
-    ask,
-    say,
-    turns,
-)
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office
+from tests.support.pages import has, shows
 
 UNTIL = timezone.now() + timedelta(days=2)
 MATCH = {"contract": "<i>C-1</i>"}
@@ -45,12 +41,16 @@ def waiting(office: Office) -> UUID:
 
 
 def test_an_event_is_told_once_by_its_id(admin_api: Caller, ada_api: Caller, waiting: UUID) -> None:
+    (wait,) = ada_api.get(f"/runs/{waiting}").json()["waits"]
+    assert (wait["event"], wait["match"]) == ("signed", MATCH)
+    assert (wait["frame"], wait["call"]) == ("0", "c1.0")
+    assert ada_api.get("/runs").json()["items"][0]["waits"] == [wait]
     told = admin_api.post("/events", EVENT)
     assert (told.status_code, told.json()["waits"], told.json()["name"]) == (201, 1, "signed")
     again = admin_api.post("/events", EVENT)
     assert (again.status_code, again.json()) == (200, told.json())
     other = admin_api.post("/events", {**EVENT, "data": {}})
-    assert (other.status_code, other.json()["code"]) == (409, "event_conflict")
+    assert code_of(other) == (409, "event_conflict")
     assert other.json()["field"] == "id"
     assert ada_api.get(f"/runs/{waiting}").json()["waits"] == []
     row = AuditEntry.objects.get(run=waiting, act="sent")
@@ -58,24 +58,12 @@ def test_an_event_is_told_once_by_its_id(admin_api: Caller, ada_api: Caller, wai
     audit.verify(waiting)
 
 
-def test_the_api_names_the_wait_of_a_run(ada_api: Caller, waiting: UUID) -> None:
-    (wait,) = ada_api.get(f"/runs/{waiting}").json()["waits"]
-    assert (wait["event"], wait["match"], wait["frame"], wait["call"]) == (
-        "signed",
-        MATCH,
-        "0",
-        "c1.0",
-    )
-    assert ada_api.get("/runs").json()["items"][0]["waits"] == [wait]
-
-
 def test_only_who_may_tell_of_events_does(
     ada_api: Caller, bea_api: Caller, cast: Cast, waiting: UUID
 ) -> None:
     narrow = Caller(cast.admin, ["admin", "runs:read"])
     for caller, code in ((ada_api, "not_eligible"), (bea_api, "not_eligible"), (narrow, "scope")):
-        answer = caller.post("/events", EVENT)
-        assert (answer.status_code, answer.json()["code"]) == (403, code)
+        assert code_of(caller.post("/events", EVENT)) == (403, code)
     assert Caller(cast.admin, ["events:send"]).post("/events", EVENT).status_code == 201
 
 
@@ -96,32 +84,24 @@ def test_only_who_may_tell_of_events_does(
 )
 def test_an_event_has_a_shape(admin_api: Caller, change: dict[str, Any], field: str) -> None:
     answer = admin_api.post("/events", {**EVENT, **change})
-    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.json()
+    assert field_of(answer) == (422, field)
     assert not OutsideEvent.objects.exists()
 
 
 def test_the_run_page_names_the_wait_of_a_call(
     ada: Client, admin_api: Caller, office: Office, waiting: UUID
 ) -> None:
-    page = ada.get(f"/runs/{waiting}/").content.decode()
-    assert "waits for an event until" in page
-    assert "&lt;i&gt;C-1&lt;/i&gt;" in page
-    assert "waits until" in page
+    waits = ("waits for an event until", "&lt;i&gt;C-1&lt;/i&gt;", "waits until")
+    page = shows(ada, waiting, *waits, "Waited for times and events")
     agents = page.partition('id="agents"')[2].partition("</section>")[0]
-    assert f'<time datetime="{UNTIL:%Y-%m-%d}' in agents
-    assert "Waited for times and events" in page
-    assert "at the latest" in ada.get("/runs/").content.decode()
+    has(agents, f'<time datetime="{UNTIL:%Y-%m-%d}')
+    shows(ada, "/runs/", "at the latest")
     admin_api.post("/events", EVENT)
     office.advance(waiting)
-    page = ada.get(f"/runs/{waiting}/").content.decode()
-    assert "its event came" in page
-    assert "waits for an event until" not in page
-    step = ada.get(f"/runs/{waiting}/?step=0%2Fc1.0").content.decode()
-    assert "&quot;id&quot;: &quot;e-1&quot;" in step
+    shows(ada, waiting, "its event came", hides=["waits for an event until"])
+    shows(ada, f"/runs/{waiting}/?step=0%2Fc1.0", "&quot;id&quot;: &quot;e-1&quot;")
 
 
 def test_a_cancelled_run_waits_for_nothing(ada: Client, office: Office, waiting: UUID) -> None:
     office.cancel(waiting, "Not needed.")
-    page = ada.get(f"/runs/{waiting}/").content.decode()
-    assert "waits until" not in page
-    assert "ended with the run" in page
+    shows(ada, waiting, "ended with the run", hides=["waits until"])

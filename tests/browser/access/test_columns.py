@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from agents.models import PublishedAgent
 from runtime.core.budgets import Budget
 from runtime.core.enums import EffectClass
 from runtime.models import ContentUse, Run
@@ -15,12 +14,13 @@ from tests.browser.conftest import Desk
 from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.office import Office
+from tests.support.published import object_of, published
 
 pytestmark = pytest.mark.browser
 
 WIDTHS = (390, 1440, 1920)
 CHARACTERS = 12
-MATRIX = Path(__file__).parents[1] / "web" / "matrix.txt"
+MATRIX = Path(__file__).parents[2] / "web" / "matrix.txt"
 NO_PAGES = ("/healthz", "/readyz", "/api/", "/contents/")  # the last is a result as plain text
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 
@@ -74,15 +74,7 @@ def pages(office: Office, cast: Cast) -> dict[str, list[str]]:
     parked = office.start()
     Run.objects.filter(id=parked).update(status="quarantined", reason="entry 3 is not its own")
     halt, short = office.held(), office.short(Budget(turns=1))
-    PublishedAgent.objects.create(
-        name="hr_onboarding",
-        description="Brings a newcomer on board.",
-        fingerprint="sha256:f",
-        input_schema={"type": "object", "properties": {"username": {"type": "string"}}},
-        tools=[],
-        subagents=["account_agent"],
-        steps=["Create the account"],
-    )
+    published(input_schema=object_of(username={"type": "string"}), tools=[])
     named = {
         "run": done,
         "approval": office.request(waiting).id,
@@ -122,7 +114,6 @@ def test_columns_are_wide_enough_and_pages_low_enough(
     wrong = {}
     assert [found["narrow"] for found in _measured(desk, "/login/").values()] == [[], [], []]
     for name, paths in pages.items():
-        desk.page.context.clear_cookies()
         desk.log_in(name)
         for path in paths:
             for width, found in _measured(desk, path).items():

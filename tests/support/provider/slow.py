@@ -12,8 +12,8 @@ import threading
 from types import TracebackType
 from typing import Any, Self
 
-from tests.provider.protocol import completion_of
-from tests.provider.streaming import events_of
+from tests.support.provider.protocol import completion_of
+from tests.support.provider.streaming import events_of
 
 STEPS = 4  # calls of the tool before the last word
 

@@ -11,9 +11,10 @@ from approvals import audit
 from approvals.models import AuditEntry
 from runtime.models import Run
 from runtime.ports.effects import ModelFailure
-from tests.support.api_client import Caller
+from tests.support.api_client import Caller, code_of
 from tests.support.fake_ports import ask, say, turns
 from tests.support.office import NEWCOMER, Office
+from tests.support.pages import has, shows, text_of
 
 WHY = {"reason": "The model is mended."}
 
@@ -41,30 +42,24 @@ def test_a_failed_run_is_tried_again_over_the_api(
     assert [(row.act, row.actor) for row in rows] == [("retried", "ada")]
     audit.verify(failed)
     answer = ada_api.post(f"/runs/{failed}/retry", WHY)
-    assert (answer.status_code, answer.json()["code"]) == (409, "not_failed")
+    assert code_of(answer) == (409, "not_failed")
     assert "completed: only a failed run" in answer.json()["detail"]
 
 
-def test_the_page_asks_for_a_confirmation(ada: Client, office: Office, failed: UUID) -> None:
-    page = ada.get(f"/runs/{failed}/").content.decode()
-    assert f'href="/runs/{failed}/retry/"' in page
-    form = ada.get(f"/runs/{failed}/retry/").content.decode()
-    assert "&lt;no&gt;" in form
-    assert "set_privileges" in form
+def test_the_page_asks_for_a_confirmation(
+    ada: Client, bea: Client, office: Office, failed: UUID
+) -> None:
+    path = f"/runs/{failed}/retry/"
+    shows(bea, failed, hides=["/retry/"])
+    shows(bea, path, "may try it again.")
+    shows(ada, failed, f'href="{path}"')
+    shows(ada, path, "&lt;no&gt;", "set_privileges")
     assert Run.objects.get(id=failed).status == "failed"
-    assert ada.post(f"/runs/{failed}/retry/", {"reason": ""}).status_code == 422
-    assert ada.post(f"/runs/{failed}/retry/", WHY).status_code == 302
-    page = ada.get(f"/runs/{failed}/").content.decode()
-    assert f'href="/runs/{failed}/retry/"' not in page
+    assert ada.post(path, {"reason": ""}).status_code == 422
+    assert ada.post(path, WHY).status_code == 302
+    shows(ada, failed, hides=[f'href="{path}"'])
     assert office.advance(failed).status == "completed"
-    late = ada.post(f"/runs/{failed}/retry/", WHY)
-    assert late.status_code == 409
-    assert "This run cannot be tried again" in late.content.decode()
-
-
-def test_a_reader_without_control_sees_no_button(bea: Client, failed: UUID) -> None:
-    assert "/retry/" not in bea.get(f"/runs/{failed}/").content.decode()
-    assert "may try it again." in bea.get(f"/runs/{failed}/retry/").content.decode()
+    has(text_of(ada.post(path, WHY), 409), "This run cannot be tried again")
 
 
 def test_the_command_tries_it_again(office: Office, failed: UUID) -> None:

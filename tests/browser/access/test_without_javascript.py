@@ -1,6 +1,5 @@
 """Everything works without scripts: plain links, plain forms."""
 
-import re
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -8,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
-from tests.browser.conftest import Desk
+from tests.browser.conftest import Desk, window
 from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
@@ -16,24 +15,21 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def plain(chromium: Browser, live_server: LiveServer, office: Office) -> Iterator[Desk]:
-    context = chromium.new_context(java_script_enabled=False)
-    yield Desk(page=context.new_page(), url=live_server.url)
-    context.close()
+    with window(chromium, live_server.url, java_script_enabled=False) as desk:
+        yield desk
 
 
-def test_bea_logs_in_and_approves(plain: Desk, office: Office) -> None:
-    office.start()
+def test_bea_logs_in_and_approves(plain: Desk, suspended: UUID) -> None:
     plain.log_in_by_form("bea")
     plain.page.get_by_role("link", name="Set the privileges of newhire to 3").click()
     plain.page.get_by_role("button", name="Approve").click()
     expect(plain.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
 
 
-def test_bea_denies_with_a_reason(plain: Desk, office: Office) -> None:
-    run: UUID = office.start()
+def test_bea_denies_with_a_reason(plain: Desk, asked: str) -> None:
     plain.log_in("bea")
-    plain.open(f"/a/{office.request(run).id}/")
-    plain.page.get_by_label(re.compile("Reason")).fill("Not before Monday.")
+    plain.open(asked)
+    plain.page.get_by_role("textbox", name="Reason").fill("Not before Monday.")
     plain.page.get_by_role("button", name="Deny").click()
     expect(plain.page.get_by_role("heading", name="Denied by bea")).to_be_visible()
     expect(plain.page.get_by_text("Not before Monday.").first).to_be_visible()

@@ -4,23 +4,23 @@ import itertools
 import json
 import threading
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self, cast
 
 from agents.registry import Registry
-from tests.provider.faults import SPOILERS, Fault
-from tests.provider.protocol import (
+from tests.support.provider.faults import SPOILERS, Fault
+from tests.support.provider.protocol import (
     BadRequest,
     completion_of,
     conversation_of,
     instructions_of,
     message_of,
 )
-from tests.provider.storms import Weather
-from tests.provider.streaming import events_of, said
+from tests.support.provider.storms import Weather
+from tests.support.provider.streaming import events_of, said
 
 KEY = "the key of the loopback provider"
 DRIP = 0.05  # seconds between two words of a trickle
@@ -111,6 +111,16 @@ class Provider:
         return fault
 
 
+@contextmanager
+def serving(registry: Registry, settings: Any, **given: Any) -> Iterator[Provider]:
+    """A provider that is the model of every agent while the block lasts."""
+    with Provider(registry, **given) as one:
+        settings.ABEYANCE_MODEL = "openai:loopback"
+        settings.OPENAI_BASE_URL = one.url
+        settings.OPENAI_API_KEY = KEY
+        yield one
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
@@ -157,11 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
         after = self._provider.retry_after
         if after is None:
             return {}
-        return (
-            {"Retry-After": str(int(after))}
-            if after >= 1
-            else {"retry-after-ms": f"{after * 1000:g}"}
-        )
+        whole, parts = {"Retry-After": f"{after:.0f}"}, {"retry-after-ms": f"{after * 1000:g}"}
+        return whole if after >= 1 else parts
 
     def _stream(self, fault: Fault | None, completion: dict[str, Any]) -> None:
         self._head(200, {"Transfer-Encoding": "chunked"}, kind="text/event-stream")

@@ -8,18 +8,18 @@ from uuid import UUID, uuid4
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.test import override_settings
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
-from agents.models import PublishedAgent
 from approvals.accounts import tokens
 from approvals.adapter import Approvals
 from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.models import Run
-from tests.browser.conftest import Desk
+from tests.browser.conftest import Desk, unfold
 from tests.support.cast import Cast
 from tests.support.fake_ports import say, turns
 from tests.support.office import NEWCOMER, Office, reseal
+from tests.support.published import TOOL, object_of, published
 
 pytestmark = pytest.mark.browser
 
@@ -72,16 +72,16 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
             *((f"/a/{request.id}/", None) for request in (halt, short)),
             (f"/a/{halt.id}/", _stop_without_a_reason),
             (f"/a/{office.request(undoable).id}/", None),
-            *((f"/runs/{request.run}/", _unfold) for request in (halt, short)),
-            (f"/runs/{done}/compare/{denied}/", _unfold),
+            *((f"/runs/{request.run}/", unfold) for request in (halt, short)),
+            (f"/runs/{done}/compare/{denied}/", unfold),
             ("/runs/", None),
             ("/runs/?q=nothing-like-it", None),
-            *((f"/runs/{run}/", _unfold) for run in [*ours, parked, failed]),
-            (f"/runs/{waiting}/?tab=transcript", _unfold),
+            *((f"/runs/{run}/", unfold) for run in [*ours, parked, failed]),
+            (f"/runs/{waiting}/?tab=transcript", unfold),
             (f"/runs/{waiting}/cancel/", None),
             (f"/runs/{waiting}/message/", None),
             ("/agents/", None),
-            ("/agents/hr_onboarding/", _unfold),
+            ("/agents/hr_onboarding/", unfold),
             ("/agents/hr_onboarding/start/", None),
             ("/account/", None),
             ("/nowhere/", None),
@@ -100,11 +100,11 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
         ],
         "admin": [
             ("/inbox/", None),
-            ("/people/", _unfold),
+            ("/people/", unfold),
             ("/people/?q=stranger", None),
             ("/people/?open=bea", _send_a_short_name),
-            (f"/runs/{waiting}/", _unfold),
-            (f"/runs/{waiting}/at/1/", _unfold),
+            (f"/runs/{waiting}/", unfold),
+            (f"/runs/{waiting}/at/1/", unfold),
             (f"/runs/{parked}/readmit/", None),
             (f"/runs/{parked}/readmit/", _send),
             ("/stops/", None),
@@ -117,10 +117,9 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
 def test_pages_with_data_have_no_violations(
     desk: Desk, office: Office, cast: Cast, width: int, scheme: str
 ) -> None:
-    _look(desk, width, scheme)
+    desk.look(width, scheme, reduced_motion="reduce")
     found = {}
     for name, states in _states(office, cast).items():
-        desk.page.context.clear_cookies()
         desk.log_in(name)
         for path, act in states:
             desk.open(path)
@@ -134,7 +133,7 @@ def test_pages_with_data_have_no_violations(
 def test_empty_pages_and_the_login_have_no_violations(
     desk: Desk, office: Office, width: int, scheme: str
 ) -> None:
-    _look(desk, width, scheme)
+    desk.look(width, scheme, reduced_motion="reduce")
     found = {}
     desk.open("/login/")
     found["login"] = _violations(desk.page)
@@ -144,7 +143,6 @@ def test_empty_pages_and_the_login_have_no_violations(
     desk.page.get_by_role("alert").wait_for()
     found["login refused"] = _violations(desk.page)
     for name in ("bea", "cyril"):
-        desk.page.context.clear_cookies()
         desk.log_in(name)
         for path in ("/inbox/", "/inbox/?view=decided", "/runs/", "/agents/", "/account/"):
             desk.open(path)
@@ -152,11 +150,27 @@ def test_empty_pages_and_the_login_have_no_violations(
     assert {where: what for where, what in found.items() if what} == {}
 
 
-def _look(desk: Desk, width: int, scheme: str) -> None:
-    desk.page.set_viewport_size({"width": width, "height": 800})
-    desk.page.emulate_media(
-        color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce"
-    )
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_the_inbox_has_no_violations(desk: Desk, office: Office, width: int, scheme: str) -> None:
+    """While others are at work: with news, struck rows, and the sheet of keys."""
+    page = desk.page
+    desk.look(width, scheme)
+    desk.log_in("bea")
+    run = office.start()
+    office.in_doubt()
+    page.clock.install()
+    desk.open("/inbox/")
+    page.keyboard.press("j")
+    office.approve(run)  # its mail is in doubt, too
+    page.clock.run_for(4000)
+    expect(page.get_by_role("button", name="1 new")).to_be_visible()
+    expect(page.locator(".gone")).to_have_count(1)
+    # axe draws conclusions from colours that are still on their way.
+    page.evaluate("Promise.all(document.getAnimations().map((it) => it.finished))")
+    assert _violations(page) == [], "news"
+    _open_the_keys(page)
+    page.evaluate("Promise.all(document.getAnimations().map((it) => it.finished))")
+    assert _violations(page) == [], "keys"
 
 
 def _violations(page: Page) -> list[str]:
@@ -164,37 +178,33 @@ def _violations(page: Page) -> list[str]:
     return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
 
 
-# What people do
+# What people do, past the browser's own checks
 
 
-def _unfold(page: Page) -> None:
-    page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+def _unchecked(page: Page, button: str) -> None:
+    """Press a button of a form that the server refuses."""
+    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
+    page.locator(button).last.click()
+    page.get_by_role("alert").first.wait_for()
 
 
 def _send(page: Page) -> None:
-    """The form as it is, past the browser's own checks."""
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     with page.expect_navigation():
         page.locator("main form[method=post] button:not([type=button])").last.click()
 
 
 def _deny_without_a_reason(page: Page) -> None:
-    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
-    page.get_by_role("button", name="Deny").click()
-    page.get_by_role("alert").first.wait_for()
+    _unchecked(page, "button:has-text('Deny')")
 
 
 def _stop_without_a_reason(page: Page) -> None:
-    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_role("alert").first.wait_for()
+    _unchecked(page, "button:has-text('Stop')")
 
 
 def _report_no_json(page: Page) -> None:
-    page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     page.locator("textarea[name=result]").fill("no json")
-    page.locator("form[action*=happened] button").click()
-    page.get_by_role("alert").first.wait_for()
+    _unchecked(page, "form[action*=happened] button")
 
 
 def _open_the_keys(page: Page) -> None:
@@ -203,11 +213,11 @@ def _open_the_keys(page: Page) -> None:
 
 
 def _send_a_short_name(page: Page) -> None:
-    _unfold(page)
+    unfold(page)
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     with page.expect_navigation():
         page.locator("form[action='/people/add/'] button").click()
-    _unfold(page)
+    unfold(page)
 
 
 # What there is to see
@@ -230,24 +240,7 @@ def _publish() -> None:
         name: {"type": "integer" if isinstance(value, int) else "string", "title": name}
         for name, value in NEWCOMER.items()
     }
-    tool = {
-        "name": "set_privileges",
-        "description": "Sets what an account may do.",
-        "schema": {"type": "object", "properties": properties, "required": ["username"]},
-        "effect": "idempotent",
-        "risk": "high",
-        "approval": True,
-        "sentence": "Give {username} security level {security_level}",
-        "deadline": 30.0,
-        "secret_args": ["username"],
-        "secret_result": False,
-    }
-    PublishedAgent.objects.create(
-        name="hr_onboarding",
-        description="Brings a newcomer on board.",
-        fingerprint="sha256:f",
-        input_schema={"type": "object", "properties": properties, "required": list(properties)},
-        tools=[tool],
-        subagents=["account_agent"],
-        steps=["Create the account"],
-    )
+    schema = object_of(**properties)
+    sentence = "Give {username} security level {security_level}"
+    tool = {**TOOL, "schema": schema, "sentence": sentence, "secret_args": ["username"]}
+    published(input_schema=schema, tools=[tool])

@@ -33,12 +33,7 @@ def run(action: str, office: Office) -> UUID:
 
 @pytest.mark.parametrize("action", BODIES)
 def test_an_action_needs_the_right_the_scope_and_the_run(
-    action: str,
-    run: UUID,
-    ada_api: Caller,
-    bea_api: Caller,
-    cyril_api: Caller,
-    narrow_api: Caller,
+    action: str, run: UUID, ada_api: Caller, bea_api: Caller, cyril_api: Caller, narrow_api: Caller
 ) -> None:
     path, body = f"/runs/{run}/{action}", BODIES[action]
     before = (Run.objects.get(id=run).status, Signal.objects.filter(run=run).count())

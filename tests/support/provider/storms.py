@@ -4,7 +4,7 @@ import random
 import threading
 import time
 
-from tests.provider.faults import Fault
+from tests.support.provider.faults import Fault
 
 TROUBLE = (Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.CUT, Fault.SHORT)
 

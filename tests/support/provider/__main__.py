@@ -8,9 +8,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 def main(faults: str = "", about: str = "", share: str = "0", seed: str = "0") -> None:
     from agents.registry import load
-    from tests.provider.faults import Fault
-    from tests.provider.server import Provider
-    from tests.provider.storms import Storm
+    from tests.support.provider.faults import Fault
+    from tests.support.provider.server import Provider
+    from tests.support.provider.storms import Storm
 
     registry = load(["agents.flows.hr"])
     chosen = [Fault(one) for one in faults.split(",") if one]

@@ -3,19 +3,14 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import Desk
+from tests.browser.conftest import Desk, window
 from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
 
 LISTS = (
-    "/inbox/",
-    "/inbox/?view=others",
-    "/inbox/?view=decided",
-    "/inbox/?q=risk:none",
-    "/account/",
-    "/runs/",
-    "/agents/",
+    *(f"/inbox/{query}" for query in ("", "?view=others", "?view=decided", "?q=risk:none")),
+    *("/account/", "/runs/", "/agents/"),
 )
 
 
@@ -38,12 +33,8 @@ def test_text_of_twice_the_size_does_not_scroll_sideways(desk: Desk, office: Off
 
 def test_touch_targets_are_large_enough(desk: Desk, chromium: Browser, office: Office) -> None:
     office.start()
-    context = chromium.new_context(
-        viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True
-    )
-    context.route("**/events/", lambda route: route.fulfill(status=204))
-    phone = Desk(page=context.new_page(), url=desk.url)
-    try:
+    size = {"width": 360, "height": 780}
+    with window(chromium, desk.url, viewport=size, has_touch=True, is_mobile=True) as phone:
         phone.log_in("bea")
         phone.open("/inbox/")
         for target in phone.page.locator("nav a, .search input, .search button, .row").all():
@@ -51,8 +42,6 @@ def test_touch_targets_are_large_enough(desk: Desk, chromium: Browser, office: O
             if box is not None:  # None for elements hidden on a phone
                 assert box["height"] >= 44, target.inner_text()
         assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
-    finally:
-        context.close()
 
 
 def test_a_press_of_print_leaves_the_list_alone(desk: Desk, office: Office) -> None:

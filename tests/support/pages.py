@@ -1,0 +1,64 @@
+"""What a person does in a browser: reads pages, and sends the forms of requests."""
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from django.test import Client
+
+from approvals.models import Request
+
+Place = str | UUID | Request
+
+
+def path_of(place: Place) -> str:
+    """The address itself, or that of the page of a run or a request."""
+    match place:
+        case Request():
+            return f"/a/{place.id}/"
+        case UUID():
+            return f"/runs/{place}/"
+    return place
+
+
+def text(client: Client, place: Place, status: int = 200, *, live: bool = False) -> str:
+    """Open a page, or have an open one ask for its `live` part."""
+    headers = {"HX-Request": "true"} if live else {}
+    return text_of(client.get(path_of(place), headers=headers), status)
+
+
+def text_of(answer: Any, status: int = 200) -> str:
+    assert answer.status_code == status, answer.status_code
+    return str(answer.content.decode())
+
+
+def has(page: str, *words: str, hides: Collection[str] = ()) -> str:
+    """Check that the page has these words and not those, and return it."""
+    wrong = [word for word in words if word not in page], [word for word in hides if word in page]
+    assert wrong == ([], []), wrong
+    return page
+
+
+def shows(
+    client: Client, place: Place, *words: str, hides: Collection[str] = (), status: int = 200
+) -> str:
+    """Open a page that has these words and not those."""
+    return has(text(client, place, status), *words, hides=hides)
+
+
+def send(client: Client, request: Request, way: str, **form: str) -> Any:
+    """Send the form for this way to decide, as it is on the page of the request."""
+    form = {"digest": request.request_digest, **form}
+    return client.post(f"/a/{request.id}/{way}/", form)
+
+
+def log_in(person: Any) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+def in_order(page: str, *words: str) -> None:
+    """Check that the words are on the page, the first occurrence of each after that of the one before."""
+    places = [page.index(word) for word in words]
+    assert places == sorted(places)

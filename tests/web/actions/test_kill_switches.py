@@ -1,0 +1,74 @@
+"""Kill switches on the page, over the API and by command."""
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from runtime.models import Stop
+from tests.support.api_client import Caller, code_of, field_of
+from tests.support.pages import has, shows, text, text_of
+
+WHY = {"agent": "", "reason": "The directory is <b>broken</b>."}
+
+
+def test_a_stop_is_put_listed_and_lifted_over_the_api(admin_api: Caller) -> None:
+    put = admin_api.post("/stops", WHY)
+    assert put.status_code == 201
+    stop = put.json()
+    assert (stop["agent"], stop["stopped_by"], stop["reason"]) == ("", "admin", WHY["reason"])
+    assert Stop.objects.get().token is not None
+    assert code_of(admin_api.post("/stops", WHY)) == (409, "stopped_already")
+    assert admin_api.get("/stops").json() == [stop]
+    lifted = admin_api.post(f"/stops/{stop['id']}/lift", {})
+    assert (lifted.status_code, lifted.json()["lifted_by"]) == (200, "admin")
+    assert admin_api.get("/stops").json() == []
+    assert [one["id"] for one in admin_api.get("/stops?lifted=true").json()] == [stop["id"]]
+    assert code_of(admin_api.post(f"/stops/{stop['id']}/lift", {})) == (409, "stop_not_on")
+
+
+def test_an_invalid_kill_switch_names_the_field(admin_api: Caller, published: None) -> None:
+    for agent, reason, field in (
+        ("stranger", "x", "agent"),
+        (7, "x", "agent"),
+        ("hr_onboarding", " ", "reason"),
+    ):
+        answer = admin_api.post("/stops", {"agent": agent, "reason": reason})
+        assert field_of(answer) == (422, field)
+    assert not Stop.objects.exists()
+
+
+def test_every_page_shows_stopped_agents_with_escaped_text(admin: Client, bea: Client) -> None:
+    admin.post("/stops/put/", WHY | {"agent": "*"})
+    page = shows(admin, "/inbox/", "&lt;b&gt;broken", "See the kill switches")
+    assert "Every agent is stopped" in " ".join(page.replace("<bdi>", "").split())
+    shows(bea, "/inbox/", "is stopped", hides=["See the kill switches"])
+    admin.post(f"/stops/{Stop.objects.get().id}/lift/")
+    text(admin, "/inbox/")  # consumes the toast
+    shows(admin, "/inbox/", hides=["is stopped"])
+
+
+def test_a_refused_form_keeps_the_typed_text(admin: Client) -> None:
+    shows(admin, "/stops/", '<option value="">Choose</option>')
+    unknown = admin.post("/stops/put/", {"agent": "stranger", "reason": "typed"})
+    has(text_of(unknown, 422), "typed")
+    assert admin.post("/stops/put/", {"agent": "*", "reason": ""}).status_code == 422
+    none = admin.post("/stops/put/", {"agent": "", "reason": "because"})
+    has(text_of(none, 422), "Choose an agent, or every agent")
+    assert not Stop.objects.exists()
+    assert admin.post("/stops/999/lift/").status_code == 409
+
+
+@pytest.mark.django_db
+def test_agents_are_stopped_from_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CommandError, match="name one agent, or give --all"):
+        call_command("stops", "put", "--reason", "x")
+    with pytest.raises(CommandError, match="no agent named stranger"):
+        call_command("stops", "put", "stranger", "--reason", "x")
+    call_command("stops", "put", "--all", "--reason", "x")
+    call_command("stops", "list")
+    stop = Stop.objects.get()
+    assert (stop.agent, stop.stopped_by) == ("", None)
+    call_command("stops", "lift", str(stop.id))
+    said = capsys.readouterr().out
+    assert said.count("every agent\tthe command line") == 2
+    assert "Goes on: every agent" in said
