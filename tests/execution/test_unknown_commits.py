@@ -121,8 +121,8 @@ def test_a_gate_is_built_again_after_a_concurrent_change(
     run, real, taken = desk.start("a"), desk.approvals.open, list[Part]()
     desk.advance(desk.start("a"))  # whose gate is there already
 
-    def overtaken(*args: Any, origin: Any) -> tuple[Part, ...]:
-        real(*args, origin=origin)
+    def overtaken(*args: Any, **kwargs: Any) -> tuple[Part, ...]:
+        real(*args, **kwargs)
         sql = "INSERT INTO runtime_gate SELECT g.* FROM run, runtime_gate g"
         if taken:
             return ()

@@ -98,7 +98,7 @@ def test_a_step_that_postgres_refuses_parks_the_run(
 
 
 def _refuse(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, origin: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise DataError("value too long")
 
     monkeypatch.setattr(desk.approvals, "open", refuse)
