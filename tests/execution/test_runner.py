@@ -308,7 +308,7 @@ def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> 
 def test_a_fault_of_ours_is_an_alarm_and_backs_off(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: object, origin: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=GATED)
