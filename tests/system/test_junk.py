@@ -154,6 +154,8 @@ def test_celery_asks_workers_and_commands_nothing(office: Office) -> None:
     assert {name.partition("-")[0] for name in found["ping"]} == {"worker", "isolated"}
     assert any(name.startswith(f"worker-{worker.pid}@") for name in found["ping"])
     queues = sorted(queue["name"] for one in found["queues"].values() for queue in one)
+    sticky = queues.pop(2)  # of the worker process alone
+    assert sticky.startswith("resumed.")
     assert queues == ["isolated", "resumed", "runs"]
     for replies in found["said"].values():
         assert len(replies) == 2
