@@ -76,7 +76,7 @@ def test_a_process_that_does_not_start_did_nothing(caplog: pytest.LogCaptureFixt
     outcome = call(Children(["tests.agents.no_such_module"]), isolated.crash)
     error = "the process for crash did not start: look at the worker's log"
     assert outcome == ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
-    assert f"Call the key: waits: {error}" in caplog.text
+    assert f"Call the key waits: {error}" in caplog.text
 
 
 def test_a_process_ends_when_its_worker_is_gone() -> None:
