@@ -45,7 +45,7 @@ def problem_of_time_limits() -> str | None:
 
 
 def is_superuser() -> bool:
-    """Return whether This process logs in to Postgres as a superuser. Append-only triggers do not stop superusers."""
+    """Return whether this process logs in to Postgres as a superuser. Append-only triggers do not stop superusers."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
         (found,) = cursor.fetchone()

@@ -7,6 +7,7 @@ from ninja.testing import TestClient
 
 from approvals.errors import NotFound
 from approvals.web.api import router
+from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.support import seeds
 
@@ -57,6 +58,12 @@ def test_a_list_comes_in_pieces(client: TestClient, bea: Actor) -> None:
     assert second["next"] is None
 
 
+def test_a_list_can_be_cut_to_a_run(client: TestClient, bea: Actor) -> None:
+    request, _ = seeds.pending(), seeds.pending()
+    answer = client.get(f"/approvals?run={request.run_id}", auth=bea).json()
+    assert [item["id"] for item in answer["items"]] == [str(request.id)]
+
+
 def test_a_decision_answers_with_the_decided_approval(client: TestClient, bea: Actor) -> None:
     request = seeds.pending()
     body = {"verdict": "deny", "digest": request.request_digest, "reason": "Too much."}
@@ -66,6 +73,24 @@ def test_a_decision_answers_with_the_decided_approval(client: TestClient, bea: A
     assert (decided["status"], decided["decided_by"]) == ("denied", "bea")
     assert decided["reason"] == "Too much."
     assert decided["decided_at"]
+
+
+def test_an_approval_needs_no_reason(client: TestClient, bea: Actor) -> None:
+    request = seeds.pending()
+    body = {"verdict": "approve", "digest": request.request_digest}
+    answer = client.post(f"/approvals/{request.id}/decision", json=body, auth=bea)
+    assert answer.json()["status"] == "approved"
+
+
+@pytest.mark.parametrize("body", [{}, {"verdict": [], "digest": {}, "reason": 5}])
+def test_without_permission_any_body_gets_not_found(
+    client: TestClient, cyril: Actor, bea: Actor, body: dict[str, object]
+) -> None:
+    path = f"/approvals/{seeds.pending().id}/decision"
+    with pytest.raises(NotFound):
+        client.post(path, json=body, auth=cyril)
+    with pytest.raises(InvalidInput):
+        client.post(path, json=body, auth=bea)
 
 
 @pytest.mark.parametrize("name", ["1", "not-an-id", str(uuid4())])

@@ -166,13 +166,13 @@ def decide(
     verdict: object = "approve",
     reason: object = "",
     *,
-    digest: object = "",
+    digest: object = ...,
 ) -> Approval:
     """Decide a request, as it is stored unless there is another digest."""
     return record_decision(
         request=request.id,
         verdict=verdict,
-        digest=request.request_digest if digest == "" else digest,
+        digest=request.request_digest if digest is ... else digest,
         reason=reason,
         actor=actor,
     )

@@ -57,6 +57,8 @@ def test_an_invalid_token_does_not_authenticate(owner: User) -> None:
     changed = (plain.upper(), plain.replace("aby_", "aby_0"), "aby_" + "0" * 16 + plain[20:])
     for text in (*wrong, *changed):
         assert tokens.authenticate(text) is None, text
+    User.objects.filter(pk=owner.pk).update(is_active=False)
+    assert tokens.authenticate(plain) is None
     token.refresh_from_db()
     assert token.last_used_at is None
 

@@ -38,7 +38,7 @@ def decide(request: Request, actor: Actor, *, wrong: bool = False) -> None:
     if request.kind == GateKind.IN_DOUBT:
         seeds.settle(request, actor, verdict, 1 if wrong else "No trace.")
     else:
-        seeds.decide(request, actor, verdict, "No.", digest="sha256:other" if wrong else "")
+        seeds.decide(request, actor, verdict, "No.", digest="sha256:other" if wrong else ...)
 
 
 def _person(name: str) -> Refused:

@@ -1,4 +1,4 @@
-"""BlobRef documents of a run: each reads back equal, and documents of every schema keep their meaning."""
+"""Stored documents of a run: each reads back equal, and documents of every schema keep their meaning."""
 
 import json
 from dataclasses import MISSING, fields, is_dataclass

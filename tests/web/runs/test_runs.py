@@ -50,14 +50,16 @@ def test_the_list_names_the_wait_of_each_run(
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("query", ["", "status=suspended", "tab=people&q=hr"])
 def test_the_list_has_pages(ada: Client, query: str) -> None:
-    kept = f"{query.replace('&', '&amp;')}&amp;" if query else ""
+    escaped = query.replace("&", "&amp;")
+    kept = f"{escaped}&amp;" if query else ""
     first = shows(ada, f"/runs/?{query}", f'href="?{kept}cursor=')
     cursor = first.split(f'href="?{kept}cursor=')[1].split('"')[0]
     assert (first.count('class="row"'), _rows(ada, f"?{query}&cursor={cursor}")) == (50, 1)
     part = text(ada, f"/runs/?{query}", live=True)
     assert part.count('class="row"') == 50
     assert part.strip().startswith('<div id="live" data-live="runs"')
-    has(part, hides=['<nav class="views"'])
+    source = f'data-src="/runs/?{escaped}"' if query else 'data-src="/runs/"'
+    has(part, source, hides=['<nav class="views"'])
 
 
 @pytest.mark.parametrize("query", ["cursor=nonsense", "status=nonsense", "tab=nonsense"])
