@@ -12,6 +12,7 @@ from runtime.models import JournalEntry, Run
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables import journal
+from tests.bench.sides import without
 from tests.support.engine import MakeBench, Rig
 from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -102,6 +103,15 @@ def test_a_run_of_the_release_before_continues(desk: Rig) -> None:
     done = desk.advance(run.id)
     assert (done.status, done.reason) == ("completed", None)
     assert {row.packed is None for row in entries(run.id)} == {True, False}
+
+
+@pytest.mark.parametrize("guarantee", without.GUARANTEES)
+def test_the_bench_measures_runs_without_a_guarantee(desk: Rig, guarantee: str) -> None:
+    with without.left_out(guarantee):
+        run = desk.advance(desk.start("a"))
+        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+        done = desk.advance(run.id)
+    assert (done.status, done.reason) == ("completed", None)
 
 
 def _as_before(run: Run) -> None:
