@@ -21,6 +21,8 @@ from django.utils import timezone
 
 from approvals.models import LoginFailures
 
+MAX_NAME = 150  # characters; Django's users have no more
+
 _log = logging.getLogger(__name__)
 
 
@@ -33,6 +35,7 @@ class Throttle:
         """Count a failure until the password is right. Raise PermissionDenied if the limit is reached."""
         if request is None:
             raise PermissionDenied
+        username = _counted(username)
         with transaction.atomic():
             _lock_address(request)
             until = locked_until(request, username)
@@ -92,6 +95,11 @@ def address(request: HttpRequest) -> str | None:
     return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False).network_address)
 
 
+def _counted(username: str) -> str:
+    """Return a name as it is counted. No user has a longer one, and Postgres cannot index much longer text."""
+    return username[:MAX_NAME]
+
+
 def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
     """Return when the failures in the window drop below the limit, None if they are below it now."""
     counted = 0
@@ -114,7 +122,10 @@ def _lock_address(request: HttpRequest) -> None:
 
 def _count(request: HttpRequest, username: str) -> None:
     now = timezone.now()
-    LoginFailures.objects.filter(at__lt=now - settings.LOGIN_COOLOFF).delete()
+    # Without those that another login is deleting, or the two could wait for each other.
+    old = LoginFailures.objects.select_for_update(skip_locked=True)
+    old = old.filter(at__lt=now - settings.LOGIN_COOLOFF)
+    LoginFailures.objects.filter(pk__in=old.values("pk")).delete()
     rows = _failures(request).filter(username=username)
     if not rows.update(failures=F("failures") + 1, at=now):
         place = address(request) or ""

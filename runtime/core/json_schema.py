@@ -46,7 +46,7 @@ def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Pr
     text = schema if isinstance(schema, str) else json.dumps(schema)
     try:
         errors = sorted(_validator(text).iter_errors(value), key=lambda one: len(one.absolute_path))
-    except Unresolvable as exc:
+    except (Unresolvable, re.error, RecursionError) as exc:  # of the schema, not of the value
         return [Problem(field=where, detail=f"cannot be checked: {exc}")]
     found: dict[str, Problem] = {}
     for error in errors:

@@ -36,7 +36,7 @@ def verify(purpose: str, stored: Seal, *parts: str, short: bool = False) -> bool
     """
     key = files.key_of(purpose, stored.key_id)
     found = _mac(purpose, key, parts)
-    return hmac.compare_digest(_like(stored.mac, found) if short else found, stored.mac)
+    return _equal(_like(stored.mac, found) if short else found, stored.mac)
 
 
 def verifier(purpose: str, *first: str) -> Callable[..., bool]:
@@ -50,7 +50,7 @@ def verifier(purpose: str, *first: str) -> Callable[..., bool]:
         if key_id not in begun:
             begun[key_id] = _fed(_begun(purpose, files.key_of(purpose, key_id)), first)
         found = _fed(begun[key_id], parts).hexdigest()
-        return hmac.compare_digest(_like(mac, found), mac)
+        return _equal(_like(mac, found), mac)
 
     return verifies
 
@@ -58,6 +58,11 @@ def verifier(purpose: str, *first: str) -> Callable[..., bool]:
 def _like(stored: str, mac: str) -> str:
     """Truncate the MAC unless the stored one is whole."""
     return mac if len(stored) == _WHOLE else mac[:SHORT]
+
+
+def _equal(mac: str, stored: str) -> bool:
+    """Compare in constant time. As bytes, because a changed MAC may have characters that are not ASCII."""
+    return hmac.compare_digest(mac.encode(), stored.encode("utf-8", "surrogatepass"))
 
 
 def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:

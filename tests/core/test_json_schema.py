@@ -62,6 +62,16 @@ def test_arguments_that_are_no_object_are_shown_whole() -> None:
     assert (only.value, only.type) == (["a"], "array")
 
 
+@pytest.mark.parametrize(
+    "schema", [{"properties": {"it": {"pattern": r"^\p{L}+$"}}}, {"$ref": "#"}]
+)
+def test_a_schema_that_python_cannot_check_is_a_problem(schema: dict[str, Any]) -> None:
+    """Other libraries have patterns that Python has not; a schema may refer to itself."""
+    (only,) = problems(schema, {"it": "x"}, "result")
+    assert only.field == "result"
+    assert "cannot be checked" in only.detail
+
+
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "#/$defs/Missing"])
 def test_a_reference_outside_the_schema_is_not_fetched(
     monkeypatch: pytest.MonkeyPatch, reference: str

@@ -12,6 +12,7 @@ from runtime.models import JournalEntry, Run
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables import journal
+from tests.bench.sides import without
 from tests.support.engine import MakeBench, Rig
 from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -46,7 +47,7 @@ def test_a_long_entry_is_text_with_a_whole_mac(rig: MakeBench) -> None:
     run = desk.advance(desk.start("a"))
     (row,) = [row for row in entries(run.id) if row.packed is None]
     assert len(row.mac) == 64
-    assert row.key_id in files.ids(purposes.JOURNAL)
+    assert row.key_id.removeprefix(":") in files.ids(purposes.JOURNAL)
     desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
     assert desk.advance(run.id).status == "completed"
 
@@ -64,10 +65,11 @@ def test_every_byte_of_a_packed_entry_counts(desk: Rig) -> None:
     assert accepted == []
 
 
+@pytest.mark.parametrize("text", ["x", "é"])
 @pytest.mark.parametrize("column", ["body", "mac"])
-def test_what_is_written_beside_a_packed_entry_counts(desk: Rig, column: str) -> None:
+def test_what_is_written_beside_a_packed_entry_counts(desk: Rig, column: str, text: str) -> None:
     run = desk.advance(desk.start("a"))
-    _set(run.id, **{column: "x"})
+    _set(run.id, **{column: text})
     assert not _verifies(run)
 
 
@@ -80,9 +82,16 @@ def test_a_truncated_mac_has_half_of_its_digits() -> None:
     assert accepted == [32, 64]
 
 
-def test_the_release_before_misses_the_key_of_a_packed_entry(desk: Rig) -> None:
-    """It looks for the key before it verifies, and leaves the run alone if it misses it."""
-    for row in entries(desk.advance(desk.start("a")).id):
+@pytest.mark.parametrize("length", [1, KEPT_INLINE // 4])
+def test_the_release_before_misses_the_key_of_each_entry(rig: MakeBench, length: int) -> None:
+    """It looks for the key before it verifies, and leaves the run alone if it misses it.
+
+    A long reply is not packed, and its entry opens a gate whose request the release before cannot verify.
+    """
+    desk = rig({"a": turns(ask(("t", {"text": "x" * length})), say("done"))}, t=GATED)
+    rows = entries(desk.advance(desk.start("a")).id)
+    assert (rows[-1].packed is None) is (length > 1)
+    for row in rows:
         with pytest.raises(KeyMissing):
             files.key_of(purposes.JOURNAL, row.key_id)
 
@@ -94,6 +103,15 @@ def test_a_run_of_the_release_before_continues(desk: Rig) -> None:
     done = desk.advance(run.id)
     assert (done.status, done.reason) == ("completed", None)
     assert {row.packed is None for row in entries(run.id)} == {True, False}
+
+
+@pytest.mark.parametrize("guarantee", without.GUARANTEES)
+def test_the_bench_measures_runs_without_a_guarantee(desk: Rig, guarantee: str) -> None:
+    with without.left_out(guarantee):
+        run = desk.advance(desk.start("a"))
+        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+        done = desk.advance(run.id)
+    assert (done.status, done.reason) == ("completed", None)
 
 
 def _as_before(run: Run) -> None:

@@ -30,9 +30,9 @@ os.register_at_fork(after_in_child=_ids.seed)
 
 Row = Sequence[Any]
 
-# Before the key id of a packed entry. A ring has no such id, so a worker of the release before misses a key, and
-# leaves the run alone.
-_PACKED = ":"
+# Before the key id of each entry of this release, also of one that is not packed, which may open a gate whose request
+# the release before cannot verify. A ring has no such id, so its worker misses a key, and leaves the run alone.
+_UNKNOWN_BEFORE = ":"
 _MAC_BYTES = macs.SHORT // 2
 
 INSERT = """
@@ -62,18 +62,12 @@ class SignedEntry:
             "position": self.position,
             "commit_id": self.commit_id,
             "head": self.seal.mac,
+            "key_id": f"{_UNKNOWN_BEFORE}{self.seal.key_id}",
         }
         if compressed is None:
-            seal = {"mac": self.seal.mac, "key_id": self.seal.key_id}
-            return {**common, **seal, "body": self.body, "packed": None}
+            return {**common, "body": self.body, "mac": self.seal.mac, "packed": None}
         packed = bytes.fromhex(self.seal.mac) + compressed
-        return {
-            **common,
-            "body": "",
-            "mac": "",
-            "key_id": f"{_PACKED}{self.seal.key_id}",
-            "packed": packed,
-        }
+        return {**common, "body": "", "mac": "", "packed": packed}
 
 
 def sign(run: UUID, position: int, previous: str, entry: Entry) -> SignedEntry:
@@ -254,7 +248,7 @@ def unpacked(
     The body and MAC columns of a packed entry are empty. If one is not, the row was changed: its value is used, and
     does not verify.
     """
-    key_id = key_id.removeprefix(_PACKED)
+    key_id = key_id.removeprefix(_UNKNOWN_BEFORE)
     if packed is not None:
         body = body or compression.unpacked(packed[_MAC_BYTES:])
         mac = mac or packed[:_MAC_BYTES].hex()

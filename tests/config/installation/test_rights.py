@@ -52,6 +52,8 @@ def as_role(role: str, statement: str) -> None:
         "DROP TRIGGER approvals_auditentry_append_only ON approvals_auditentry",
         "UPDATE runtime_spent SET attempt = 2",
         "DELETE FROM runtime_spent",
+        "UPDATE approvals_toolschema SET body = ''",
+        "DELETE FROM approvals_toolschema",
         "UPDATE runtime_journalentry SET body = ''",
         "INSERT INTO runtime_journalentry_default VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())",
         "DELETE FROM runtime_journalentry_default",

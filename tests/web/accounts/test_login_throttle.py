@@ -1,5 +1,6 @@
 """The login throttle: its limits, its duration, and its answers."""
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -12,9 +13,11 @@ from django.db import connection
 from django.db.models import F
 from django.http import HttpRequest
 from django.test import Client
+from django.utils import timezone
 
 from approvals.accounts import login_throttle
 from approvals.models import LoginFailures
+from runtime.store import pool
 from tests.support.api_client import Caller
 from tests.support.cast import PASSWORD, Cast
 from tests.support.pages import has, text, text_of
@@ -51,6 +54,31 @@ def test_five_of_200_guesses_at_one_name_are_checked(
     codes = [_try(name.format(n), f"guess {n}").status_code for n in range(200)]
     assert codes == [200] * checked + [429] * (200 - checked)
     assert len(looked_at) == checked
+
+
+def test_guesses_at_names_longer_than_any_are_counted(looked_at: list[str]) -> None:
+    """Postgres does not index such a text: random, so it does not get shorter by compression."""
+    draw = random.Random(1)
+    codes = [
+        _try("".join(chr(draw.randrange(0x4E00, 0x9FFF)) for _ in range(9_000)), "x").status_code
+        for _ in range(12)
+    ]
+    assert codes == [200] * 10 + [429] * 2
+    assert User._meta.get_field("username").max_length == login_throttle.MAX_NAME
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_login_does_not_wait_for_the_cleaning_of_another_address(cast: Cast) -> None:
+    old = timezone.now() - timedelta(hours=1)
+    for place in ("192.0.2.8", "192.0.2.9"):
+        LoginFailures.objects.create(address=place, username="x", failures=1, at=old)
+    with pool.own() as own, own.transaction(force_rollback=True), connection.cursor() as cursor:
+        own.execute("SELECT FROM approvals_loginfailures WHERE address = '192.0.2.9' FOR UPDATE")
+        cursor.execute("SET lock_timeout = '500ms'")
+        code = _try("bea", "wrong").status_code
+        cursor.execute("RESET lock_timeout")
+    assert code == 200
+    assert {row.address for row in LoginFailures.objects.all()} == {"192.0.2.1", "192.0.2.9"}
 
 
 @pytest.mark.django_db(transaction=True)
