@@ -61,9 +61,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _own_queue() -> str:
-    """Open the queue of this process alone, and declare it to Celery as the others."""
+    """Open the queue of this process alone, and have Celery read it.
+
+    Celery does not declare it: kombu would record the name in the broker, and nothing would remove it.
+    """
     name = dispatch.open_own_queue()
-    app.conf.task_queues = {**app.conf.task_queues, name: {"no_ack": True}}
+    app.conf.task_queues = {**app.conf.task_queues, name: {"no_ack": True, "no_declare": True}}
     return name
 
 

@@ -70,6 +70,7 @@ def stop() -> bool:
     Returns False if an effect is still running, in a thread that cannot be ended.
     """
     busy = False
+    dispatch.stop_listening()  # its thread may end with the process before it does this
     if worker_context.cache_info().currsize:
         busy = worker_context().effect_pool.is_busy()
         worker_context().heartbeat.stop()

@@ -175,8 +175,14 @@ def _listen(queue_name: str, is_draining: Callable[[], bool]) -> None:
         with suppress(ConnectionError), _reached() as broker:  # else all workers get its hints
             sticky_queue.listen(broker, queue_name)
         pause.wait(LISTEN_SECONDS)
-    with suppress(ConnectionError), _reached() as broker:
-        sticky_queue.leave(broker, queue_name)
+    stop_listening()
+
+
+def stop_listening() -> None:
+    """Have the hints of this process go to all workers, also those that it has not read. Repeating it has no effect."""
+    if _own_queue is not None:
+        with suppress(ConnectionError), _reached() as broker:
+            sticky_queue.leave(broker, _own_queue, RESUMED)
 
 
 def _keep(run: UUID) -> None:
@@ -212,9 +218,17 @@ def send_all(hints: Sequence[Message]) -> None:
             messages[queue_name].append(_message(run, queue_name))
     with _reached() as broker:
         for run in sticky:
-            sticky_queue.send(broker, run, _message(run, RESUMED), RESUMED)
+            _send_sticky(broker, run)
         for queue_name, texts in messages.items():
             broker.lpush(queue_name, *texts)
+
+
+def _send_sticky(broker: "redis.Redis", run: UUID) -> None:
+    message = _message(run, RESUMED)
+    try:
+        sticky_queue.send(broker, run, message, RESUMED)
+    except redis.ResponseError:  # a broker whose access rules forbid scripts
+        broker.lpush(RESUMED, message)
 
 
 def _message(run: UUID, queue_name: str) -> str:

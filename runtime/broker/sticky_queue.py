@@ -26,6 +26,11 @@ _SEND = f"""
         redis.call('LPUSH', KEYS[2], ARGV[1])
     end
 """
+# KEYS: the note that a process listens, its queue, the queue of all workers.
+_LEAVE = """
+    redis.call('DEL', KEYS[1])
+    while redis.call('RPOPLPUSH', KEYS[2], KEYS[3]) do end
+"""
 
 
 def new_name(shared: str) -> str:
@@ -48,9 +53,9 @@ def listen(broker: "redis.Redis", queue_name: str) -> None:
     broker.set(f"{_LISTENS}{queue_name}", 1, ex=LISTENS_SECONDS)
 
 
-def leave(broker: "redis.Redis", queue_name: str) -> None:
-    """Record that no process reads this queue any longer."""
-    broker.delete(f"{_LISTENS}{queue_name}")
+def leave(broker: "redis.Redis", queue_name: str, shared: str) -> None:
+    """Record that no process reads this queue any longer, and give its hints to all workers."""
+    broker.eval(_LEAVE, 3, f"{_LISTENS}{queue_name}", queue_name, shared)
 
 
 def _key(run: UUID) -> str:

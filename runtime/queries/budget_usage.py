@@ -13,7 +13,7 @@ from runtime.core.documents.budget_text import name_of, to_text, unit_of
 from runtime.core.ids import depth_of
 from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.replay import initial
-from runtime.queries.journal import JournalLine, read, states
+from runtime.queries.journal import JournalLine, latest, read
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 
@@ -43,7 +43,7 @@ def usage(run: UUID) -> tuple[BudgetUsage, ...]:
 
 def usage_of(run: UUID, lines: Iterable[JournalLine]) -> tuple[BudgetUsage, ...]:
     """Fold lines up to the first entry that cannot be read or folded. Return nothing if that is the first one."""
-    *_, now = initial(run), *states(initial(run), lines)
+    now = latest(initial(run), lines)
     return tuple(_uses(now, timezone.now())) if now.position else ()
 
 

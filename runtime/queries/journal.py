@@ -3,8 +3,10 @@
 Nothing is verified here: a page must show the stored data, above all of a quarantined run.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -54,6 +56,11 @@ def states(now: Continuation, lines: Iterable[JournalLine]) -> Iterator[Continua
         except CoreError:
             return
         yield now
+
+
+def latest(now: Continuation, lines: Iterable[JournalLine]) -> Continuation:
+    """Return the last of `states`, or `now` if there is none. The others are not kept: each holds a list of calls."""
+    return deque(chain((now,), states(now, lines)), maxlen=1).pop()
 
 
 def _line(position: int, body: str, mac: str) -> JournalLine:

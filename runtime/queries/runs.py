@@ -19,7 +19,7 @@ from runtime.core.machine.origin import merged
 from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
-from runtime.queries.journal import decoded, read, states, stored
+from runtime.queries.journal import decoded, latest, read, stored
 from runtime.queries.redaction import redact
 from runtime.store.tables.signals import (
     CANCEL,
@@ -226,10 +226,10 @@ def continuation(run: UUID) -> Any | None:
     except CoreError:
         return None if body is None else _json(body)
     later = read(run, after=now.position)
-    reached = [now, *states(now, later)]
-    if len(reached) <= len(later):
+    now = latest(now, later)
+    if later and now.position != later[-1].position:
         return None if body is None else _json(body)
-    return redact(codec.document_of(reached[-1]))
+    return redact(codec.document_of(now))
 
 
 def _text_of(run: UUID) -> codec.TextOf:

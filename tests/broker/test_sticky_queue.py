@@ -10,6 +10,8 @@ import redis
 from django.db import transaction
 
 from config import worker
+from config.celery import app
+from runtime import tasks
 from runtime.broker import dispatch, sticky_queue
 from runtime.control.transaction import notify
 from tests.support.people import until
@@ -56,10 +58,40 @@ def test_the_hint_of_another_run_goes_to_all_workers(broker: "redis.Redis", kept
 
 
 def test_a_process_that_listens_no_more_gets_no_hint(broker: "redis.Redis", kept: UUID) -> None:
-    sticky_queue.leave(broker, _own())
+    dispatch.stop_listening()
     notify(kept)
     _flush()
     assert _counts(broker) == {"own": 0, dispatch.RESUMED: 1}
+
+
+def test_hints_that_a_process_leaves_unread_go_to_all_workers(
+    broker: "redis.Redis", kept: UUID
+) -> None:
+    notify(kept)
+    notify(kept)
+    _flush()
+    unread = broker.lrange(_own(), 0, -1)
+    dispatch.stop_listening()
+    assert broker.lrange(dispatch.RESUMED, 0, -1) == unread
+    assert len(unread) == 2
+    assert not broker.exists(_own())
+
+
+def test_the_end_of_a_worker_process_leaves_its_queue(broker: "redis.Redis", kept: UUID) -> None:
+    tasks.stop()
+    assert not broker.exists(f"abeyance:listens:{_own()}")
+
+
+def test_a_broker_that_forbids_scripts_gets_hints_for_all_workers(
+    broker: "redis.Redis", kept: UUID
+) -> None:
+    broker.acl_setuser("default", enabled=True, commands=["-eval"])
+    try:
+        dispatch.send_all([(kept, dispatch.STICKY), (uuid4(), dispatch.NEW)])
+    finally:
+        broker.acl_setuser("default", enabled=True, commands=["+eval"])
+    assert _counts(broker) == {"own": 0, dispatch.RESUMED: 1}
+    assert broker.llen(dispatch.NEW) == 1
 
 
 def test_a_process_counts_as_listening_for_three_seconds(broker: "redis.Redis", kept: UUID) -> None:
@@ -119,6 +151,26 @@ def test_a_worker_of_resumed_runs_has_a_queue_of_its_own(
     own = [dispatch._own_queue] if has_own else []
     assert read == [*queues.split(","), *own]
     assert list(app.conf.task_queues) == own
+
+
+def test_nothing_is_left_in_the_broker_of_a_queue_that_celery_read(
+    broker: "redis.Redis",
+) -> None:
+    queues = app.conf.task_queues
+    name = worker._own_queue()
+    declared = app.amqp.Queues(app.conf.task_queues)
+    app.conf.task_queues = queues
+    with app.connection_for_read() as connection, connection.channel() as channel:
+        consumer = app.amqp.TaskConsumer(channel, [declared[name], declared[dispatch.RESUMED]])
+        read = list[object]()
+        consumer.register_callback(lambda _, message: read.append(message))
+        consumer.consume()
+        dispatch.send_all([(uuid4(), name)])
+        connection.drain_events(timeout=5)
+    assert len(read) == 1
+    tables = [key for key in broker.scan_iter("*") if broker.type(key) == "set"]
+    assert tables, "those of the queue of all workers"
+    assert not [one for key in tables for one in broker.smembers(key) if name in one]
 
 
 def _own() -> str:

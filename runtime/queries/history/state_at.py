@@ -12,7 +12,7 @@ from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents import codec
 from runtime.core.machine.replay import initial
 from runtime.queries.history.state_diff import StateChange, changes_of
-from runtime.queries.journal import read, states
+from runtime.queries.journal import latest, read
 from runtime.queries.redaction import redact
 
 
@@ -57,9 +57,9 @@ def state_after(run: UUID, position: int) -> StateAt | None:
     if not lines or lines[-1].position != position:
         return None
     last = lines[-1].entry
-    reached = [initial(run), *states(initial(run), lines)]
-    readable = len(reached) > len(lines)
-    before, now = reached[-2:] if readable else (None, None)
+    before = latest(initial(run), lines[:-1])
+    reached = latest(before, lines[-1:])
+    now = reached if reached.position == position else None
     return StateAt(
         position=position,
         at=last.at if last else None,
@@ -67,8 +67,8 @@ def state_after(run: UUID, position: int) -> StateAt | None:
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
         document=redact(codec.document_of(now)) if now else None,
-        unreadable=None if readable else lines[len(reached) - 1].position,
-        moves=changes_of(before, now) if now and before else (),
+        unreadable=None if now else lines[reached.position].position,
+        moves=changes_of(before, now) if now else (),
     )
 
 
