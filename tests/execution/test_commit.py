@@ -265,6 +265,7 @@ def test_what_a_claim_has_read_is_too_old_once_signals_were_read_again(
     def send(_: object) -> ToolResult:
         send_message(run=runs[0], text="hello", actor=ADA)
         desk.heartbeat.check_signals(runs[0])
+        connection.close()  # of the tool's thread
         return ToolResult(value=1)
 
     desk = rig(
