@@ -67,7 +67,7 @@ class Switchboard:
             celery.app.send_task(
                 ADVANCE,
                 args=[str(run)],
-                queue=queue or dispatch.RESUMED,
+                queue=queue if queue in dispatch.QUEUES else dispatch.RESUMED,
                 connection=broker,
                 retry=False,
                 ignore_result=True,
