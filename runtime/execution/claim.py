@@ -73,7 +73,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
             try:
                 _work(context, held, messages, stored)
             except Exception as exc:
-                _give_up(held, context, exc)
+                _give_up(claim, context, exc)
     except Exception:
         context.heartbeat.abandon(run, owner)
         raise
@@ -103,15 +103,12 @@ def _work(
     context.backoff.drop(held.claim.run)
 
 
-def _give_up(held: ClaimedRun, context: WorkerContext, exc: Exception) -> None:
+def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
     """Release or quarantine the run, depending on the error."""
-    claim, run = held.claim, held.claim.run
+    run = claim.run
     match exc:
         case LeaseLost():
             log.warning("Run %s: lease lost, nothing more is written", run)
-            if not held.lost.is_set():
-                # Postgres may have crashed and lost the first step, but not the claim: then the run is still ours.
-                context.heartbeat.abandon(run, claim.owner)
         case NewerSchema() | UnknownAgent() | WorkerOutdated():
             log.warning("Run %s: left unchanged for another worker: %s", run, exc)
             _skip(claim, context.backoff)

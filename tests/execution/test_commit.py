@@ -23,7 +23,6 @@ from runtime.store import leases, pool, steps
 from runtime.store.pool import Connection
 from tests.support.engine import ADA, MakeBench, types
 from tests.support.fake_ports import FakeApprovals, FakeTool, ask, say, turns
-from tests.support.people import until
 
 OLD, NEW = "sha256:a", "sha256:a2"
 COMMIT = steps.commit
@@ -201,28 +200,6 @@ def test_only_a_step_that_just_opens_a_frame_does_not_wait_for_the_disk(
         "ToolReturned": True,
         "Completed": True,
     }
-
-
-def test_a_run_whose_first_step_postgres_lost_is_released(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The claim was on the disk when Postgres crashed, the step was not."""
-    desk = rig({"a": turns(say("done"))})
-    lost: list[str] = []
-
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
-        if lost:
-            return COMMIT(connection, step, *lent, prepare=prepare)
-        lost.append(step.kind)
-        with connection.transaction(force_rollback=True):
-            return COMMIT(connection, step, *lent, prepare=prepare)
-
-    monkeypatch.setattr(steps, "commit", commit)
-    run = desk.start("a")  # its first entry
-    assert desk.advance(run).position == 1
-    assert lost == ["FrameOpened"]
-    until(lambda: Run.objects.get(id=run).owner is None or None, "the run to be free")
-    assert desk.advance(run).status == "completed"
 
 
 @pytest.fixture
