@@ -286,7 +286,6 @@ class StepWriter:
             ended_waits=records.ended_waits,
             first=records.needs_first,
             spent=records.spent(after),
-            may_be_lost=records.only_opens_frames and not release,
         )
 
     def _continuation(

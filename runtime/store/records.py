@@ -13,7 +13,6 @@ from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents.blobs import Blob, extract_blob
 from runtime.core.events import (
     Event,
-    FrameOpened,
     GateClosed,
     GateDecided,
     GateOpened,
@@ -153,11 +152,6 @@ class Records:
             return ()
         gates = [(now.call(event.frame, event.call).gate, event) for event in started]
         return tuple([(gate, event.attempt) for gate, event in gates if gate is not None])
-
-    @property
-    def only_opens_frames(self) -> bool:
-        """Whether the step only opens frames: nothing outside has happened in it, and only a model is asked next."""
-        return self._events.keys() == {FrameOpened}
 
     def of(self, kind: type[E]) -> Sequence[E]:
         """Return the events of a type."""

@@ -73,7 +73,6 @@ class Step:
     its continuation becomes the base of the run. `opened_waits` are calls that begin to wait for an event,
     `ended_waits` the places of calls whose wait has ended. With `first` the step is valid only if no signal came
     before: a wait times out, or a late outcome settles a call. `spent` are the approvals under which it starts calls.
-    With `may_be_lost` its commit does not wait for the disk.
     """
 
     claim: Claim
@@ -101,7 +100,6 @@ class Step:
     ended_waits: tuple[tuple[str, str], ...] = ()
     first: bool = False
     spent: tuple[Spend, ...] = ()
-    may_be_lost: bool = False
 
 
 def commit(
@@ -115,8 +113,7 @@ def commit(
     """
     failpoints.hit("before", step.kind, step.depth)
     own = compress(_OWN, _needed(step))
-    parts = (*own, *((part.name, part.sql) for part in lent))
-    statement = _statement(_advance(step), parts, step.may_be_lost)
+    statement = _statement(_advance(step), (*own, *((part.name, part.sql) for part in lent)))
     parameters = _parameters(step)
     for part in lent:
         parameters |= part.parameters
@@ -128,7 +125,7 @@ def commit(
         if exc.diag.constraint_name != spent.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
-    if (row is not None and row[0] == 1) or written(connection, step):
+    if row == (1,) or written(connection, step):
         failpoints.hit("written", step.kind, step.depth)
         return Result.WRITTEN
     now = leases.read(connection, step.claim.run)
@@ -161,10 +158,9 @@ def _advance(step: Step) -> str:
 
 
 @cache
-def _statement(advance: str, parts: tuple[tuple[str, str], ...], may_be_lost: bool) -> str:
+def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
     tables = "".join(f", {name} AS ({sql})" for name, sql in parts)
-    found = f"count(*), {leases.ASYNC_COMMIT}" if may_be_lost else "count(*)"
-    return f"WITH run AS ({advance}), entry AS ({APPEND}){tables} SELECT {found} FROM run"
+    return f"WITH run AS ({advance}), entry AS ({APPEND}){tables} SELECT count(*) FROM run"
 
 
 def _parameters(step: Step) -> dict[str, object]:

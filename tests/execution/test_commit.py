@@ -19,7 +19,7 @@ from runtime.models import Gate, Run
 from runtime.ports.access import Expression
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import ToolResult
-from runtime.store import leases, pool, steps
+from runtime.store import pool, steps
 from runtime.store.pool import Connection
 from tests.support.engine import ADA, MakeBench, types
 from tests.support.fake_ports import FakeApprovals, FakeTool, ask, say, turns
@@ -168,38 +168,6 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     kinds = ["ToolStarted", "RetryScheduled", "ToolStarted", "OutcomeUnknown", "GateOpened"]
     assert types(run.id)[-5:] == kinds
     assert len(desk.effects.calls) == 1
-
-
-def test_only_a_step_that_just_opens_a_frame_does_not_wait_for_the_disk(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-    waits = dict[str, bool]()
-    kinds = list[str]()
-    row = pool.row
-
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
-        kinds.append(step.kind)
-        return COMMIT(connection, step, *lent, prepare=prepare)
-
-    def noted(connection: Connection, statement: str, *args: Any, **kwargs: Any) -> Any:
-        if "entry AS" in statement:
-            waits[kinds[-1]] = leases.ASYNC_COMMIT not in statement
-        return row(connection, statement, *args, **kwargs)
-
-    monkeypatch.setattr(steps, "commit", commit)
-    monkeypatch.setattr(pool, "row", noted)
-    run = desk.advance(desk.start("a")).id
-    (gate,) = desk.open_gates(run)
-    desk.decide(gate.id, Verdict.APPROVE)
-    desk.advance(run)
-    assert waits == {
-        "FrameOpened": False,
-        "GateOpened": True,
-        "ToolStarted": True,
-        "ToolReturned": True,
-        "Completed": True,
-    }
 
 
 @pytest.fixture
