@@ -49,7 +49,7 @@ class Verdict(StrEnum):
     """The decision that settles a gate; which ones are possible depends on its kind."""
 
     APPROVE = "approve"  # approval: the call may start, once
-    DENY = "deny"  # approval: the call never starts, and its model is told the reason
+    DENY = "deny"  # approval: the call never starts, and its model receives the reason
     EXPIRE = "expire"  # approval: its deadline passed, so the call never starts
     HAPPENED = "happened"  # in doubt: the call took effect, with the result that the person reports
     RUN_AGAIN = "run_again"  # in doubt: the call may start once more; counts as a new approval

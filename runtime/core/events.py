@@ -150,7 +150,7 @@ class CallAdmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRefused:
-    """The call cannot be made (unknown tool, malformed arguments); its model is told why."""
+    """The call cannot be made (unknown tool, malformed arguments); its model receives the reason."""
 
     frame: str
     call: str
@@ -232,7 +232,7 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFailed:
-    """The call failed or was certainly not performed; its model is told the error."""
+    """The call failed or was certainly not performed; its model receives the error."""
 
     frame: str
     call: str

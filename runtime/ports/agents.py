@@ -93,7 +93,7 @@ class TurnBoundary:
 
 
 class CallRejected(Exception):
-    """A proposed call cannot be made: unknown tool or arguments that break its schema; the model is told."""
+    """A proposed call cannot be made: unknown tool or arguments that break its schema; the model sees the error."""
 
 
 class AgentCatalogue(Protocol):

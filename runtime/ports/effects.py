@@ -126,7 +126,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFailure:
-    """The tool failed: its model is told, or with `retryable` the tool certainly did nothing and may be retried.
+    """The tool failed: its model sees the error, or with `retryable` the tool certainly did nothing and may be retried.
 
     `retry_after` is the wait in seconds that the other side asked for.
     """

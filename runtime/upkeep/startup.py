@@ -156,7 +156,7 @@ def _retry_until(what: str, look: Callable[[], T], may_come: Callable[[Exception
             if not said:
                 log.warning("Waiting for %s: %s", what, _one_line(problem))
                 said = True
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(PAUSE_SECONDS)  # a bounded retry: a service sends no signal when it is ready
 
 
 def _lacking_within_limit(purpose: str) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from runtime.core.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS, size_o
 
 
 class InvalidWait(Exception):
-    """The arguments name no time or event that could come; the model is told."""
+    """The arguments name no time or event that could come; the model sees the error."""
 
 
 def begin(now: Continuation, effect: StartWait, at: datetime) -> WaitStarted | WaitEnded:
