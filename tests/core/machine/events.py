@@ -26,12 +26,14 @@ def begun(**more: Any) -> RunStarted:
 
 
 def opened(frame: str = "0", **more: Any) -> FrameOpened:
-    known: dict[str, Any] = {
-        "agent": "a",
-        "fingerprint": "f",
-        "prompt": "p",
+    """A frame that opens for the call which its id names."""
+    parent, _, call = frame.rpartition(".c")
+    known: dict[str, Any] = {"agent": "a", "fingerprint": "f", "prompt": "p"}
+    known |= {
         "plan": None,
         "input": {},
+        "parent": parent or None,
+        "call": f"c{call}" if parent else None,
     }
     return FrameOpened(frame=frame, **known | more)
 
@@ -39,12 +41,8 @@ def opened(frame: str = "0", **more: Any) -> FrameOpened:
 def replied(*tools: str, frame: str = "0", **more: Any) -> ModelReplied:
     """A reply with these calls, or the last one."""
     calls = tuple(Proposal(tool=tool, args={}) for tool in tools)
-    known: dict[str, Any] = {
-        "reply": {},
-        "text": "" if tools else "done",
-        "calls": calls,
-        "usage": {},
-    }
+    known: dict[str, Any] = {"reply": {}, "text": "" if tools else "done", "usage": {}}
+    known["calls"] = calls
     return ModelReplied(frame=frame, **known | more)
 
 

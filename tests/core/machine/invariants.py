@@ -2,6 +2,8 @@
 
 import itertools
 
+import pytest
+
 from runtime.core.continuation import SETTLED, CallState, Continuation, FrameState, Phase
 from runtime.core.documents.codec import (
     decode_continuation,
@@ -10,6 +12,7 @@ from runtime.core.documents.codec import (
     encode_entry,
 )
 from runtime.core.enums import Verdict
+from runtime.core.errors import CoreError
 from runtime.core.events import (
     Event,
     FrameOpened,
@@ -75,10 +78,15 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
     return starts
 
 
-def nothing_starts_after_a_cancellation(walk: Walk) -> None:
-    for before, event in zip(walk.states, walk.history, strict=False):
-        if before.phase is Phase.CANCELLING:
-            assert not isinstance(event, ToolStarted | FrameOpened)
+def nothing_starts_after_a_cancellation(walk: Walk) -> int:
+    """Check that a run that is cancelled starts nothing; count its events."""
+    events = [
+        event
+        for before, event in zip(walk.states, walk.history, strict=False)
+        if before.phase is Phase.CANCELLING
+    ]
+    assert not any(isinstance(event, ToolStarted | FrameOpened) for event in events)
+    return len(events)
 
 
 def results_are_in_proposal_order(walk: Walk) -> int:
@@ -129,10 +137,15 @@ def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
     return heard
 
 
-def elsewhere(walk: Walk, event: Event) -> bool:
-    """Tell whether an exported run continues elsewhere with it, or a failed run after a retry."""
-    travels = walk.now.phase is Phase.EXPORTED and isinstance(event, Imported)
-    return travels or (walk.now.phase is Phase.FAILED and isinstance(event, Retried))
+def an_ended_run_takes_no_event_and_plans_nothing(walk: Walk) -> None:
+    """Check all but the events with which an exported run continues elsewhere, and a failed one after a retry."""
+    continues = {Phase.EXPORTED: Imported, Phase.FAILED: Retried}
+    if walk.now.ended:
+        assert plan(walk.now) == ()
+        for event in walk.history:
+            if type(event) is not continues.get(walk.now.phase):
+                with pytest.raises(CoreError):
+                    evolve(walk.now, event)
 
 
 def _call_states(now: Continuation) -> set[CallState]:

@@ -20,8 +20,8 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     Imported,
+    MessageReceived,
     OutcomeUnknown,
-    Proposal,
     RetryScheduled,
     ToolReturned,
     ToolStarted,
@@ -33,135 +33,98 @@ from runtime.core.machine.replay import fold, initial
 from tests.core.machine.events import begun, opened, options, replied
 from tests.core.machine.walks import AT
 
-GATE = UUID(int=7)
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
+KEYED = EffectClass.IDEMPOTENT
+PROPOSED, IN_DOUBT = CallState.PROPOSED, CallState.UNKNOWN
 
 
 def asked(kind: GateKind = GateKind.APPROVAL, effect: EffectClass = EffectClass.WRITE) -> Event:
-    return GateOpened(gate=GATE, kind=kind, terms=options(effect), **CALL)
+    return GateOpened(gate=UUID(int=7), kind=kind, terms=options(effect), **CALL)
 
 
 def decided(verdict: Verdict) -> Event:
-    return GateDecided(gate=GATE, verdict=verdict, by="bea", reason="", **CALL)
+    return GateDecided(gate=UUID(int=7), verdict=verdict, by="bea", reason="", **CALL)
 
 
 def admitted(effect: EffectClass = EffectClass.WRITE) -> Event:
     return CallAdmitted(terms=options(effect), **CALL)
 
 
-def started(attempt: int = 1) -> Event:
-    return ToolStarted(attempt=attempt, at=AT, **CALL)
-
-
-def again(attempt: int = 1) -> Event:
-    return RetryScheduled(attempt=attempt, cause="error", error="busy", **CALL)
-
-
+STARTED = ToolStarted(attempt=1, at=AT, **CALL)
+AGAIN = RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
+LOST = replace(AGAIN, cause="lost")
 UNKNOWN = OutcomeUnknown(attempt=1, error="cut", **CALL)
 RETURNED = ToolReturned(attempt=1, result={"id": 1}, **CALL)
 
 
 def after(*events: Event) -> Continuation:
     """A run whose agent asked for two calls; `events` happen to the first."""
-    calls = (Proposal(tool="t", args={"x": 1}), Proposal(tool="u", args={}))
-    reply = replied(calls=calls, text="", usage={"output_tokens": 3})
+    reply = replied("t", "u", usage={"output_tokens": 3})
     return fold(initial(uuid4()), [begun(business_key="k"), opened(), reply, *events])
 
 
-def first(now: Continuation) -> Call:
-    return now.call("0", "c1.0")
-
-
 @pytest.mark.parametrize(
-    ("events", "expected"),
+    ("events", "may_fork", "inherited"),
     [
-        ((), True),
-        ((admitted(),), True),
-        ((asked(),), True),
-        ((asked(), decided(Verdict.APPROVE)), True),
-        ((admitted(), started()), False),
-        ((admitted(EffectClass.READ), started()), False),
-        ((admitted(), started(), RETURNED), True),
-        ((admitted(), started(), UNKNOWN), True),
-        ((admitted(), started(), again()), True),
-        ((admitted(EffectClass.TRANSACTIONAL), started(), again()), True),
-        ((admitted(EffectClass.IDEMPOTENT), started(), again()), False),
+        ((), True, PROPOSED),
+        ((admitted(),), True, PROPOSED),
+        ((asked(),), True, PROPOSED),
+        ((asked(), decided(Verdict.APPROVE)), True, PROPOSED),
+        ((admitted(), STARTED), False, CallState.STARTED),
+        ((admitted(EffectClass.READ), STARTED), False, CallState.STARTED),
+        ((admitted(), STARTED, RETURNED), True, CallState.RETURNED),
+        ((admitted(), STARTED, AGAIN), True, PROPOSED),
+        ((admitted(), STARTED, LOST), True, IN_DOUBT),
+        ((admitted(), STARTED, AGAIN, asked()), True, IN_DOUBT),
+        ((admitted(), STARTED, UNKNOWN), True, IN_DOUBT),
+        ((admitted(), STARTED, UNKNOWN, asked(GateKind.IN_DOUBT)), True, IN_DOUBT),
         (
-            (
-                admitted(EffectClass.IDEMPOTENT),
-                started(),
-                again(),
-                asked(effect=EffectClass.IDEMPOTENT),
-            ),
-            False,
+            (admitted(), STARTED, UNKNOWN, asked(GateKind.IN_DOUBT), decided(Verdict.RUN_AGAIN)),
+            True,
+            IN_DOUBT,
         ),
-        ((Cancelling(by="ada", reason="enough"),), False),
-        ((Exported(by="eve"),), False),
+        ((admitted(EffectClass.TRANSACTIONAL), STARTED, AGAIN), True, PROPOSED),
+        ((admitted(KEYED), STARTED, AGAIN), False, PROPOSED),
+        ((admitted(KEYED), STARTED, AGAIN, asked(effect=KEYED)), False, PROPOSED),
     ],
 )
-def test_where_a_fork_may_go_on_from(events: tuple[Event, ...], expected: bool) -> None:
-    assert quiescent(after(*events)) is expected
-
-
-def test_nothing_goes_on_from_before_the_start_or_after_the_end() -> None:
-    assert not quiescent(initial(uuid4()))
-    assert not quiescent(replace(after(), phase=Phase.COMPLETED))
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        (admitted(),),
-        (asked(),),
-        (asked(), decided(Verdict.APPROVE)),
-        (admitted(), started(), again()),
-        (asked(), decided(Verdict.APPROVE), started(), again(), asked()),
-    ],
-    ids=["admitted", "gated", "approved", "retrying", "asked again"],
-)
-def test_a_permission_is_not_inherited(events: tuple[Event, ...]) -> None:
-    now = without_permissions(after(*events))
-    assert now.pending == ()
-    if first(now).state is CallState.UNKNOWN:  # it was started, and brought back by people
-        assert events[-1] == asked()
+def test_a_fork_inherits_results_and_doubts_and_no_permission(
+    events: tuple[Event, ...], may_fork: bool, inherited: CallState
+) -> None:
+    before = after(*events)
+    assert quiescent(before) is may_fork
+    now = without_permissions(before)
+    call = now.call("0", "c1.0")
+    assert (call.state, now.pending, now.usage) == (inherited, (), {"output_tokens": 3})
+    if inherited is PROPOSED:
+        assert call == Call(id="c1.0", tool="t", args={})
+        assert plan(now)[0] == CheckCall(**CALL)
+    elif inherited is IN_DOUBT:
+        assert (call.gate, call.started_at) == (None, AT)
         assert plan(now)[0] == OpenInDoubt(**CALL)
-        return
-    assert first(now) == Call(id="c1.0", tool="t", args={"x": 1})
-    assert plan(now)[0] == CheckCall(**CALL)
+    else:
+        assert call == before.call("0", "c1.0")
 
 
 @pytest.mark.parametrize(
-    "events",
-    [(), (asked(GateKind.IN_DOUBT),), (asked(GateKind.IN_DOUBT), decided(Verdict.RUN_AGAIN))],
-    ids=["unasked", "asked", "to run again"],
+    "now",
+    [
+        initial(uuid4()),
+        after(Cancelling(by="ada", reason="enough")),
+        after(Exported(by="eve")),
+        replace(after(), phase=Phase.COMPLETED),
+    ],
 )
-def test_a_call_in_doubt_is_asked_about_again(events: tuple[Event, ...]) -> None:
-    now = without_permissions(after(admitted(), started(), UNKNOWN, *events))
-    assert (first(now).state, first(now).gate, first(now).started_at) == (
-        CallState.UNKNOWN,
-        None,
-        AT,
-    )
-    assert plan(now)[0] == OpenInDoubt(**CALL)
-
-
-def test_recorded_admissions_and_results_are_not_planned_again() -> None:
-    now = after(admitted(), started(), RETURNED)
-    assert first(without_permissions(now)) == first(now)
-    assert without_permissions(now).usage == {"output_tokens": 3}
-    assert [
-        effect for effect in plan(without_permissions(now)) if effect == CheckCall(**CALL)
-    ] == []
+def test_a_run_that_is_not_live_cannot_be_forked(now: Continuation) -> None:
+    assert not quiescent(now)
 
 
 def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
-    original = after(asked())
+    original = after(MessageReceived(by="ada", text="hello"), asked())
     fork = initial(uuid4())
     event = Forked(of=original.run, position=4, by="eve", state=forked(original))
     assert event.state["schema"] == original.schema  # the others with a default are left out
-    now = fold(fork, [begun(requester="eve"), event])
-    assert (now.run, now.requester, now.position) == (fork.run, "eve", 0)
-    assert now == replace(
+    assert fold(fork, [begun(requester="eve"), event]) == replace(
         without_permissions(original),
         run=fork.run,
         requester="eve",
@@ -170,25 +133,18 @@ def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
         position=0,
         head=fork.head,
     )
-
-
-def test_a_run_that_is_under_way_does_not_become_a_fork() -> None:
-    event = Forked(of=uuid4(), position=4, by="eve", state=forked(after()))
     with pytest.raises(IllegalTransition):
         evolve(after(), event)
     with pytest.raises(Unreadable):
-        fold(
-            initial(uuid4()),
-            [begun(requester="eve"), replace(event, state={"schema": 1})],
-        )
+        fold(fork, [begun(requester="eve"), replace(event, state={"schema": 1})])
 
 
 def test_an_imported_run_continues_without_its_approvals() -> None:
     left = evolve(after(asked()), Exported(by="eve"))
     assert (left.phase, left.pending, plan(left)) == (Phase.EXPORTED, (), ())
-    assert first(left).state is CallState.GATED
+    assert left.call("0", "c1.0").state is CallState.GATED
     arrived = evolve(left, Imported(by="ivy", manifest="{}", key="k", signature="00"))
     assert (arrived.phase, arrived.requester) == (Phase.STARTED, "ivy")
-    assert first(arrived) == Call(id="c1.0", tool="t", args={"x": 1})
+    assert arrived.call("0", "c1.0") == Call(id="c1.0", tool="t", args={})
     with pytest.raises(IllegalTransition):
         evolve(left, Completed(output="done"))

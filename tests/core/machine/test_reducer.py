@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.continuation import CallState, FrameState
+from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
@@ -17,85 +17,67 @@ from runtime.core.events import (
     FrameClosed,
     GateDecided,
     GateOpened,
-    ModelFailed,
     OutcomeUnknown,
+    Retried,
     RetryScheduled,
     ToolFailed,
     ToolReturned,
     ToolStarted,
 )
 from runtime.core.machine.reducer import evolve
-from tests.core.machine.events import STARTED, TERMS, after, opened, options, replied
+from tests.core.machine.events import STARTED, TERMS, after, frame_of, opened, options, replied
 from tests.core.machine.walks import AT
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
+ADMITTED = (replied("b", "b"), CallAdmitted(terms=options(delegate="b"), **CALL))
+CHILD = opened("0.c1.0", agent="b")
+AGAIN = RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
+UNKNOWN = OutcomeUnknown(attempt=1, error="cut", **CALL)
 
 
-DELEGATED = options(delegate="b")
-ADMITTED = (replied("b", "b"), CallAdmitted(terms=DELEGATED, **CALL))
-CHILD = opened("0.c1.0", agent="b", parent="0", call="c1.0")
-
-
-@pytest.mark.parametrize(
-    ("event", "kind"),
-    [
-        (opened("0.c1.1", parent="0", call="c1.0"), "child frame"),
-        (opened("0.c1.0", parent="0"), "parent of frame"),
-        (opened("0.c1.0", call="c1.0"), "parent of frame"),
-        (opened("7"), "parent of frame"),
-        (opened("7.c1.0", parent="7", call="c1.0"), "frame"),
-        (opened("0.c1.9", parent="0", call="c1.9"), "call"),
-    ],
-)
-def test_a_frame_opens_where_a_call_was_admitted_for_it(event: Event, kind: str) -> None:
-    now = after(*ADMITTED)
-    with pytest.raises(UnknownSubject) as raised:
+def refused(now: Continuation, event: Event) -> tuple[str, str]:
+    with pytest.raises(IllegalTransition) as raised:
         evolve(now, event)
-    assert raised.value.kind == kind
-    assert evolve(now, CHILD).call("0", "c1.0").frame == "0.c1.0"
+    return raised.value.machine, raised.value.state
 
 
-def test_a_path_lists_agents_from_the_root_and_the_tool() -> None:
-    now = after(*ADMITTED, CHILD)
-    assert now.path("0.c1.0") == ("a", "b")
-    assert now.path("0.c1.0", "t") == ("a", "b", "t")
-    assert now.path("0") == ("a",)
-
-
-def test_a_frame_opens_once_for_an_admitted_call() -> None:
-    with pytest.raises(IllegalTransition):
-        evolve(after(*ADMITTED, CHILD), CHILD)
-    with pytest.raises(IllegalTransition):
-        evolve(after(*ADMITTED), opened("0.c1.1", parent="0", call="c1.1"))
+def test_an_illegal_transition_names_state_event_and_subject() -> None:
+    with pytest.raises(IllegalTransition) as raised:
+        evolve(after(*STARTED[2:]), CallAdmitted(terms=TERMS, **CALL))
+    found = raised.value
+    assert (found.machine, found.state) == ("CallState", CallState.STARTED)
+    assert (found.trigger, found.subject) == ("CallAdmitted", "0/c1.0")
 
 
 @pytest.mark.parametrize(
-    ("last", "outcome", "state"),
+    ("event", "subject"),
     [
-        (replied(frame="0.c1.0", text="below"), "answered", CallState.RETURNED),
-        (ModelFailed(frame="0.c1.0", error="no"), "failed", CallState.FAILED),
+        (opened("0.c1.1", parent="0", call="c1.0"), "child frame 0.c1.1"),
+        (opened("0.c1.0", call=None), "parent of frame 0.c1.0"),
+        (opened("0.c1.0", parent=None), "parent of frame 0.c1.0"),
+        (opened("7"), "parent of frame 7"),
+        (opened("7.c1.0"), "frame 7"),
+        (opened("0.c1.9"), "call 0/c1.9"),
     ],
 )
-def test_a_frame_closes_with_its_outcome(last: Event, outcome: Any, state: CallState) -> None:
-    end = FrameClosed(frame="0.c1.0", outcome=outcome, content="below")
-    other = replace(end, outcome="failed" if outcome == "answered" else "answered")
-    with pytest.raises(IllegalTransition):
-        evolve(after(*ADMITTED, CHILD), end)  # it has come to nothing yet
-    now = after(*ADMITTED, CHILD, last)
-    with pytest.raises(IllegalTransition):
-        evolve(now, other)
-    now = evolve(now, end)
-    assert list(now.frames) == ["0"]
-    assert (now.call("0", "c1.0").state, now.call("0", "c1.0").result) == (state, "below")
+def test_a_frame_opens_once_and_where_a_call_was_admitted_for_it(
+    event: Event, subject: str
+) -> None:
+    now = after(*ADMITTED)
+    with pytest.raises(UnknownSubject, match=f"there is no {subject}$"):
+        evolve(now, event)
+    refused(now, opened("0.c1.1"))
+    now = evolve(now, CHILD)
+    assert now.call("0", "c1.0").frame == "0.c1.0"
+    assert refused(now, CHILD) == ("Frame", "open")
 
 
 @pytest.mark.parametrize("half", [{}, {"parent": "0"}, {"call": "c1.0"}])
 def test_a_root_frame_does_not_close_as_a_call(half: dict[str, Any]) -> None:
     now = after(replied(text="done"))
     now = now.with_frame(replace(now.frame("0"), **half))
-    with pytest.raises(IllegalTransition) as raised:
-        evolve(now, FrameClosed(frame="0", outcome="answered", content="done"))
-    assert (raised.value.machine, raised.value.state) == ("Frame", "root")
+    end = FrameClosed(frame="0", outcome="answered", content="done")
+    assert refused(now, end) == ("Frame", "root")
 
 
 @pytest.mark.parametrize(
@@ -103,28 +85,22 @@ def test_a_root_frame_does_not_close_as_a_call(half: dict[str, Any]) -> None:
     [
         ToolReturned(attempt=1, result=1, **CALL),
         ToolFailed(attempt=1, error="no", **CALL),
-        OutcomeUnknown(attempt=1, error="cut", **CALL),
-        RetryScheduled(attempt=1, cause="error", error="busy", **CALL),
+        UNKNOWN,
+        AGAIN,
     ],
 )
-def test_an_outcome_of_an_earlier_attempt_is_refused(late: Any) -> None:
-    again = RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
-    now = after(*STARTED[2:], again, ToolStarted(attempt=2, at=AT, **CALL))
+def test_an_outcome_of_another_attempt_is_refused(late: Any) -> None:
+    begin = ToolStarted(attempt=2, at=AT, **CALL)
+    waiting = after(*STARTED[2:], AGAIN)
+    assert refused(waiting, replace(begin, attempt=3)) == ("Attempt", "at attempt 1")
+    now = evolve(waiting, begin)
     for attempt in (1, 3):
         with pytest.raises(IllegalTransition) as raised:
             evolve(now, replace(late, attempt=attempt))
         assert (raised.value.machine, raised.value.state) == ("Attempt", "at attempt 2")
         assert raised.value.trigger == f"attempt {attempt}"
     assert evolve(now, replace(late, attempt=2)).call("0", "c1.0").state is not CallState.STARTED
-
-
-def test_a_failed_attempt_at_a_reply_is_that_which_was_made() -> None:
-    busy = RetryScheduled(frame="0", call=None, attempt=1, cause="error", error="busy")
-    now = after()
-    with pytest.raises(IllegalTransition) as raised:
-        evolve(now, replace(busy, attempt=2))
-    assert raised.value.machine == "Attempt"
-    assert evolve(now, busy).frame("0").state is FrameState.RETRYING
+    assert refused(after(), replace(AGAIN, call=None, attempt=2)) == ("Attempt", "at attempt 1")
 
 
 def changed(before: str, *writes: str) -> AgentChanged:
@@ -138,13 +114,7 @@ def test_a_frame_goes_on_under_the_version_that_follows_its_own() -> None:
     found = evolve(now, changed("f"))
     assert (found.frame("0").fingerprint, found.frame("0").prompt) == ("f2", "p2")
     assert found.agents == {"a": "f2"}
-    with pytest.raises(IllegalTransition) as raised:
-        evolve(now, changed("f1"))
-    assert (raised.value.state, raised.value.subject) == ("of version f", "0")
-    over = now.with_frame(replace(now.frame("0"), state=FrameState.CLOSED))
-    with pytest.raises(IllegalTransition) as raised:
-        evolve(over, changed("f"))
-    assert raised.value.state == "closed"
+    assert refused(now, changed("f1")) == ("Frame", "of version f")
 
 
 def test_only_calls_that_may_still_run_become_writes() -> None:
@@ -162,34 +132,65 @@ def test_only_calls_that_may_still_run_become_writes() -> None:
     assert effects == [EffectClass.READ, EffectClass.WRITE, EffectClass.READ, None]
 
 
-def test_the_model_is_told_the_place_and_size_of_a_blob() -> None:
+def test_the_model_is_told_where_a_blob_is_and_who_reported_a_result() -> None:
     stored = BlobRef(digest="sha256:x", size=70_000, preview="x")
     now = after(*STARTED[2:], ToolReturned(attempt=1, result=None, stored=stored, **CALL))
+    told = {"call": "c1.0", "tool": "t", "outcome": "returned", "content": None}
     assert now.frame("0").messages[-1] == {
         "role": "results",
-        "results": [
-            {
-                "call": "c1.0",
-                "tool": "t",
-                "outcome": "returned",
-                "content": None,
-                "stored": {"digest": "sha256:x", "size": 70_000},
-            }
-        ],
+        "results": [told | {"stored": {"digest": "sha256:x", "size": 70_000}}],
     }
-    plain = after(*STARTED[2:], ToolReturned(attempt=1, result={"id": 1}, **CALL))
-    assert plain.frame("0").messages[-1]["results"] == [
-        {"call": "c1.0", "tool": "t", "outcome": "returned", "content": {"id": 1}}
-    ]
-
-
-def test_the_model_is_told_that_a_person_reported_a_result() -> None:
     gate: dict[str, Any] = {"gate": UUID(int=7), **CALL}
     now = after(
         *STARTED[2:],
-        OutcomeUnknown(attempt=1, error="cut", **CALL),
+        UNKNOWN,
         GateOpened(kind=GateKind.IN_DOUBT, terms=TERMS, **gate),
         GateDecided(verdict=Verdict.HAPPENED, by="bea", reason="", result={"id": 1}, **gate),
     )
-    (result,) = now.frame("0").messages[-1]["results"]
-    assert (result["content"], result["reported_by"]) == ({"id": 1}, "bea")
+    reported = told | {"content": {"id": 1}, "reported_by": "bea"}
+    assert now.frame("0").messages[-1]["results"] == [reported]
+
+
+# A failed run that is tried again
+
+
+def tried_again(*calls: Call, state: FrameState = FrameState.ACTING) -> Continuation:
+    frame = frame_of(state=state, turn=1, calls=calls, outcome="no")
+    failed = Continuation(
+        run=UUID(int=1), phase=Phase.FAILED, left={"0": frame}, refusals=5, outcome="no"
+    )
+    return evolve(failed, Retried(by="ada", reason="mended"))
+
+
+@pytest.mark.parametrize(
+    ("attempt", "failures", "state"),
+    [
+        (0, 0, CallState.PROPOSED),
+        (1, 1, CallState.PROPOSED),
+        (1, 0, CallState.UNKNOWN),
+        (3, 2, CallState.UNKNOWN),
+    ],
+)
+def test_a_closed_call_is_judged_again_or_in_doubt(
+    attempt: int, failures: int, state: CallState
+) -> None:
+    call = Call(
+        id="c1.0",
+        tool="t",
+        args={},
+        state=CallState.CLOSED,
+        gate=UUID(int=2),
+        attempt=attempt,
+        failures=failures,
+    )
+    done = replace(call, id="c1.1", state=CallState.RETURNED, result="r")
+    now = tried_again(call, done)
+    assert now.call("0", "c1.0") == replace(call, state=state, gate=None)
+    assert now.call("0", "c1.1") == done
+
+
+def test_a_frame_whose_model_failed_asks_it_again() -> None:
+    now = tried_again(state=FrameState.FAILED)
+    frame = now.frame("0")
+    assert (frame.state, frame.attempt, frame.outcome) == (FrameState.ASKING, 2, None)
+    assert (now.phase, now.refusals, now.outcome) == (Phase.STARTED, 0, None)
