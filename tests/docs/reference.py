@@ -67,7 +67,6 @@ def lists() -> str:
         _section("Run states", _members(RunStatus), "state"),
         _section("Frame states", _after(FrameState, transitions.FRAMES), "state", "next"),
         _section("Call states", _after(CallState, transitions.CALLS), "state", "next"),
-        _diagram(),
         _section("Gate kinds", _gates(), "kind", "verdicts"),
         _section("Verdicts", _members(Verdict), "verdict"),
         _section("Effect classes", _members(EffectClass), "class"),
@@ -97,9 +96,8 @@ def commands() -> str:
     """Return the page of commands."""
     return _page(
         "Commands",
-        "`manage.py` commands read the environment of the process they belong to. Beside `make up` write"
-        ' `make manage CMD="…"`, in Compose `docker compose exec web python manage.py …`. `--help` shows examples.',
-        _section("make", _targets(), "target"),
+        "`make help` lists the targets of make. `manage.py` commands read the environment of the process they belong"
+        ' to. Beside `make up` write `make manage CMD="…"`, in Compose `docker compose exec web python manage.py …`. `--help` shows examples.',
         _section("manage.py", list(_commands()), "command", "arguments"),
     )
 
@@ -137,11 +135,6 @@ def _section(title: str, rows: Iterable[Row], *columns: str, text: str = "meanin
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _diagram() -> str:
-    arrows = dict.fromkeys(f"    {old} --> {new}" for (old, _), new in transitions.CALLS.items())
-    return "```mermaid\nstateDiagram-v2\n" + "\n".join(arrows) + "\n```\n"
 
 
 # Rows
@@ -259,14 +252,6 @@ def _text(detail: ast.expr) -> str:
         case ast.BoolOp(values=[*_, last]):
             return _text(last)
     return UNKNOWN
-
-
-def _targets() -> list[Row]:
-    rules = (ROOT / "Makefile").read_text("utf-8")
-    return [
-        (f"`make {name}`", said)
-        for name, said in re.findall(r"^([a-z-]+):.*?## (.+)$", rules, re.MULTILINE)
-    ]
 
 
 def _commands() -> Iterator[Row]:
