@@ -97,7 +97,8 @@ def commands() -> str:
     return _page(
         "Commands",
         "`make help` lists the targets of make. `manage.py` commands read the environment of the process they belong"
-        ' to. Beside `make up` write `make manage CMD="…"`, in Compose `docker compose exec web python manage.py …`. `--help` shows examples.',
+        ' to. Beside `make up` write `make manage CMD="…"`, in Compose `docker compose exec web python'
+        " manage.py …`. `--help` shows examples.",
         _section("manage.py", list(_commands()), "command", "arguments"),
     )
 
