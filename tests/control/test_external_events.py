@@ -23,8 +23,18 @@ from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables import external_events
 from runtime.upkeep import retention
-from tests.control.test_pause import pause, resume
-from tests.support.engine import ADA, MakeBench, Rig, cancel, events, later, set_clock, types
+from tests.support.engine import (
+    ADA,
+    MakeBench,
+    Rig,
+    cancel,
+    events,
+    later,
+    pause,
+    resume,
+    set_clock,
+    types,
+)
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
 from tests.support.threads import Hold, holding, in_thread, wait_until_blocked
@@ -103,23 +113,12 @@ def test_an_event_that_does_not_arrive_times_out(
     assert verify(run).is_consistent
 
 
-def test_a_sleeping_run_holds_nothing_not_even_a_row(desk: Callable[..., Rig]) -> None:
-    until = timezone.now() + timedelta(days=2)
-    one = desk(ask(("sleep", {"moment": until.isoformat()})))
-    run = one.start("a")
-    row = one.advance(run)
-    assert (row.status, row.due_at, row.owner) == ("waiting", until, None)
-    assert not Wait.objects.exists()
-    assert verify(run).is_consistent
-
-
 def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
     until = (timezone.now() + timedelta(seconds=0.3)).isoformat()
     one = desk(ask(("sleep", {"moment": until})))
     run = one.start("a")
     assert one.advance(run).status == "completed"
     assert datetime.fromisoformat(result_of(one)["slept_until"]) == datetime.fromisoformat(until)
-    assert types(run).count("WaitEnded") == 1
 
 
 @pytest.mark.parametrize(
@@ -184,59 +183,19 @@ def test_more_waits_than_one_event_may_end_are_left_alone(
     assert (Wait.objects.count(), OutsideEvent.objects.count()) == (2, 0)
 
 
-def test_a_sub_agent_waits(rig: MakeBench) -> None:
-    one = rig(
-        {"a": turns(ask(("b", {})), say("done")), "b": turns(ask(waits_for()), say("below"))},
-        wait=FakeTool(effect=EffectClass.READ, waits="event"),
+def test_cancelling_closes_waits_and_leaves_no_event(desk: Callable[..., Rig]) -> None:
+    one = desk(
+        ask(waits_for(), waits_for(event="paid"), ("sleep", {"moment": waits_for()[1]["until"]}))
     )
-    run = waiting(one)
-    assert Wait.objects.get(run=run).frame == "0.c1.0"
-    send()
-    assert one.advance(run).status == "completed"
-
-
-def test_a_wait_beside_a_gate_ends_as_any_other(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for(), ("t", {})), t=FakeTool(gated=True))
-    run = one.start("a")
-    row = one.advance(run)
-    assert (row.status, row.due_at is not None) == ("suspended", True)
-    send()
-    assert one.advance(run).status == "suspended"
-    assert one.answer(run).status == "completed"
-    assert result_of(one) == ARRIVED
-
-
-def test_a_wait_that_has_to_be_allowed_begins_when_it_is(rig: MakeBench) -> None:
-    one = rig(
-        {"a": turns(ask(waits_for()), say("done"))},
-        wait=FakeTool(effect=EffectClass.READ, waits="event", gated=True),
-    )
-    run = one.start("a")
-    assert one.advance(run).status == "suspended"
-    assert not Wait.objects.exists()
-    assert one.answer(run).status == "waiting"
-    assert Wait.objects.count() == 1
-
-
-def test_cancelling_closes_it(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for(), ("sleep", {"moment": waits_for()[1]["until"]})))
-    run = waiting(one)
-    cancel(run)
-    assert one.advance(run).status == "cancelled"
-    ends = [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"]
-    assert ends == ["closed", "closed"]
-    assert not Wait.objects.exists()
-    assert send().event.waits == 0
-    assert verify(run).is_consistent
-
-
-def test_an_event_whose_run_is_told_to_end_changes_nothing(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for()))
     run = waiting(one)
     cancel(run)
     send()
     row = one.advance(run)
     assert (row.status, len(one.effects.models)) == ("cancelled", 1)
+    ends = [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"]
+    assert ends == ["closed"] * 3
+    assert not Wait.objects.exists()
+    assert send("e-2", "paid").event.waits == 0
     assert verify(run).is_consistent
 
 

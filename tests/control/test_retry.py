@@ -4,20 +4,17 @@ from uuid import UUID
 
 import pytest
 from django.db import transaction
-from django.db.models import Q
 
 from runtime.control.cancel import cancel
 from runtime.control.retry import retry as retry_run
 from runtime.control.transfer import export_run
 from runtime.control.verification import verify
 from runtime.core.continuation import MAX_REFUSALS
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.enums import Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, Unknown
-from runtime.queries import run_page, runs
-from runtime.queries.transcript.transcript import read_transcript
 from tests.support.engine import ADA, MakeBench, Rig, events
 from tests.support.fake_ports import FakeTool, Script, ask, say, turns
 
@@ -61,16 +58,6 @@ def test_a_failed_run_continues_from_its_last_good_step(rig: MakeBench) -> None:
     assert verify(run.id).findings == ()
 
 
-def test_a_run_may_fail_and_be_tried_again_more_than_once(rig: MakeBench) -> None:
-    desk = rig({"a": failing([BAD, BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
-    run = failed(desk)
-    retry(run.id)
-    assert desk.advance(run.id).status == "failed"
-    retry(run.id)
-    assert desk.advance(run.id).status == "completed"
-    assert len(desk.effects.calls) == 1
-
-
 @pytest.mark.parametrize("end", ["completed", "cancelled", "exported", "suspended", "removed"])
 def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str) -> None:
     faults = [BAD] if end == "removed" else []
@@ -93,23 +80,6 @@ def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str)
     assert Run.objects.get(id=run.id).position == position
 
 
-def test_calls_that_waited_at_gates_are_asked_again(rig: MakeBench) -> None:
-    """Too many calls that cannot be made fail a run while other calls of it wait at gates."""
-    nonsense = [("nothing", {"n": n}) for n in range(MAX_REFUSALS)]
-    desk = rig({"a": turns(ask(("t", {}), *nonsense), say("done"))}, t=GATED)
-    run = desk.advance(desk.start("a"))
-    assert run.status == "failed"
-    assert desk.effects.calls == []
-    retry(run.id)
-    again = desk.advance(run.id)
-    assert (again.status, desk.effects.calls) == ("suspended", [])
-    (gate,) = desk.open_gates(run.id)
-    assert gate.kind == "approval"
-    desk.decide(gate.id, Verdict.APPROVE)
-    assert desk.advance(run.id).status == "completed"
-    assert len(desk.effects.calls) == 1
-
-
 def test_a_call_in_doubt_is_not_repeated(rig: MakeBench) -> None:
     nonsense = [("nothing", {"n": n}) for n in range(MAX_REFUSALS)]
     lost = FakeTool(body=lambda request: Unknown(error="the line was cut"))
@@ -130,28 +100,6 @@ def test_a_cancel_that_came_too_late_does_not_end_the_second_try(rig: MakeBench)
     assert desk.advance(run.id).status == "completed"
 
 
-def test_pages_show_a_run_that_was_tried_again_as_at_work(rig: MakeBench) -> None:
-    desk = rig({"a": failing([BAD], turns(ask(("t", {})), say("done")))}, t=GATED)
-    run = failed(desk)
-    retry(run.id)
-    (root,) = read_transcript(run.id).roots
-    assert root.outcome is None
-    assert root.messages[-1].value == "Tried the failed run again: the model is mended"
-    found = runs.run_detail(Q(), run.id)
-    assert found is not None
-    rows = run_page.history(found).timeline.rows
-    assert [row.label for row in rows if row.end is None] == ["at work", "waiting for a reply"]
-
-
-def test_an_approval_that_was_used_allows_nothing_more(rig: MakeBench) -> None:
-    tool = FakeTool(gated=True, effect=EffectClass.IDEMPOTENT)
-    desk = rig({"a": failing([BAD], turns(ask(("t", {})), ask(("t", {})), say("done")))}, t=tool)
-    run = failed(desk)
-    retry(run.id)
-    assert desk.advance(run.id).status == "suspended"
-    assert len(desk.effects.calls) == 1
-
-
 def test_a_person_who_tries_it_again_cannot_decide_in_it(rig: MakeBench) -> None:
     """Another answer of the model is a change of course, so this person joins the run's origin."""
     desk = rig({"a": failing([BAD], turns(ask(("t", {})), ask(("t", {})), say("done")))}, t=GATED)
@@ -160,6 +108,7 @@ def test_a_person_who_tries_it_again_cannot_decide_in_it(rig: MakeBench) -> None
     assert desk.approvals.joined == [(run.id, "eve")]
     assert Run.objects.get(id=run.id).origin == ["ada", "eve"]
     assert desk.advance(run.id).status == "suspended"
+    assert len(desk.effects.calls) == 1, "its used approval allows nothing more"
     assert desk.approvals.snapshots[-1].origin == ("ada", "eve")
     assert verify(run.id).findings == ()
     Run.objects.filter(id=run.id).update(origin=["ada"])

@@ -8,11 +8,10 @@ import pytest
 from django.db import transaction
 
 from runtime.broker import dispatch
-from runtime.control.settle import settle, undo
+from runtime.control.settle import undo
 from runtime.control.start import Started, create
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import Decision, Verdict
-from runtime.core.errors import NotJson
+from runtime.core.enums import Verdict
 from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports.access import Actor
@@ -83,19 +82,6 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[UUID]) ->
     with pytest.raises(BusinessKeyConflict):
         start({"x": 2}, "k")
     assert start({"x": 1}, "k", Actor(person="bea")).created
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_input_that_is_not_json_is_refused(hints: list[UUID]) -> None:
-    with pytest.raises(NotJson, match=r"input\.x"):
-        start({"x": float("nan")})
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("hints")
-def test_a_gate_that_does_not_exist_is_not_open() -> None:
-    with pytest.raises(GateNotOpen), transaction.atomic():
-        settle(gate=uuid4(), decision=Decision(verdict=Verdict.APPROVE, by="bea"))
 
 
 @pytest.mark.django_db

@@ -9,11 +9,10 @@ from django.core.management import CommandError, call_command
 
 from runtime.control import verification
 from runtime.core.enums import Verdict
-from runtime.errors import NoSuchRun
-from runtime.models import Run
+from runtime.models import Continuation, Gate, Run
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, cancel
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 GATED = FakeTool(gated=True)
@@ -71,6 +70,7 @@ def test_a_run_is_sound_from_its_start_to_its_end(desk: Rig, continued: None) ->
         ("origin = origin || '[\"bea\"]'", "origin"),
         ("ended_at = now()", "ended"),
         ("base = base - 1", "continuation"),
+        ("unheard = 3", "unheard"),
         ("mailbox = 0", "mailbox"),
         ("due_at = NULL", "mailbox"),
     ],
@@ -106,7 +106,7 @@ def test_every_other_change_is_found(waiting: UUID, statement: str, subject: str
     ]
 
 
-def test_a_gate_without_an_opening_entry_is_found(waiting: UUID) -> None:
+def test_rows_beside_the_journal_are_found(desk: Rig, waiting: UUID) -> None:
     gate = uuid4()
     change(
         "INSERT INTO runtime_gate (id, run_id, kind, frame, call, tool, path, state)"
@@ -115,15 +115,11 @@ def test_a_gate_without_an_opening_entry_is_found(waiting: UUID) -> None:
         waiting,
     )
     assert found(waiting) == [f"gate {gate}: it is not in the journal"]
-
-
-def test_a_continuation_that_outlives_its_run_is_found(desk: Rig, waiting: UUID) -> None:
-    kept = _continuation(waiting)
-    run = desk.advance(waiting)
-    while run.ended_at is None:
-        desk.decide(desk.open_gates(run.id)[0].id, Verdict.DENY, "no")
-        run = desk.advance(waiting)
-    change("INSERT INTO runtime_continuation VALUES (%s, %s, %s, %s, %s)", *kept)
+    Gate.objects.get(id=gate).delete()
+    kept = Continuation.objects.values().get(run=waiting)
+    cancel(waiting)
+    desk.advance(waiting)
+    Continuation.objects.create(**kept)
     assert found(waiting) == ["continuation: the run has ended, but its continuation exists"]
 
 
@@ -142,14 +138,6 @@ def test_a_run_that_nothing_will_move_again_is_found(desk: Rig) -> None:
     assert found(run) == ["stuck: the run has no due time and no open gate"]
     change("UPDATE runtime_run SET status = 'quarantined' WHERE id = %s", run)
     assert found(run) == []
-
-
-def test_a_run_that_does_not_exist_cannot_be_verified(transactional_db: None) -> None:
-    with pytest.raises(NoSuchRun):
-        verification.verify(uuid4())
-
-
-# The command
 
 
 def verify_run(*args: str) -> tuple[str, str]:
@@ -172,39 +160,11 @@ def test_the_command_says_one_line_per_finding_and_fails(desk: Rig, waiting: UUI
         [str(other), "agent"],
     ]
     assert error == "1 of 2 runs differ from their journals"
-    assert verify_run(str(waiting)) == ("1 run verified, nothing found\n", "")
-
-
-def test_the_command_speaks_json(waiting: UUID) -> None:
-    change("UPDATE runtime_run SET agent = 'b' WHERE id = %s", waiting)
-    out, error = verify_run("--json", "--all")
-    assert error
-    assert json.loads(out) == {
-        "run": str(waiting),
-        "status": "suspended",
-        "position": Run.objects.get(id=waiting).position,
-        "findings": [{"subject": "agent", "problem": "the row has 'b', the journal 'a'"}],
-    }
-
-
-def test_the_command_refuses_an_unknown_run(transactional_db: None) -> None:
+    found = json.loads(verify_run("--json", str(other))[0])
+    assert (found["run"], found["status"], found["position"]) == (str(other), "queued", 1)
+    assert {"subject": "agent", "problem": "the row has 'b', the journal 'a'"} in found["findings"]
+    change("UPDATE runtime_run SET ended_at = now() WHERE id = %s", other)
+    assert verify_run("--all-live") == ("1 run verified, nothing found\n", "")
     assert "there is no run" in verify_run(str(uuid4()))[1]
     assert "is not the id of a run" in verify_run("seven")[1]
     assert "required" in verify_run()[1]
-
-
-def test_runs_that_are_over_are_not_live(desk: Rig) -> None:
-    run = desk.start("a")
-    assert verification.runs(live=True) == [run]
-    change("UPDATE runtime_run SET ended_at = now() WHERE id = %s", run)
-    assert (verification.runs(live=True), verification.runs(live=False)) == ([], [run])
-
-
-def _continuation(run: UUID) -> tuple[object, ...]:
-    with pool.own() as own:
-        row = own.execute(
-            "SELECT run_id, position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s",
-            (run,),
-        ).fetchone()
-    assert row is not None
-    return row

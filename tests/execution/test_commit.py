@@ -1,31 +1,43 @@
 """A worker keeps outcomes until Postgres accepts them, and its gates if a signal makes it build the step again."""
 
+import functools
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import DatabaseError, InternalError, connection
+from django.db import DatabaseError, OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from runtime.control import verification
 from runtime.control.messages import send_message
-from runtime.control.pause import pause as pause_run
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run
 from runtime.ports.access import Expression
 from runtime.ports.agents import VersionChange
-from runtime.ports.effects import ToolResult
+from runtime.ports.approvals import Part
+from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool, steps
 from runtime.store.pool import Connection
-from tests.support.engine import ADA, MakeBench, types
+from tests.execution.conftest import Ledger
+from tests.support.engine import ADA, MakeBench, Rig, pause, types
 from tests.support.fake_ports import FakeApprovals, FakeTool, ask, say, turns
+from tests.support.threads import aside, in_thread
 
 OLD, NEW = "sha256:a", "sha256:a2"
 COMMIT = steps.commit
+
+
+def release(desk: Rig, version: str) -> None:
+    """Give the worker another version of its agent, which people are asked about."""
+    desk.effects.released["a"] = version
+    change = Change(part="instructions", before="x", after="y", asks=True)
+    desk.effects.changes["a", OLD] = VersionChange(agent=desk.effects.agent("a"), changes=(change,))
 
 
 def test_a_signal_while_a_version_gate_opens_loses_nothing(
@@ -36,22 +48,13 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     )
     run = desk.advance(desk.start("a")).id
     first, second = desk.open_gates(run)
-    desk.effects.released["a"] = NEW
-    change = Change(part="instructions", before="x", after="y", asks=True)
-    desk.effects.changes["a", OLD] = VersionChange(agent=desk.effects.agent("a"), changes=(change,))
+    release(desk, NEW)
     desk.decide(first.id, Verdict.APPROVE)
-
-    def decide() -> None:
-        desk.decide(second.id, Verdict.APPROVE)
-        connection.close()
-
-    waiting = [threading.Thread(target=decide)]
+    waiting = [second.id]
 
     def commit(writer: StepWriter, *args: object, **kwargs: object) -> object:
         while waiting:
-            one = waiting.pop()
-            one.start()
-            one.join()
+            aside(functools.partial(desk.decide, waiting.pop(), Verdict.APPROVE))
         return real(writer, *args, **kwargs)  # type: ignore[arg-type]
 
     real = StepWriter.commit
@@ -68,28 +71,14 @@ def test_a_step_rebuilt_after_a_signal_closes_its_gates_once(
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
     run, tries = desk.advance(desk.start("a")).id, list[str]()
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    for version in (
-        NEW,
-        "sha256:a3",
-    ):  # the second of them closes the gate that asks about the first
-        desk.effects.released["a"] = version
-        change = Change(part="instructions", before="x", after="y", asks=True)
-        desk.effects.changes["a", OLD] = VersionChange(
-            agent=desk.effects.agent("a"), changes=(change,)
-        )
-        if version == NEW:
-            desk.advance(run)
-
-    def pause() -> None:
-        pause_run(run=run, actor=ADA, reason="")
-        connection.close()
+    release(desk, NEW)
+    desk.advance(run)
+    release(desk, "sha256:a3")  # which closes the gate that asks about the one before
 
     def close(**_: object) -> None:
         Run.objects.create(id=uuid4(), agent=f"closed {len(tries)}", requester="", input="{}")
         if not tries:
-            late = threading.Thread(target=pause)
-            late.start()
-            late.join()
+            aside(lambda: pause(run))
         tries.append("closed")
 
     monkeypatch.setattr(desk.approvals, "close", close)
@@ -100,7 +89,7 @@ def test_a_step_rebuilt_after_a_signal_closes_its_gates_once(
     assert list(written) == ["closed 1"], "what the first try wrote was rolled back"
 
 
-@pytest.mark.parametrize("sqlstate", ["25006", "53100", "57P03", "40001", "55P03"])
+@pytest.mark.parametrize("sqlstate", ["25006", "53100", "57P03", "40001"])
 def test_an_outcome_waits_for_postgres(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, sqlstate: str
 ) -> None:
@@ -126,14 +115,10 @@ def test_an_outcome_waits_for_postgres(
 def test_the_sqlstate_marks_temporary_errors(sqlstate: str, passing: bool) -> None:
     error = psycopg.errors.lookup(sqlstate)()
     assert pool.is_passing(error) is passing
-    for wrapping in (InternalError(), DatabaseError()):
-        wrapping.__cause__ = error
-        assert pool.is_passing(wrapping) is passing
-
-
-def test_errors_without_a_sqlstate_are_the_connections() -> None:
-    assert pool.is_passing(psycopg.OperationalError("gone"))
-    assert not pool.is_passing(psycopg.DataError("NUL"))
+    wrapping = DatabaseError()
+    wrapping.__cause__ = error
+    assert pool.is_passing(wrapping) is passing
+    assert pool.is_passing(psycopg.OperationalError("gone, without a state"))
 
 
 def test_run_again_waits_for_the_end_of_a_late_start(
@@ -208,9 +193,8 @@ def test_what_a_claim_has_read_is_too_old_once_signals_were_read_again(
     rig: MakeBench, read: list[object]
 ) -> None:
     def send(_: object) -> ToolResult:
-        send_message(run=runs[0], text="hello", actor=ADA)
+        aside(lambda: send_message(run=runs[0], text="hello", actor=ADA))
         desk.heartbeat.check_signals(runs[0])
-        connection.close()  # of the tool's thread
         return ToolResult(value=1)
 
     desk = rig(
@@ -221,3 +205,116 @@ def test_what_a_claim_has_read_is_too_old_once_signals_were_read_again(
     runs = [desk.start("a")]
     assert desk.advance(runs[0]).status == "suspended"
     assert read == [None]
+
+
+# Commits whose answer was cut off
+
+BLOCKED = """
+    SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))
+"""
+
+
+class Cut:
+    """Cuts off the answer to a thread's next COMMIT; `late` lets it end only once a worker waits for it."""
+
+    def __init__(self, late: bool) -> None:
+        self.late = late
+        self.done = threading.Event()
+        self._armed: int | None = None
+
+    def arm(self) -> None:
+        if not self.done.is_set():
+            self._armed = threading.get_ident()
+
+    def commit(self, wrapper: BaseDatabaseWrapper, real: Callable[[Any], None]) -> None:
+        if threading.get_ident() != self._armed or self.done.is_set():
+            real(wrapper)
+            return
+        other, wrapper.connection = wrapper.connection, None
+        self.end(other)
+        raise OperationalError("the connection was lost")
+
+    def end(self, other: psycopg.Connection[Any]) -> None:
+        self.done.set()
+
+        def commit() -> None:
+            with pool.own() as own:
+                while self.late and own.execute(BLOCKED, (other.info.backend_pid,)).fetchone() == (
+                    0,
+                ):
+                    pass
+            other.commit()
+            other.close()
+
+        thread = in_thread(commit)
+        if not self.late:
+            thread.join()
+
+
+@pytest.fixture(params=[False, True], ids=["committed", "under way"])
+def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
+    found, real = Cut(request.param), BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
+    monkeypatch.setattr(BaseDatabaseWrapper, "_commit", lambda self: found.commit(self, real))
+    return found
+
+
+def test_an_unknown_commit_opens_its_gate_once(
+    rig: MakeBench, cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.start("a")
+
+    def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
+        if not step.opened or cut.done.is_set():
+            return COMMIT(connection, step, *lent, prepare=prepare)
+        other = psycopg.connect(connection.info.dsn, password=connection.info.password)
+        COMMIT(other, step, *lent, prepare=prepare)
+        cut.end(other)
+        raise psycopg.OperationalError("the connection was lost")
+
+    monkeypatch.setattr(steps, "commit", commit)
+    assert desk.advance(run).status == "suspended"
+    assert cut.done.is_set()
+    assert [one.gate for one in desk.approvals.snapshots] == [
+        one.id for one in desk.open_gates(run)
+    ]
+    assert types(run)[-2:] == ["ModelReplied", "GateOpened"]
+    assert len(desk.effects.models) == 1
+
+
+def test_an_unknown_commit_keeps_its_tools_writes_once(
+    rig: MakeBench, cut: Cut, ledger: Ledger
+) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        ledger.write(request)
+        cut.arm()
+        return ToolResult(value="kept")
+
+    tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a"))
+    assert cut.done.is_set()
+    assert run.status == "completed"
+    assert (ledger.attempts(), len(desk.effects.calls)) == ([1], 1)
+    assert types(run.id)[-4:] == ["ToolStarted", "ToolReturned", "ModelReplied", "Completed"]
+
+
+def test_a_gate_is_built_again_after_a_concurrent_change(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run, real, taken = desk.start("a"), desk.approvals.open, list[Part]()
+    desk.advance(desk.start("a"))  # whose gate is there already
+
+    def overtaken(*args: Any, **kwargs: Any) -> tuple[Part, ...]:
+        real(*args, **kwargs)
+        sql = "INSERT INTO runtime_gate SELECT g.* FROM run, runtime_gate g"
+        if taken:
+            return ()
+        taken.append(Part(name="lent", sql=sql, parameters={}, overtaken="runtime_gate_pkey"))
+        return tuple(taken)
+
+    monkeypatch.setattr(desk.approvals, "open", overtaken)
+    assert desk.advance(run).status == "suspended"
+    assert len(taken) == len(desk.open_gates(run)) == 1
+    assert types(run)[-2:] == ["ModelReplied", "GateOpened"]

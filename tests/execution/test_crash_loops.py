@@ -7,13 +7,14 @@ import pytest
 from pytest_django import Settings
 
 from runtime.broker import dispatch
+from runtime.control.messages import send_message
 from runtime.core.enums import EffectClass
+from runtime.errors import RunEnded
 from runtime.execution.claim import advance
 from runtime.models import Loss, Run, Worker
-from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
-from tests.support.engine import Death, MakeBench, Rig, at_failpoint, claim, die, lose, types
+from tests.support.engine import ADA, Death, MakeBench, Rig, at_failpoint, claim, die, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 
@@ -76,38 +77,12 @@ def test_a_run_that_keeps_killing_workers_is_quarantined(
     assert advance(run, desk.context, isolated=True) is False
 
 
-def test_progress_between_two_crashes_prevents_quarantine(
-    rig: MakeBench, settings: Settings
-) -> None:
-    settings.ABEYANCE_POISON_LOSSES = 1
-    desk = repeatable(rig)
-    run = desk.start("a")
-    die_at(desk, run, "ToolStarted")
-    desk.advance_once(run)
-    die_at(desk, run, "ToolReturned", isolated=True)
-    Run.objects.filter(id=run).update(losses=0)
-    advance(run, desk.context, isolated=True)
-    assert Run.objects.get(id=run).status != "quarantined"
-
-
 def test_a_write_is_not_suspected_because_it_is_in_doubt(rig: MakeBench) -> None:
     desk = repeatable(rig, EffectClass.WRITE)
     run = desk.start("a")
     die_at(desk, run, "ToolStarted")
     row = desk.advance_once(run)
     assert (row.status, row.isolated) == ("suspended", False)
-
-
-def test_a_second_crash_in_the_same_model_call_isolates_the_run(rig: MakeBench) -> None:
-    desk = repeatable(rig)
-    run = desk.start("a")
-    die_at(desk, run, "FrameOpened")
-    Run.objects.filter(id=run).update(losses=0)
-    die_again = Run.objects.get(id=run)
-    Run.objects.filter(id=run).update(owner=uuid4(), losses=1, lost_at=die_again.position)
-    lose(run)
-    assert desk.advance_once(run).isolated
-    assert desk.effects.calls == []
 
 
 def test_one_loss_during_a_model_call_isolates_no_run(rig: MakeBench) -> None:
@@ -119,28 +94,23 @@ def test_one_loss_during_a_model_call_isolates_no_run(rig: MakeBench) -> None:
     assert Loss.objects.filter(run=run).count() == 1
 
 
-def test_every_crash_in_isolation_counts(rig: MakeBench) -> None:
+def test_a_run_that_kills_workers_on_loading_is_quarantined(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.ABEYANCE_POISON_LOSSES = 2
     desk = repeatable(rig)
-    run = desk.start("a")
-    die_at(desk, run, "ToolStarted")
-    before = desk.advance_once(run).position
-    die_at(desk, run, "ToolStarted", isolated=True)
-    advance_blocked(desk, run)
-    row = Run.objects.get(id=run)
-    assert row.position > before
-    assert row.losses == 2
-
-
-def advance_blocked(desk: Rig, run: UUID) -> None:
-    """One more loss in isolation, inside the tool."""
-
-    def body(request: ToolRequest) -> Outcome:
-        return ToolResult(value="never said")
-
-    desk.effects.tools["t"] = FakeTool(effect=EffectClass.IDEMPOTENT, body=body)
-    die_at(desk, run, "ToolStarted", isolated=True)
-    with pool.own() as own:
-        assert claim(own, run, isolated=True) is not None
+    run, deaths = desk.start("a"), 0
+    monkeypatch.setattr("runtime.execution.claim._load", die)
+    while (row := Run.objects.get(id=run)).status != "quarantined":
+        with suppress(RunEnded):
+            send_message(run=run, actor=ADA, text="How is it going?")
+        try:
+            advance(run, desk.context, isolated=row.isolated)
+        except Death:
+            deaths += 1
+            lose(run)
+    # Two at one position, and two alone.
+    assert (deaths, Loss.objects.filter(run=run).count()) == (4, 4)
 
 
 CROWD = 12
@@ -150,8 +120,8 @@ def crowd(desk: Rig, worker: UUID) -> list[UUID]:
     """Runs that asked their model for the second time when that worker died."""
     runs = [desk.start("a") for _ in range(CROWD)]
     lose_again(runs, uuid4())
-    for run in runs:
-        claimed(run)
+    with pool.own() as own:
+        assert all(claim(own, run) for run in runs)
     lose_again(runs, worker)
     return runs
 
@@ -160,11 +130,6 @@ def lose_again(runs: list[UUID], worker: UUID) -> None:
     """Let that worker hold these runs and die."""
     Run.objects.filter(id__in=runs).update(owner=uuid4(), worker=worker)
     lose(*runs)
-
-
-def claimed(run: UUID) -> None:
-    with pool.own() as own:
-        assert claim(own, run) is not None
 
 
 def test_few_runs_lost_together_are_suspected(rig: MakeBench) -> None:

@@ -14,6 +14,7 @@ from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from runtime.broker import dispatch
 from runtime.control import cancel as cancelling
+from runtime.control import pause as pausing
 from runtime.control.settle import settle
 from runtime.control.start import create
 from runtime.core.call_options import RetryPolicy
@@ -83,6 +84,14 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], Any]) -> None
 
 def cancel(run: UUID, reason: str = "enough") -> None:
     cancelling.cancel(run=run, actor=ADA, reason=reason)
+
+
+def pause(run: UUID, reason: str = "") -> None:
+    pausing.pause(run=run, actor=ADA, reason=reason)
+
+
+def resume(run: UUID) -> None:
+    pausing.resume(run=run, actor=ADA)
 
 
 def events(run: UUID) -> list[dict[str, Any]]:

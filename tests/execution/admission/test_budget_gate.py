@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from runtime.control.start import create
 from runtime.control.verification import verify
-from runtime.core.budgets import Budget, Rates
+from runtime.core.budgets import Budget
 from runtime.core.continuation import Continuation
 from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Run
@@ -71,57 +71,24 @@ def stored(run: Run) -> Continuation:
         return load(connection, run.id, run.base, journal.read(connection, run.id)[1].text)
 
 
-def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench) -> None:
+def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench, continued: None) -> None:
     desk = rig({"a": busy(3)}, look=LOOK)
     run = desk.advance(start(Budget(turns=2)))
+    now = stored(run)
+    assert (now.spent.turns, now.spent.calls, now.budget) == (2, 2, Budget(turns=2))
+    assert now.short is not None
     assert (run.status, run.due_at, run.owner) == ("suspended", None, None)
     assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 2)
     assert limits(run.id) == [(None, "turns", 2, 2)]
     (snapshot,) = desk.approvals.snapshots
     assert snapshot.sentence == "Used up: 2 of 2 turns of the run"
-    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": 5})
-    assert desk.advance(run.id).status == "completed"
-    assert types(run.id).count("BudgetGranted") == 1
-    assert len(desk.effects.models) == 4
-
-
-def test_less_than_is_needed_opens_the_gate_again(rig: MakeBench) -> None:
-    desk = rig({"a": busy(3)}, look=LOOK)
-    run = desk.advance(start(Budget(turns=1)))
     desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": 1})
-    again = desk.advance(run.id)
-    assert again.status == "suspended"
-    assert limits(run.id) == [(None, "turns", 2, 2)]
+    assert desk.advance(run.id).status == "suspended", "that is less than it needs"
+    assert limits(run.id) == [(None, "turns", 3, 3)]
     desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": None})
     assert desk.advance(run.id).status == "completed"
-
-
-def test_one_gate_names_every_exhausted_limit(rig: MakeBench) -> None:
-    reply = priced(ask(("look", {})), cost=70, tokens=500)
-    desk = rig({"a": turns(reply, say("done"))}, look=LOOK)
-    desk.effects.rates = Rates(input=0, output=0)
-    desk.effects.budgets["a"] = Budget(tokens=400)
-    run = desk.advance(start(Budget(turns=1, micros=50)))
-    assert limits(run.id) == [
-        (None, "turns", 1, 1),
-        (None, "micros", 70, 50),
-        ("0", "tokens", 500, 400),
-    ]
-    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"turns": 1})
-    assert desk.advance(run.id).status == "suspended"
-    assert {limit for _, limit, *_ in limits(run.id)} == {"micros", "tokens"}
-
-
-def test_a_stopped_run_names_the_reviewer_who_stopped_it(rig: MakeBench) -> None:
-    desk = rig({"a": busy(3)}, look=LOOK)
-    run = desk.advance(start(Budget(calls=1)))
-    assert limits(run.id) == [(None, "calls", 1, 1)]
-    desk.decide(gate_of(desk, run.id), Verdict.STOP, reason="it goes in circles")
-    ended = desk.advance(run.id)
-    assert (ended.status, ended.reason) == ("cancelled", "it goes in circles")
-    (cancelling,) = [event for event in events(run.id) if event["type"] == "Cancelling"]
-    assert cancelling["by"] == "bea"
-    assert len(desk.effects.calls) == 1
+    assert types(run.id).count("BudgetGranted") == 2
+    assert len(desk.effects.models) == 4
 
 
 def test_a_running_call_is_journaled_when_a_limit_is_reached(rig: MakeBench) -> None:
@@ -155,54 +122,6 @@ def test_a_running_call_is_journaled_when_a_limit_is_reached(rig: MakeBench) -> 
     assert desk.advance(run.id).status == "completed"
 
 
-def test_a_model_that_was_asked_already_needs_nothing_more(rig: MakeBench) -> None:
-    """The quick child uses the budget up, and the slow one still answers: no gate opens."""
-    answered = threading.Event()
-
-    def slow(request: ModelRequest) -> Outcome:
-        answered.wait(60)
-        return say("done")
-
-    def root(request: ModelRequest) -> Outcome:
-        if len(request.messages) == 1:
-            return ask(("quick", {}), ("slow", {}))
-        return say("done")
-
-    def after_quick(request: ToolRequest) -> Outcome:
-        answered.set()
-        return ToolResult(value=1)
-
-    desk = rig(
-        {"a": root, "quick": turns(priced(ask(("t", {})), cost=0, tokens=5000)), "slow": slow},
-        t=FakeTool(effect=EffectClass.READ, body=after_quick),
-    )
-    run = desk.advance(start(Budget(tokens=5000)))
-    opened = [event for event in events(run.id) if event["type"] == "GateOpened"]
-    assert len(opened) == 1
-    assert types(run.id).index("ToolReturned") < types(run.id).index("GateOpened")
-
-
-def test_children_of_one_turn_do_not_exceed_the_limit_together(rig: MakeBench) -> None:
-    running, most, lock = 0, 0, threading.Lock()
-
-    def child(request: ModelRequest) -> Outcome:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        threading.Event().wait(0.02)
-        with lock:
-            running -= 1
-        return say("done")
-
-    root = turns(ask(*((f"c{n}", {}) for n in range(3))), say("done"))
-    desk = rig({"a": root, "c0": child, "c1": child, "c2": child})
-    run = desk.advance(start(Budget(turns=3)))
-    assert run.status == "suspended"
-    assert len(desk.effects.models) == 3  # the root, and two of its three children
-    assert limits(run.id) == [(None, "turns", 3, 3)]
-
-
 def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
     desk = rig({"a": turns(priced(say("done"), cost=None))})
     run = desk.advance(start(Budget(micros=1_000_000)))
@@ -210,15 +129,6 @@ def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
     (snapshot,) = desk.approvals.snapshots
     assert "the model has no known price" in snapshot.sentence
     desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"usd": None})
-    assert desk.advance(run.id).status == "completed"
-
-
-def test_an_agent_beyond_the_depth_limit_waits_for_a_reviewer(rig: MakeBench) -> None:
-    desk = rig({"a": turns(ask(("b", {})), say("done")), "b": turns(say("done"))})
-    run = desk.advance(start(Budget(depth=1)))
-    assert limits(run.id) == [(None, "depth", 1, 1)]
-    assert types(run.id).count("FrameOpened") == 1
-    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"depth": 1})
     assert desk.advance(run.id).status == "completed"
 
 
@@ -253,21 +163,3 @@ def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPa
     week = run.created_at + timedelta(days=7)
     set_clock(monkeypatch, lambda: week)
     assert desk.advance(run.id).status == "completed"
-
-
-def test_the_next_worker_finds_the_settled_amounts(rig: MakeBench, continued: None) -> None:
-    """Reservations are lost with their worker; settled amounts are in the journal."""
-    desk = rig({"a": busy(2)}, look=LOOK)
-    run = desk.advance(start(Budget(turns=1)))
-    now = stored(run)
-    assert (now.spent.turns, now.spent.calls) == (1, 1)
-    assert now.short is not None
-    assert now.budget == Budget(turns=1)
-
-
-def test_a_run_without_limits_is_counted_all_the_same(rig: MakeBench, continued: None) -> None:
-    reply = priced(ask(("t", {})), cost=42)
-    desk = rig({"a": turns(reply, say("done"))}, t=FakeTool(gated=True))
-    run = desk.advance(start())
-    spent = stored(run).spent
-    assert (spent.turns, spent.tokens, spent.micros) == (1, 10, 42)

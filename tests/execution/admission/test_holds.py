@@ -6,8 +6,7 @@ import pytest
 
 from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Gate, Run
-from runtime.ports.agents import CallInfo
-from tests.support.engine import MakeBench, Rig, cancel, events, types
+from tests.support.engine import MakeBench, Rig, events, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
@@ -62,23 +61,16 @@ def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> No
     assert desk.advance(run.id).status == "completed"
 
 
-def test_cancelling_closes_a_hold(held_run: tuple[Rig, Run]) -> None:
-    desk, run = held_run
-    gate = held(desk, run)
-    cancel(run.id)
-    assert desk.advance(run.id).status == "cancelled"
-    assert Gate.objects.get(id=gate.id).state == "closed"
-
-
+@pytest.mark.parametrize("broken", ["requires_approval", "describe"])
 def test_a_policy_error_keeps_the_reply_of_one_model_call(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    def divides(facts: CallInfo) -> NoReturn:
+    def divides(*_: object, **__: object) -> NoReturn:
         raise ZeroDivisionError("a rule divides by zero")
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
     with monkeypatch.context() as patch:
-        patch.setattr(desk.approvals, "requires_approval", divides)
+        patch.setattr(desk.effects if broken == "describe" else desk.approvals, broken, divides)
         run = desk.advance(desk.start("a"))
         assert types(run.id)[-2:] == ["ModelReplied", "GateOpened"]
         assert "ZeroDivisionError" in str(events(run.id)[-1]["reason"])
@@ -87,19 +79,4 @@ def test_a_policy_error_keeps_the_reply_of_one_model_call(
         assert desk.effects.calls == []
         held(desk, run)
     assert desk.answer(run.id, Verdict.CONTINUE).status == "completed"
-    assert len(desk.effects.models) == 2
-    assert len(desk.effects.calls) == 1
-
-
-def test_a_call_that_cannot_be_described_is_a_policy_error(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
-
-    def describe(**_: object) -> NoReturn:
-        raise RuntimeError("no words")
-
-    monkeypatch.setattr(desk.effects, "describe", describe)
-    run = desk.advance(desk.start("a"))
-    held(desk, run)
-    monkeypatch.undo()
+    assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 1)

@@ -1,20 +1,16 @@
 """Retries with waits, expiry, cancelling, and resolving calls in doubt, on real Postgres."""
 
-import json
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection
 from pytest_django import Settings
 
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate
 from runtime.ports.effects import (
-    ModelFailure,
-    ModelRequest,
     Outcome,
     ToolFailure,
     ToolRequest,
@@ -46,6 +42,7 @@ def test_a_call_that_did_not_happen_is_tried_three_times(
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
     assert [call.attempt for call in desk.effects.calls] == [1, 2, 3]
+    assert len({call.key for call in desk.effects.calls}) == 1
     assert desk.heard()["content"] == told
 
 
@@ -73,29 +70,6 @@ def test_a_long_wait_releases_the_run_until_its_time(
     assert [call.attempt for call in desk.effects.calls if call.tool == "t"] == [1, 2]
 
 
-def test_a_busy_model_is_called_again_after_its_retry_time(rig: MakeBench) -> None:
-    def reply(request: ModelRequest) -> Outcome:
-        busy = len(desk.effects.models) < 3
-        return ModelFailure(error="429", retryable=True, retry_after=0.01) if busy else say("done")
-
-    desk = rig({"a": reply})
-    run = desk.advance(desk.start("a"))
-    assert run.status == "completed"
-    assert types(run.id).count("RetryScheduled") == 2
-    assert types(run.id).count("WaitEnded") == 2
-
-
-def test_after_five_calls_that_cannot_be_made_the_run_fails(rig: MakeBench) -> None:
-    def reply(request: ModelRequest) -> Outcome:
-        return ask(("nope", {"n": len(desk.effects.models)}))
-
-    desk = rig({"a": reply})
-    run = desk.advance(desk.start("a"))
-    assert run.status == "failed"
-    assert "5 calls" in str(run.reason)
-    assert len(desk.effects.models) == 5
-
-
 def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
     desk = rig(
         {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 1}), ("t", {"x": 2})), say("done"))},
@@ -108,12 +82,18 @@ def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
 # Expiry
 
 
-def test_an_expired_gate_denies_its_call(rig: MakeBench) -> None:
-    tool = FakeTool(gated=True, expires_in=3600.0)
+@pytest.mark.parametrize("own", [None, 3600.0])
+def test_an_expired_gate_denies_its_call(
+    rig: MakeBench, settings: Settings, own: float | None
+) -> None:
+    settings.ABEYANCE_APPROVAL_SECONDS = 100.0
+    tool = FakeTool(gated=True, expires_in=own)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     run = desk.advance(desk.start("a"))
     (gate,) = desk.open_gates(run.id)
+    assert run.due_at is not None
     assert run.due_at == desk.approvals.snapshots[0].expires_at
+    assert run.created_at <= run.due_at - timedelta(seconds=own or 100) <= gate.opened_at
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: run.due_at)
         later(run.id)
@@ -124,16 +104,6 @@ def test_an_expired_gate_denies_its_call(rig: MakeBench) -> None:
     assert result["verdict"] == "expire"
     with pytest.raises((GateNotOpen, RunEnded)):
         desk.decide(gate.id, Verdict.APPROVE)
-
-
-def test_the_default_expiry_applies_if_a_tool_sets_none(rig: MakeBench, settings: Settings) -> None:
-    settings.ABEYANCE_APPROVAL_SECONDS = 100.0
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-    run = desk.advance(desk.start("a"))
-    expires_at = desk.approvals.snapshots[0].expires_at
-    (gate,) = desk.open_gates(run.id)
-    assert expires_at is not None
-    assert run.created_at <= expires_at - timedelta(seconds=100) <= gate.opened_at
 
 
 # Cancelling
@@ -156,14 +126,6 @@ def test_a_cancelled_run_closes_its_gates_and_starts_no_call(rig: MakeBench) -> 
         cancel(run.id)
     with pytest.raises((GateNotOpen, RunEnded)):
         desk.decide(gates.pop(), Verdict.APPROVE)
-
-
-def test_a_run_that_no_worker_had_yet_is_cancelled(rig: MakeBench) -> None:
-    desk = rig({"a": turns(say("done"))})
-    run = desk.start("a")
-    cancel(run)
-    assert desk.advance(run).status == "cancelled"
-    assert desk.effects.models == []
 
 
 def test_a_running_call_of_a_cancelled_run_is_journaled(rig: MakeBench) -> None:
@@ -201,18 +163,6 @@ def doubtful(rig: MakeBench) -> tuple[Rig, UUID, UUID]:
     return desk, run, gate.id
 
 
-def test_an_in_doubt_gate_has_a_snapshot_and_an_earliest_repeat(
-    doubtful: tuple[Rig, UUID, UUID],
-) -> None:
-    desk, run, gate = doubtful
-    (snapshot,) = desk.approvals.snapshots
-    assert (snapshot.gate, snapshot.kind) == (gate, "in_doubt")
-    (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
-    waited = snapshot.not_before
-    assert waited is not None
-    assert (waited - datetime.fromisoformat(str(started["at"]))).total_seconds() == 40.0
-
-
 @pytest.mark.parametrize(
     ("verdict", "told", "attempts"),
     [
@@ -225,6 +175,11 @@ def test_the_settlement_of_a_doubt_is_told_to_the_model(
     doubtful: tuple[Rig, UUID, UUID], verdict: Verdict, told: dict[str, Any], attempts: list[int]
 ) -> None:
     desk, run, gate = doubtful
+    (snapshot,) = desk.approvals.snapshots
+    (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
+    assert (snapshot.gate, snapshot.kind) == (gate, "in_doubt")
+    earliest = datetime.fromisoformat(str(started["at"])) + timedelta(seconds=30 + 10)
+    assert snapshot.not_before == earliest, "its deadline and a lease later"
     reason, result = ("", {"id": "<x>"}) if verdict is Verdict.HAPPENED else ("no", None)
     desk.decide(gate, verdict, reason, result)
     assert desk.advance(run).status == "completed"
@@ -243,15 +198,3 @@ def test_another_attempt_needs_an_approval_that_still_holds(rig: MakeBench) -> N
     assert desk.answer(run.id).status == "suspended"
     assert len(desk.effects.calls) == 1
     assert len(desk.open_gates(run.id)) == 1
-
-
-def test_forged_signals_park_the_run(rig: MakeBench) -> None:
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-    run = desk.advance(desk.start("a"))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO runtime_signal (run_id, kind, body) VALUES (%s, 'gate_decided', %s)",
-            [run.id, json.dumps({"gate": "x"})],
-        )
-        cursor.execute("UPDATE runtime_run SET mailbox = 9, due_at = clock_timestamp()")
-    assert desk.advance(run.id).status == "quarantined"

@@ -19,8 +19,7 @@ from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.models import Run
 from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
-from tests.control.test_pause import pause
-from tests.support.engine import MakeBench, Rig, cancel, events, types
+from tests.support.engine import MakeBench, Rig, cancel, events, pause, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
 from tests.support.threads import aside

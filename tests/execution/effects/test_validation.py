@@ -1,9 +1,11 @@
-"""Values from models and tools: the run journals any of them, or names the fault, and ends."""
+"""Values from models and tools: the run journals any of them once, or names the fault, and ends."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.db import DataError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,15 @@ from runtime.core.documents import codec
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal, ToolFailed, ToolReturned
-from runtime.core.limits import MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_REPLY, MAX_RESULT, plain
+from runtime.core.limits import (
+    JSON_DEPTH,
+    MAX_ARGS,
+    MAX_CALLS,
+    MAX_ERROR,
+    MAX_REPLY,
+    MAX_RESULT,
+    plain,
+)
 from runtime.core.machine.replay import Entry
 from runtime.execution.effects.validation import validate_outcome
 from runtime.models import Run
@@ -19,12 +29,10 @@ from runtime.ports.effects import (
     ModelAnswer,
     ModelFailure,
     Outcome,
-    ToolFailure,
     ToolRequest,
     ToolResult,
-    Unknown,
 )
-from tests.support.engine import MakeBench
+from tests.support.engine import MakeBench, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 DEPTH = 100_000
@@ -37,17 +45,6 @@ def deep(depth: int = DEPTH) -> Any:
     return value
 
 
-HOSTILE = {
-    "nul": "a\x00b",
-    "surrogate": "\ud800",
-    "nul in a key": {"\x00": 1},
-    "nan": float("nan"),
-    "infinity": [float("-inf")],
-    "big": 2**53,
-    "deep": deep(),
-    "bytes": b"x",
-    "number as a key": {1: 2},
-}
 # Any value that Python can hold and a careless tool could return, most of it no JSON.
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3),
@@ -59,27 +56,44 @@ ANYTHING = st.recursive(
 )
 
 
-@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-def test_a_result_that_is_not_json_is_a_failed_call(rig: MakeBench, value: Any) -> None:
-    tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=value))
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
-    assert desk.advance(desk.start("a")).status == "completed"
-    assert desk.heard()["outcome"] == "failed"
-    assert "cannot be kept: result" in desk.heard()["content"]
+def returning(value: Any, effect: EffectClass) -> FakeTool:
+    return FakeTool(effect=effect, body=lambda _: ToolResult(value=value))
 
 
-def test_a_result_beyond_the_limit_is_a_failed_call(rig: MakeBench) -> None:
-    tool = FakeTool(
-        effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * MAX_RESULT)
-    )
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+@pytest.mark.parametrize("effect", [EffectClass.READ, EffectClass.IDEMPOTENT, EffectClass.WRITE])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [({1}, "set is not a JSON type"), ("x" * MAX_RESULT, f"bytes of JSON, at most {MAX_RESULT}")],
+    ids=["no JSON", "too large"],
+)
+def test_a_call_without_a_keepable_result_has_happened(
+    rig: MakeBench, effect: EffectClass, value: Any, problem: str
+) -> None:
+    """A read has failed: it can be made again."""
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=returning(value, effect))
     assert desk.advance(desk.start("a")).status == "completed"
     heard = desk.heard()
-    assert f"result: is {MAX_RESULT + 2} bytes of JSON, at most {MAX_RESULT}" in heard["content"]
+    assert len(desk.effects.calls) == 1
+    assert problem in str(heard["content"])
+    assert heard["outcome"] == ("failed" if effect is EffectClass.READ else "returned")
+    assert effect is EffectClass.READ or heard["content"]["happened"] is True
+
+
+def test_the_deepest_reply_arguments_and_result_are_journaled(rig: MakeBench) -> None:
+    deepest = deep(JSON_DEPTH)
+    calls = (Proposal(tool="t", args=deepest),)
+    replies = ModelAnswer(reply=deepest, text="hi", calls=calls), say("done")
+    tool = replace(returning(deepest, EffectClass.WRITE), gated=True)
+    desk = rig({"a": turns(*replies)}, t=tool)
+    run = desk.advance(desk.start("a"))
+    assert desk.approvals.snapshots[0].args == deepest
+    assert desk.answer(run.id).status == "completed"
+    assert (desk.heard()["content"], len(desk.effects.calls)) == (deepest, 1)
 
 
 REPLIES: dict[str, ModelAnswer] = {
-    **{f"reply: {name}": ModelAnswer(reply=value, text="") for name, value in HOSTILE.items()},
+    "reply: nul": ModelAnswer(reply="a\x00b", text=""),
+    "reply: deep": ModelAnswer(reply=deep(), text=""),
     "text": ModelAnswer(reply={}, text="\x00"),
     "calls[0].tool": ModelAnswer(reply={}, text="", calls=(Proposal(tool="\ud800", args={}),)),
     "args": ModelAnswer(reply={}, text="", calls=(Proposal(tool="t", args=deep()),)),
@@ -112,17 +126,6 @@ def test_the_model_is_told_that_its_arguments_are_too_large(rig: MakeBench) -> N
 
 
 ERROR = "\x00\ud800" + "x" * 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("outcome", "status"),
-    [(ToolFailure(error=ERROR), "completed"), (Unknown(error=ERROR), "suspended")],
-)
-def test_an_error_is_escaped_and_cut_before_it_is_journaled(
-    rig: MakeBench, outcome: Outcome, status: str
-) -> None:
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=lambda _: outcome))
-    assert desk.advance(desk.start("a")).status == status
 
 
 def test_errors_of_models_and_of_tools_are_escaped_and_cut(rig: MakeBench) -> None:
@@ -161,3 +164,46 @@ def test_any_error_can_be_journaled(text: str) -> None:
 def _through(event: ToolFailed | ToolReturned) -> None:
     entry = Entry(at=datetime(2030, 1, 1, tzinfo=UTC), events=(event,))
     assert codec.decode_entry(codec.encode_entry(entry)) == entry
+
+
+def test_a_reply_that_no_entry_takes_is_paid_for_once(rig: MakeBench) -> None:
+    desk = rig({"a": turns(ModelAnswer(reply={}, text="hi", model="\ud800"))})
+    run = desk.advance(desk.start("a"))
+    assert (run.status, len(desk.effects.models)) == ("failed", 1)
+    assert "cannot be kept: events[0].model" in (run.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("effect", "last"),
+    [
+        (EffectClass.READ, "ToolFailed"),
+        (EffectClass.WRITE, "ToolReturned"),
+        (EffectClass.TRANSACTIONAL, "ToolFailed"),
+    ],
+)
+def test_a_result_that_no_entry_takes_has_its_outcome(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, effect: EffectClass, last: str
+) -> None:
+    monkeypatch.setattr(
+        "runtime.execution.effects.perform.validate_outcome", lambda outcome: outcome
+    )
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=returning("\ud800", effect))
+    run = desk.advance(desk.start("a"))
+    assert run.status == "completed"
+    assert types(run.id)[-3:] == [last, "ModelReplied", "Completed"]
+
+
+def test_a_step_that_postgres_refuses_parks_the_run(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise DataError("value too long")
+
+    monkeypatch.setattr(desk.approvals, "open", refuse)
+    run = desk.start("a")
+    parked = desk.advance(run)
+    assert (parked.status, parked.due_at) == ("quarantined", None)
+    assert "cannot be written: value too long" in (parked.reason or "")
+    assert Run.objects.get(id=run).owner is None
