@@ -47,49 +47,24 @@ def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
     return asked
 
 
-def test_resumed_runs_come_first_and_reserve_an_eighth(queues: worker_queues.QueueOrder) -> None:
-    for taken in range(14):
-        assert _asked(queues, taken) == [dispatch.RESUMED, dispatch.NEW]
-    for taken in (14, 15):
-        assert _asked(queues, taken) == [dispatch.RESUMED]
-
-
-@pytest.mark.parametrize(("number", "for_new"), [(1, 1), (4, 4), (8, 7), (256, 224)])
-def test_every_worker_takes_new_runs(
+@pytest.mark.parametrize(("number", "for_new"), [(1, 1), (4, 4), (8, 7), (16, 14), (256, 224)])
+def test_resumed_runs_come_first_and_reserve_an_eighth(
     queues: worker_queues.QueueOrder, number: int, for_new: int
 ) -> None:
     worker_queues.set_concurrency(number)
-    assert dispatch.NEW in _asked(queues, for_new - 1)
-    assert dispatch.NEW not in _asked(queues, for_new)
+    assert _asked(queues, for_new - 1) == [dispatch.RESUMED, dispatch.NEW]
+    assert _asked(queues, for_new) == [dispatch.RESUMED]
+    queues.update([dispatch.ISOLATED])
+    assert _asked(queues, 1) == [dispatch.ISOLATED]
 
 
-def test_an_isolated_worker_reads_only_isolated_runs() -> None:
-    worker_queues.set_concurrency(1)
-    one = worker_queues.QueueOrder()
-    one.update([dispatch.ISOLATED])
-    assert _asked(one, 0) == _asked(one, 1) == [dispatch.ISOLATED]
-
-
-def test_a_thread_is_free_again_after_any_end_of_a_hint(queues: worker_queues.QueueOrder) -> None:
+def test_a_hint_that_celery_drops_frees_its_thread(queues: worker_queues.QueueOrder) -> None:
     requests = [Request(id=str(number)) for number in range(14)]
-    for looked_at in (True, False):
-        for one in requests:
-            signals.task_received.send(sender=None, request=one)
-        assert queues.consume(2) == [dispatch.RESUMED]
-        if looked_at:
-            for one in requests:
-                signals.task_postrun.send(sender=None, task_id=one.id)
-        else:
-            del one, requests
-        assert queues.consume(2) == [dispatch.RESUMED, dispatch.NEW]
-
-
-def test_the_broker_is_asked_in_this_order() -> None:
-    assert (
-        celery.app.conf.broker_transport_options["queue_order_strategy"]
-        == "config.broker.queues:QueueOrder"
-    )
-    assert worker_queues.NEW == dispatch.NEW
+    for one in requests:
+        signals.task_received.send(sender=None, request=one)
+    assert queues.consume(2) == [dispatch.RESUMED]
+    del one, requests
+    assert queues.consume(2) == [dispatch.RESUMED, dispatch.NEW]
 
 
 def test_embedded_postgres_has_enough_connections() -> None:

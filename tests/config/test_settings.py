@@ -1,25 +1,20 @@
 """The settings that a deployment depends on."""
 
-import logging
 import ssl
-from pathlib import Path
 
 import pytest
 from celery.worker.control import Panel
-from django.conf import settings as ours
 from django.test import Client
 from kombu.connection import Connection
 from pytest_django import Settings
 
 from config import celery
 from config.broker import remote_control, transport
-from config.processes import table
+from config.env.environment import ROOT
 from tests.support import commands
 
 
-def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> None:
-    key = tmp_path / "secret"
-    key.write_text("correct horse battery staple, and then some more words to be sure")
+def test_a_deployment_on_https_passes_every_check_of_django() -> None:
     done = commands.manage(
         "check",
         "--deploy",
@@ -28,18 +23,10 @@ def test_a_deployment_on_https_passes_every_check_of_django(tmp_path: Path) -> N
         env={
             "PUBLIC_URL": "https://abeyance.example",
             "BEHIND_PROXY": "yes",
-            "SECRET_KEY_FILE": str(key),
+            "SECRET_KEY_FILE": str(ROOT / "manage.py"),  # any text of that length
         },
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.django_db
-def test_pages_forbid_foreign_and_inline_scripts_and_styles(client: Client) -> None:
-    policy = client.get("/healthz").headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "script-src 'self'" in policy
-    assert "unsafe" not in policy
 
 
 @pytest.mark.parametrize(
@@ -60,6 +47,7 @@ def test_the_broker_is_found_where_redis_url_says(redis_url: str, found: dict[st
 
 def test_access_to_the_broker_runs_no_code() -> None:
     assert celery.app.conf.accept_content == ["json"]
+    assert celery.app.conf.broker_transport_options["socket_timeout"] <= 5
 
 
 def test_every_command_of_celery_is_kept_or_refused() -> None:
@@ -67,20 +55,6 @@ def test_every_command_of_celery_is_kept_or_refused() -> None:
     assert set(Panel.data) == remote_control.KEPT | remote_control.REFUSED
     refused = {name for name, command in Panel.data.items() if command is Panel.data["shutdown"]}
     assert refused == remote_control.REFUSED
-
-
-def test_a_broker_that_stands_still_is_waited_for_briefly() -> None:
-    assert celery.app.conf.broker_transport_options["socket_timeout"] <= 5
-
-
-def test_no_statement_and_no_lock_is_waited_for_without_end() -> None:
-    options = ours.DATABASES["default"]["OPTIONS"]["options"]
-    for timeout in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
-        assert f"{timeout}=" in options
-
-
-def test_the_table_lists_every_process_in_stop_order() -> None:
-    assert [process.name for process in table()] == ["web", "sweeper", "worker", "isolated"]
 
 
 @pytest.mark.django_db
@@ -92,8 +66,3 @@ def test_behind_a_proxy_only_https_and_health_are_answered(settings: Settings) -
     assert client.get("/login/", headers={"X-Forwarded-Proto": "https"}).status_code == 200
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 503
-
-
-def test_no_line_is_logged_for_each_hint() -> None:
-    for name in ("celery.worker.strategy", "celery.app.trace"):
-        assert not logging.getLogger(name).isEnabledFor(logging.INFO)

@@ -1,6 +1,7 @@
 """A migration only adds, because it runs while runs are suspended and processes of both versions live."""
 
-from typing import Any
+import re
+from collections.abc import Iterator
 
 import pytest
 from django.db import connection, migrations, models
@@ -8,9 +9,10 @@ from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
+from django.db.models import Field
+from django.db.models.fields import NOT_PROVIDED
 
 from runtime.store.workers import BEAT
-from tests.config.installation.additive import problems
 
 APPS = ("runtime", "agents", "approvals")
 # Migrations from before two versions could run side by side
@@ -22,20 +24,14 @@ KEPT_RULES = {
 }
 
 
-def _later(loader: MigrationLoader) -> list[tuple[str, str]]:
-    """Yield our migrations after the first ones, in order."""
-    plan = [
+def test_migrations_keep_everything_that_old_code_uses() -> None:
+    loader = MigrationLoader(None)
+    found = dict.fromkeys(
         key
         for app in APPS
         for key in loader.graph.forwards_plan(loader.graph.leaf_nodes(app)[0])
         if key[0] in APPS and key[1] > FIRST[key[0]]
-    ]
-    return list(dict.fromkeys(plan))
-
-
-def test_migrations_keep_everything_that_old_code_uses() -> None:
-    loader = MigrationLoader(None)
-    found = _later(loader)
+    )
     assert ("agents", "0003_agentversion") in found
     said = [
         why
@@ -70,61 +66,20 @@ def test_long_columns_are_compressed_by_lz4_if_possible() -> None:
 
 # Each flow writes these tables, and every index of them costs some 75 bytes of WAL for each row version.
 INDEXES = {
-    "runtime_run": {
-        "runtime_run_pkey",
-        "run_due",
-        "run_requester",
-        "run_business_key",
-        "run_to_remove",
-    },
+    "runtime_run": {"runtime_run_pkey"}
+    | {f"run_{name}" for name in ("due", "requester", "business_key", "to_remove")},
     "runtime_gate": {"runtime_gate_pkey", "runtime_gate_run_id_03146e14"},
     "runtime_signal": {"runtime_signal_run_id_54db33c5"},
     "runtime_spent": {"runtime_spent_pkey"},
     "runtime_journalentry": {"runtime_journalentry_pkey"},
     "approvals_auditentry": {"audit_order"},
     "approvals_request": {
-        "approvals_request_pkey",
-        "approvals_request_gate_key",
-        "approvals_request_run_id_6818cd7b",
-        "request_order",
-        "request_pending",
-        "request_deadline",
-        "request_decided",
-        "request_requester",
-        "request_excluded_others",
-        "request_doubt",
-        "request_similar",
+        *("approvals_request_pkey", "approvals_request_gate_key"),
+        *("approvals_request_run_id_6818cd7b", "request_order", "request_pending"),
+        *("request_deadline", "request_decided", "request_requester", "request_excluded_others"),
+        *("request_doubt", "request_similar"),
     },
 }
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("table", INDEXES)
-def test_hot_tables_have_no_other_index_and_no_foreign_key(table: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT indexname FROM pg_indexes WHERE tablename = %s", [table])
-        assert {name for (name,) in cursor.fetchall()} == INDEXES[table]
-        cursor.execute(
-            "SELECT conname FROM pg_constraint WHERE contype = 'f' AND conrelid = %s::regclass",
-            [table],
-        )
-        assert cursor.fetchall() == []
-
-
-@pytest.mark.django_db
-def test_runs_without_a_business_key_are_in_no_index_of_it() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'run_business_key'")
-        (definition,) = cursor.fetchone()
-    assert definition.endswith("(agent, requester, business_key) WHERE (business_key IS NOT NULL)")
-
-
-@pytest.mark.django_db
-def test_the_version_before_starts_runs_with_a_business_key_once() -> None:
-    with connection.cursor() as cursor:
-        for written in (1, 0):
-            cursor.execute(OLD_START)
-            assert cursor.rowcount == written
 
 
 OLD_START = """
@@ -134,61 +89,6 @@ OLD_START = """
 """
 
 
-def _state() -> ProjectState:
-    state = ProjectState()
-    fields: list[tuple[str, models.Field[Any, Any]]] = [
-        ("id", models.BigAutoField(primary_key=True)),
-        ("note", models.TextField(null=True)),
-    ]
-    migrations.CreateModel("Thing", fields).state_forwards("agents", state)
-    return state
-
-
-def _migration(operation: Operation) -> Migration:
-    class Made(Migration):
-        operations = [operation]
-
-    return Made("0099_test", "agents")
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        migrations.RemoveField("thing", "note"),
-        migrations.RenameField("thing", "note", "remark"),
-        migrations.RenameModel("Thing", "Other"),
-        migrations.DeleteModel("Thing"),
-        migrations.AlterField("thing", "note", models.TextField(default="")),
-        migrations.AlterField("thing", "note", models.IntegerField(null=True)),
-        migrations.AddField("thing", "more", models.TextField(default="x")),
-        migrations.AddConstraint(
-            "thing", models.UniqueConstraint(fields=["note"], name="thing_note")
-        ),
-        migrations.RunSQL("ALTER TABLE agents_thing ALTER COLUMN note SET NOT NULL"),
-        migrations.RunSQL(["SELECT 1", ("alter table agents_thing drop column note", None)]),
-        migrations.RunPython(lambda apps, editor: None),
-    ],
-    ids=lambda operation: operation.describe(),
-)
-def test_a_migration_that_breaks_old_code_is_reported(operation: Operation) -> None:
-    assert problems(_migration(operation), _state())
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        migrations.AddField("thing", "more", models.TextField(null=True)),
-        migrations.AddField("thing", "more", models.TextField(db_default="x")),
-        migrations.AddIndex("thing", models.Index(fields=["note"], name="thing_note")),
-        migrations.AlterField("thing", "note", models.TextField(null=True, choices=[("a", "a")])),
-        migrations.RunSQL("UPDATE agents_thing SET note = '' -- never DROP COLUMN"),
-    ],
-    ids=lambda operation: operation.describe(),
-)
-def test_a_migration_that_only_adds_is_accepted(operation: Operation) -> None:
-    assert problems(_migration(operation), _state()) == []
-
-
 OLD_BEAT = """
     INSERT INTO runtime_worker (id, host, process) VALUES (gen_random_uuid(), 'here', 1)
     ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
@@ -196,9 +96,115 @@ OLD_BEAT = """
 
 
 @pytest.mark.django_db
-def test_a_worker_of_the_version_before_beats_on() -> None:
+def test_the_version_before_starts_a_run_once_and_its_workers_beat() -> None:
     assert "agents" in BEAT
     with connection.cursor() as cursor:
+        for written in (1, 0):
+            cursor.execute(OLD_START)
+            assert cursor.rowcount == written
         cursor.execute(OLD_BEAT)
         cursor.execute("SELECT agents FROM runtime_worker")
         assert cursor.fetchall() == [("{}",)]
+
+
+@pytest.mark.django_db
+def test_hot_tables_have_no_other_index_and_no_foreign_key() -> None:
+    with connection.cursor() as cursor:
+        for table, indexes in INDEXES.items():
+            cursor.execute("SELECT indexname FROM pg_indexes WHERE tablename = %s", [table])
+            assert {name for (name,) in cursor.fetchall()} == indexes
+        cursor.execute(
+            "SELECT conname FROM pg_constraint"
+            " WHERE contype = 'f' AND conrelid = ANY (%s::text[]::regclass[])",
+            [list(INDEXES)],
+        )
+        assert cursor.fetchall() == []
+        cursor.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'run_business_key'")
+        (definition,) = cursor.fetchone()
+    assert definition.endswith("(agent, requester, business_key) WHERE (business_key IS NOT NULL)")
+
+
+@pytest.mark.parametrize(
+    ("operation", "breaks"),
+    [
+        (migrations.RemoveField("run", "reason"), True),
+        (migrations.AlterField("run", "reason", models.IntegerField(null=True)), True),
+        (migrations.AddField("run", "more", models.TextField(default="x")), True),
+        (migrations.RunSQL(["SELECT 1", ("alter table runtime_run drop column a", None)]), True),
+        (migrations.RunPython(lambda apps, editor: None), True),
+        (migrations.AddField("run", "more", models.TextField(db_default="x")), False),
+        (migrations.RunSQL("UPDATE runtime_run SET reason = '' -- never DROP COLUMN"), False),
+    ],
+    ids=lambda value: value.describe() if isinstance(value, Operation) else "",
+)
+def test_a_migration_that_breaks_old_code_is_reported(operation: Operation, breaks: bool) -> None:
+    made = type("Made", (Migration,), {"operations": [operation]})("0099_test", "runtime")
+    assert bool(problems(made, MigrationLoader(None).project_state())) is breaks
+
+
+HARMLESS = (
+    migrations.CreateModel,
+    migrations.AddIndex,
+    migrations.RemoveIndex,
+    migrations.RenameIndex,
+    migrations.AlterModelOptions,
+    migrations.AlterModelManagers,
+)
+# SQL that removes a column or table that old code uses, or demands a value that old code does not write.
+TAKES_AWAY = re.compile(
+    r"\b(DROP\s+(TABLE|COLUMN|FUNCTION|VIEW|TYPE)|RENAME|SET\s+NOT\s+NULL"
+    r"|ADD\s+COLUMN(?!\s+IF\s+NOT\s+EXISTS\s+\w+\s+\w+\s*$)"  # one that may be null is harmless
+    r"|ALTER\s+COLUMN(?!\s+\S+\s+SET\s+COMPRESSION\b)|TRUNCATE|ADD\s+CONSTRAINT)\b",
+    re.IGNORECASE,
+)
+
+BODY = re.compile(r"(CREATE\s+FUNCTION\b[^$]*)\$\$.*?\$\$", re.IGNORECASE | re.DOTALL)
+
+
+def problems(migration: Migration, before: ProjectState) -> list[str]:
+    """Describe the changes that break code of the version before. `before` is the state of that version."""
+    found = []
+    state = before.clone()
+    for operation in migration.operations:
+        found += [f"{migration}: {why}" for why in _of(operation, state, migration.app_label)]
+        operation.state_forwards(migration.app_label, state)
+    return found
+
+
+def _of(operation: Operation, state: ProjectState, app: str) -> Iterator[str]:
+    match operation:
+        case migrations.AddField():
+            field = operation.field
+            if not (field.null or field.db_default is not NOT_PROVIDED or field.many_to_many):
+                yield f"{operation.name} has no value where old code does not write it"
+        case migrations.AlterField():
+            old = state.models[app, operation.model_name.lower()].fields[operation.name]
+            if _stored(old) != _stored(operation.field):
+                yield f"{operation.name} changes in the database"
+        case migrations.RunSQL():
+            for sql in _statements(operation.sql):
+                if TAKES_AWAY.search(sql):
+                    yield f"its SQL takes something away: {sql.strip()[:80]}"
+        case migrations.SeparateDatabaseAndState():
+            for inner in operation.database_operations:
+                yield from _of(inner, state, app)
+        case migrations.RunPython() if operation.code is migrations.RunPython.noop:
+            return
+        case _ if isinstance(operation, HARMLESS):
+            return
+        case _:
+            yield f"{operation.describe()} is nothing that old code was made for"
+
+
+def _stored(field: "Field[object, object]") -> dict[str, object]:
+    """Return the parts of a field that the database stores."""
+    _, path, _, given = field.deconstruct()
+    known = {key: value for key, value in given.items() if key not in ("choices", "default")}
+    return {"path": path, **known}
+
+
+def _statements(sql: object) -> list[str]:
+    """Return the statements without `--` comments and without the bodies of functions."""
+    many = sql if isinstance(sql, list | tuple) else [sql]
+    texts = [one[0] if isinstance(one, list | tuple) else str(one) for one in many]
+    return [BODY.sub(r"\1", re.sub(r"--[^\n]*", "", text)) for text in texts]
