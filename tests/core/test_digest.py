@@ -12,35 +12,6 @@ from runtime.core.enums import EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import JSON_DEPTH
 
-ACTION: dict[str, Any] = {
-    "tool": "set_privileges",
-    "schema": "sha256:s",
-    "args": {"username": "new.hire", "level": 3},
-    "path": ("hr_onboarding", "account_agent", "set_privileges"),
-    "effect": EffectClass.IDEMPOTENT,
-}
-
-
-def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
-    assert sha256_of({"a": 1, "b": [2.0, "é"]}) == sha256_of({"b": [2, "é"], "a": 1.0})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"tool": "set_privilege"},
-        {"schema": "sha256:t"},
-        {"args": {"username": "new.hire", "level": 4}},
-        {"args": {"username": "new.hire", "level": "3"}},
-        {"args": {"username": "new.hire", "level": 3, "more": None}},
-        {"path": ("hr_onboarding", "set_privileges")},
-        {"effect": EffectClass.WRITE},
-    ],
-)
-def test_the_action_digest_changes_with_every_part_of_the_action(change: dict[str, Any]) -> None:
-    assert action_digest(**{**ACTION, **change}) != action_digest(**ACTION)
-
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 JSON = st.recursive(
     st.none()
@@ -53,45 +24,53 @@ JSON = st.recursive(
 )
 
 
+def nested(depth: int, key: str | None = None) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {key: value} if key else [value]
+    return value
+
+
+def test_the_action_digest_keeps_its_value() -> None:
+    digest = action_digest(
+        tool="pay",
+        schema="sha256:s",
+        args={"to": "ada", "amount": 3},
+        path=("outer", "pay"),
+        effect=EffectClass.WRITE,
+    )
+    assert digest == "sha256:6765ef32d9693f5400610e26dd01aa9862e51ce02aa040c30d4b0efbc1ef2127"
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert sha256_of({"a": 1, "b": [2.0, "é"]}) == sha256_of({"b": [2, "é"], "a": 1.0})
+
+
 @given(value=JSON)
 @example(value={"\U00010000": 1, "\ue000": 2, "a": '\x7f\u2028\x1f"\\/'})
 @example(value=[1.0, -0.0, 1e21, 1e-7])
 @example(value={"b": True, "a": {}, "c": [], "": None})
+@example(value=[nested(JSON_DEPTH - 1), nested(JSON_DEPTH - 1, "a")])
+@example(value=[2**53 - 1, 1 - 2**53])
 def test_canonical_json_is_that_of_rfc_8785(value: Any) -> None:
     require_json(value)
     assert canonical(value) == rfc8785.dumps(value)
 
 
-def nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-def nested_objects(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = {"a": value}
-    return value
-
-
 @pytest.mark.parametrize(
     ("value", "where"),
     [
-        (float("nan"), "input"),
         ({"a": [1, float("inf")]}, "input.a[1]"),
         (2**53, "input"),
+        (-(2**53), "input"),
         ("a\x00b", "input"),
         ({"a": "\ud800"}, "input.a"),
         ({1: 2}, "input"),
         ({"a": {1, 2}}, "input.a"),
-        (b"bytes", "input"),
-        (-(2**53), "input"),
         ({"a": {"b\x00": 1}}, "input.a"),
         ({"\udfff": 1}, "input"),
         (nested(JSON_DEPTH + 1), "input" + "[0]" * (JSON_DEPTH + 1)),
-        (nested_objects(JSON_DEPTH + 1), "input" + ".a" * (JSON_DEPTH + 1)),
+        (nested(JSON_DEPTH + 1, "a"), "input" + ".a" * (JSON_DEPTH + 1)),
     ],
 )
 def test_a_value_that_is_not_json_is_refused_with_its_place(value: Any, where: str) -> None:
@@ -105,9 +84,3 @@ def test_a_value_that_is_not_json_has_no_digest() -> None:
         with pytest.raises(NotJson) as raised:
             sha256_of(value)
         assert raised.value.where.partition("[")[0] == "value"
-
-
-def test_the_deepest_json_and_the_largest_integers_allowed_pass() -> None:
-    require_json(nested(JSON_DEPTH))
-    require_json(nested_objects(JSON_DEPTH))
-    require_json([2**53 - 1, 1 - 2**53])

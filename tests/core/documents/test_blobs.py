@@ -15,82 +15,68 @@ from runtime.core.documents.blobs import (
     extract_blob,
     value_of,
 )
-from runtime.core.enums import Verdict
+from runtime.core.documents.lost_results import journaled
+from runtime.core.effect_classes import RULES
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import Unreadable
-from runtime.core.events import BlobRef, Event, Exported, GateDecided, ToolReturned, WaitEnded
+from runtime.core.events import (
+    BlobRef,
+    CallAdmitted,
+    Event,
+    Exported,
+    GateDecided,
+    ToolFailed,
+    ToolReturned,
+    WaitEnded,
+)
 from runtime.core.limits import KEPT_INLINE, PREVIEW
-from tests.core.machine.events import frame_of
+from tests.core.machine.events import STARTED, after, frame_of, options
 
+CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 LARGEST = "x" * (KEPT_INLINE - 2)  # with its quotes
 
 
 def returned(result: Any) -> ToolReturned:
-    return ToolReturned(frame="0", call="c1.0", attempt=1, result=result)
+    return ToolReturned(attempt=1, result=result, **CALL)
 
 
 @pytest.mark.parametrize(
     "event",
     [
         returned(None),
-        returned("small"),
         returned(LARGEST),
         WaitEnded(frame="0", call=None),
-        WaitEnded(frame="0", call="c1.0", result=LARGEST + "more"),
+        WaitEnded(result=LARGEST + "more", **CALL),
         Exported(by="eve"),
     ],
-    ids=["nothing", "small", "at the limit", "no result", "another's result", "no place for one"],
+    ids=["nothing", "at the limit", "no result", "another's result", "no place for one"],
 )
 def test_small_values_stay_in_their_event(event: Event) -> None:
     assert extract_blob(event) == (event, None)
 
 
-@pytest.mark.parametrize("decided", [False, True])
-def test_a_result_over_the_limit_is_set_aside_and_found_again(decided: bool) -> None:
-    value = {"x": LARGEST}
-    event: Event = returned(value)
-    if decided:
-        event = GateDecided(
-            gate=UUID(int=1),
-            frame="0",
-            call="c1.0",
-            verdict=Verdict.HAPPENED,
-            by="bea",
-            reason="",
-            result=value,
-        )
-    kept, content = extract_blob(event)
-    assert content is not None
-    assert isinstance(kept, ToolReturned | GateDecided)
-    assert kept.result is None
-    text = '{"x":"' + LARGEST + '"}'
-    assert content == Blob(digest=digest_of(text), text=text)
-    assert kept.stored == BlobRef(digest=content.digest, size=len(text), preview=text[:PREVIEW])
-    assert value_of(content) == value
+HAPPENED = GateDecided(gate=UUID(int=1), verdict=Verdict.HAPPENED, by="bea", reason="", **CALL)
 
 
-def test_blobs_are_compact_json() -> None:
-    whole = [1] * (KEPT_INLINE // 2 - 1)  # with commas and brackets one byte below the limit
-    assert extract_blob(returned(whole))[1] is None
-    _, content = extract_blob(returned({"list": whole, "more": 1}))
-    assert content is not None
-    assert content.text.startswith('{"list":[1,1,')
-    assert content.text.endswith(',1],"more":1}')
-
-
-def test_values_that_are_not_json_stay_in_their_event() -> None:
-    with pytest.raises(ValueError, match="JSON compliant"):
-        extract_blob(returned([LARGEST, float("nan")]))
+@pytest.mark.parametrize("event", [returned(None), HAPPENED])
+def test_a_result_over_the_limit_is_set_aside_and_found_again(
+    event: ToolReturned | GateDecided,
+) -> None:
+    value = {"x": LARGEST, "y": 1}
+    kept, blob = extract_blob(replace(event, result=value))
+    text = '{"x":"' + LARGEST + '","y":1}'
+    assert blob == Blob(digest=digest_of(text), text=text)
+    stored = BlobRef(digest=blob.digest, size=len(text), preview=text[:PREVIEW])
+    assert kept == replace(event, stored=stored)
+    assert value_of(blob) == value
+    with pytest.raises(Unreadable):
+        value_of(replace(blob, text="2"))
 
 
 def test_a_digest_is_that_of_the_bytes() -> None:
     assert digest_of("[]") == (
         "sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
     )
-
-
-def test_a_blob_with_another_digest_is_refused() -> None:
-    with pytest.raises(Unreadable):
-        value_of(Blob(digest=digest_of("1"), text="2"))
 
 
 MESSAGES = (
@@ -107,10 +93,8 @@ MESSAGES = (
 
 def test_only_calls_and_messages_refer_to_blobs() -> None:
     call = Call(id="c2.0", tool="t", args={}, stored=BlobRef(digest="d2", size=1, preview=""))
-    other = Call(id="c2.1", tool="t", args={})
-    frame = frame_of(messages=MESSAGES, calls=(call, other))
-    now = Continuation(run=UUID(int=1), frames={"0": frame})
-    assert blob_refs(now) == {"d1", "d2"}
+    frame = frame_of(messages=MESSAGES, calls=(call, replace(call, stored=None)))
+    assert blob_refs(Continuation(run=UUID(int=1), frames={"0": frame})) == {"d1", "d2"}
 
 
 def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
@@ -131,8 +115,6 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
             {"call": "c1.1", "content": {"stored": {"digest": "a tool's own"}}},
         ],
     }
-    assert asked == ["d1"]
-
     longer = replace(frame, messages=(*MESSAGES, {"role": "input", "content": "more"}))
     assert filled.messages(longer) == (first, second, {"role": "input", "content": "more"})
     assert asked == ["d1"], "values filled in before are not fetched again"
@@ -140,3 +122,12 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
     summary = {"role": "summary", "content": "so far"}
     summed_up = replace(frame, messages=(longer.messages[0], summary, longer.messages[2]))
     assert filled.messages(summed_up) == summed_up.messages
+
+
+@pytest.mark.parametrize("effect", [None, *EffectClass])
+def test_a_lost_result_fails_unless_the_call_has_happened(effect: EffectClass | None) -> None:
+    """Text with half a surrogate pair cannot be encoded."""
+    admitted = [CallAdmitted(terms=options(effect), **CALL), STARTED[-1]] if effect else []
+    event = journaled(after(STARTED[2], *admitted), returned("\ud800"))
+    happened = effect and RULES[effect].happened_when_returned
+    assert isinstance(event, ToolReturned if happened else ToolFailed)

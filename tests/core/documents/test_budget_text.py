@@ -42,18 +42,13 @@ def test_a_budget_is_shown_as_it_was_given(values: dict[str, object]) -> None:
     assert set(to_json(budget)) == set(values)
 
 
-def test_no_limits_are_no_budget() -> None:
-    assert budget_of(None) is None
-    assert budget_of({}) is None
-    assert budget_of({"turns": None}) is None
-
-
 def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
-    for value in ("1.10", 1.1, "1.100000"):
-        assert budget_of({"usd": value}) == Budget(micros=1_100_000)
-    assert budget_of({"usd": 2}) == Budget(micros=2_000_000)
+    for value in ("1.10", 1.1, Decimal("1.100000")):
+        assert budget_of({"usd": value, "turns": None}) == Budget(micros=1_100_000)
     assert to_text(Limit.MICROS, 1_100_000) == "1.10"
     assert to_text(Limit.MICROS, 1) == "0.000001"
+    assert budget_of(None) is None
+    assert budget_of({"turns": None}) is None
 
 
 @pytest.mark.parametrize(
@@ -64,18 +59,11 @@ def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
         ({"turns": 0}, "turns must be between 1 and 1000000"),
         ({"turns": 1.5}, "turns must be a whole number"),
         ({"turns": True}, "turns must be a number"),
-        ({"turns": "3"}, "turns must be a number"),
-        ({"depth": 17}, "depth must be between 1 and 16"),
         ({"seconds": 0}, "seconds must be between 0.001 and 31622400"),
         ({"seconds": float("nan")}, "seconds must be between 0.001 and 31622400"),
-        ({"usd": "a lot"}, "usd must be an amount such as 1.50"),
         ({"usd": "1_000"}, "usd must be an amount such as 1.50"),
-        ({"usd": "NaN"}, "usd must be an amount such as 1.50"),
-        ({"usd": float("inf")}, "usd must be an amount such as 1.50"),
         ({"usd": "0.0000001"}, "usd must have at most six decimals"),
         ({"usd": 0}, "usd must be between 0.000001 and 1000000.00"),
-        ({"usd": -1}, "usd must be between 0.000001 and 1000000.00"),
-        ({"usd": "2000000"}, "usd must be between 0.000001 and 1000000.00"),
         ({"usd": "10000000"}, "usd must be between 0.000001 and 1000000.00"),
         ({"usd": "10000000.1"}, "usd must be an amount such as 1.50"),
         ({"usd": -1e300}, "usd must be an amount such as 1.50"),
@@ -104,26 +92,16 @@ REACHED = {Limit.TURNS, Limit.MICROS}
 
 
 def test_only_reached_limits_can_be_granted() -> None:
-    assert granted({"turns": 5}, REACHED) == {Limit.TURNS: 5}
-    assert granted({"turns": None, "usd": "0.5"}, REACHED) == {
-        Limit.TURNS: None,
-        Limit.MICROS: 500_000,
-    }
-
-
-@pytest.mark.parametrize(
-    ("grant", "message"),
-    [
+    grant = {"turns": None, "usd": "0.5"}
+    assert granted(grant, REACHED) == {Limit.TURNS: None, Limit.MICROS: 500_000}
+    for wrong, message in (
         (None, "must be an object with some of"),
         ({}, "must grant some US dollars or turns"),
         ({"tokens": 5}, "tokens was not reached"),
-        ({"turns": 0}, "turns must be between"),
         ({"turns": -5}, "turns must be between"),
-    ],
-)
-def test_an_invalid_grant_is_named(grant: object, message: str) -> None:
-    with pytest.raises(InvalidBudget, match=message):
-        granted(grant, REACHED)
+    ):
+        with pytest.raises(InvalidBudget, match=message):
+            granted(wrong, REACHED)
 
 
 def test_typed_amounts_are_read_like_json_ones() -> None:
