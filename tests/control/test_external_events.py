@@ -99,20 +99,6 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
     assert verify(run).is_consistent
 
 
-def test_an_event_that_does_not_arrive_times_out(
-    desk: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = desk(ask(waits_for()))
-    run = waiting(one)
-    set_clock(monkeypatch, lambda: timezone.now() + timedelta(days=3))
-    later(run)
-    assert one.advance(run).status == "completed"
-    assert result_of(one) == {"timed_out": True}
-    assert not Wait.objects.exists()
-    assert send().event.waits == 0
-    assert verify(run).is_consistent
-
-
 def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
     until = (timezone.now() + timedelta(seconds=0.3)).isoformat()
     one = desk(ask(("sleep", {"moment": until})))
@@ -156,20 +142,6 @@ def test_an_id_counts_once(desk: Callable[..., Rig]) -> None:
         with pytest.raises(EventConflict):
             send(name=name, data=data)
     assert OutsideEvent.objects.count() == 1
-
-
-def test_an_event_ends_the_waits_of_several_runs_and_calls(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for(), waits_for({"contract": "C-1"}), waits_for({"contract": "C-2"})))
-    runs = [one.start("a"), one.start("a")]
-    for run in runs:
-        one.advance(run)
-    sent = send()
-    assert (sent.event.waits, set(sent.runs)) == (4, set(runs))
-    for run in runs:
-        assert one.advance(run).status == "waiting"
-        assert types(run).count("WaitEnded") == 2
-    assert send("e-2", data={"contract": "C-2"}).event.waits == 2
-    assert [one.advance(run).status for run in runs] == ["completed", "completed"]
 
 
 def test_more_waits_than_one_event_may_end_are_left_alone(

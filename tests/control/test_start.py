@@ -12,6 +12,7 @@ from runtime.control.settle import undo
 from runtime.control.start import Started, create
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import Verdict
+from runtime.core.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports.access import Actor
@@ -81,6 +82,8 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[UUID]) ->
     assert entry["events"][0]["business_key"] == "k"
     with pytest.raises(BusinessKeyConflict):
         start({"x": 2}, "k")
+    with pytest.raises(NotJson, match=r"input\.x"):
+        start({"x": float("nan")}, "k")
     assert start({"x": 1}, "k", Actor(person="bea")).created
 
 

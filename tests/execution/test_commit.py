@@ -155,43 +155,19 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     assert len(desk.effects.calls) == 1
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What gates open with, of the 7 that each claim reads."""
-    found = list[object]()
+def test_what_a_claim_has_read_is_too_old_once_signals_were_read_again(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, read = FakeApprovals.open, list[object]()
 
-    real = FakeApprovals.open
-
-    def open_noted(*args: Any, read: object, **kwargs: Any) -> Any:
-        found.append(read)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        read.append(kwargs["read"])
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(FakeApprovals, "open", open_noted)
     query = Expression(sql="7", parameters={})
+    monkeypatch.setattr(FakeApprovals, "open", noted)
     monkeypatch.setattr(FakeApprovals, "claim_query", lambda _: query)
-    return found
 
-
-def test_what_a_claim_has_read_is_of_use_for_one_attempt_to_open_gates(
-    rig: MakeBench, read: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-    again = [True]
-
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
-        if step.opened and again:
-            again.clear()
-            return steps.Result.NEW_SIGNALS
-        return COMMIT(connection, step, *lent, prepare=prepare)
-
-    monkeypatch.setattr(steps, "commit", commit)
-    assert desk.advance(desk.start("a")).status == "suspended"
-    assert read == [7, None]
-
-
-def test_what_a_claim_has_read_is_too_old_once_signals_were_read_again(
-    rig: MakeBench, read: list[object]
-) -> None:
     def send(_: object) -> ToolResult:
         aside(lambda: send_message(run=runs[0], text="hello", actor=ADA))
         desk.heartbeat.check_signals(runs[0])

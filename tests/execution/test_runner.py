@@ -4,7 +4,6 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from django.db import connections
 
 from runtime.core.enums import Decision, EffectClass, Verdict
 from runtime.models import Continuation, Gate, Run, Signal
@@ -147,17 +146,6 @@ def test_a_model_call_whose_worker_died_is_made_again(rig: MakeBench) -> None:
     lose(run)
     assert desk.advance(run).status == "completed"
     assert len(desk.effects.models) == 2
-
-
-def test_a_run_held_by_another_worker_cannot_be_claimed(rig: MakeBench) -> None:
-    def reply(request: ModelRequest) -> Outcome:
-        assert desk.advance(request.run).status == "running"
-        connections.close_all()  # this thread's
-        return say("done")
-
-    desk = rig({"a": reply})
-    assert desk.advance(desk.start("a")).status == "completed"
-    assert len(desk.effects.models) == 1
 
 
 def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) -> None:

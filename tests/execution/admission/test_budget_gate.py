@@ -1,6 +1,5 @@
 """Limits on real Postgres: one gate for all exhausted limits, grants, stopping, and active time."""
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -21,8 +20,6 @@ from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
     Outcome,
-    ToolRequest,
-    ToolResult,
 )
 from runtime.store import pool
 from runtime.store.tables import journal
@@ -91,35 +88,13 @@ def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench, continued: N
     assert len(desk.effects.models) == 4
 
 
-def test_a_running_call_is_journaled_when_a_limit_is_reached(rig: MakeBench) -> None:
-    """The second of two calls exceeds the limit; the first continues and is journaled."""
-    release = threading.Event()
-
-    def slow(request: ToolRequest) -> Outcome:
-        release.wait(60)
-        return ToolResult(value="slow")
-
-    def quick(request: ModelRequest) -> Outcome:
-        if len(request.messages) == 1:
-            return ask(("slow", {}), ("child", {}))
-        return say("done")
-
-    def child(request: ModelRequest) -> Outcome:
-        if len(request.messages) > 1:
-            return say("done")
-        release.set()
-        return priced(ask(("look", {})), cost=0, tokens=900)
-
-    desk = rig(
-        {"a": quick, "child": child}, look=LOOK, slow=FakeTool(effect=EffectClass.READ, body=slow)
-    )
-    run = desk.advance(start(Budget(tokens=900)))
+def test_children_of_one_turn_do_not_exceed_the_limit_together(rig: MakeBench) -> None:
+    root = turns(ask(*((f"c{n}", {}) for n in range(3))), say("done"))
+    desk = rig({"a": root, **{f"c{n}": turns(say("done")) for n in range(3)}})
+    run = desk.advance(start(Budget(turns=3)))
     assert run.status == "suspended"
-    found = types(run.id)
-    assert found.count("ToolReturned") == 2
-    assert found.count("GateOpened") == 1
-    desk.decide(gate_of(desk, run.id), Verdict.CONTINUE, result={"tokens": 90_000})
-    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.models) == 3  # the root, and two of its three children
+    assert limits(run.id) == [(None, "turns", 3, 3)]
 
 
 def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:

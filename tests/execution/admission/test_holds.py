@@ -47,20 +47,6 @@ def test_to_stop_ends_the_run_with_the_reason(held_run: tuple[Rig, Run]) -> None
     assert types(run.id)[-3:] == ["GateDecided", "Cancelling", "Cancelled"]
 
 
-def test_a_held_child_leaves_its_parents_other_calls_alone(rig: MakeBench) -> None:
-    desk = rig(
-        {"a": turns(ask(("b", {}), ("t", {})), say("done")), "b": turns(ask(("t", {})), say("ok"))},
-        t=IDEMPOTENT,
-    )
-    desk.effects.holds = ["", "b stops"]
-    run = desk.advance(desk.start("a"))
-    (gate,) = desk.open_gates(run.id)
-    assert gate.path == ["a", "b"]
-    assert [call.frame for call in desk.effects.calls] == ["0"]
-    desk.decide(gate.id, Verdict.CONTINUE)
-    assert desk.advance(run.id).status == "completed"
-
-
 @pytest.mark.parametrize("broken", ["requires_approval", "describe"])
 def test_a_policy_error_keeps_the_reply_of_one_model_call(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, broken: str

@@ -66,29 +66,11 @@ def test_a_compatible_version_change_is_journaled(rig: MakeBench) -> None:
     ]
 
 
-def test_an_old_worker_does_not_change_a_run_of_a_newer_version(
-    rig: MakeBench, hints: list[tuple[UUID, str]]
-) -> None:
-    desk, run = _suspended(rig)
-    _release(desk.effects, ADDED, older=True)
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    entries = JournalEntry.objects.filter(run_id=run).count()
-    hints.clear()
-    found = desk.advance(run)
-    assert (found.status, found.owner, found.lease_until) == ("suspended", None, None)
-    assert JournalEntry.objects.filter(run_id=run).count() == entries
-    assert [sent for sent, _ in hints] == [run]
-    # The new worker has it at once, the old one's pause or not.
-    new = _another(rig, desk)
-    assert new.advance(run).status == "completed"
-    assert len(new.effects.calls) == 1
-    assert desk.effects.calls == []
-
-
 def test_an_old_worker_does_not_spin(rig: MakeBench, hints: list[tuple[UUID, str]]) -> None:
     desk, run = _suspended(rig)
     _release(desk.effects, ADDED, older=True)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
+    entries = JournalEntry.objects.filter(run_id=run).count()
     now = 100.0
     desk.context = dataclasses.replace(desk.context, backoff=RunBackoff(clock=lambda: now))
     hints.clear()
@@ -97,6 +79,11 @@ def test_an_old_worker_does_not_spin(rig: MakeBench, hints: list[tuple[UUID, str
         desk.advance(run)
         now += 0.01
     assert (_claims(run) - before, len(hints)) == (2, 2)
+    assert JournalEntry.objects.filter(run_id=run).count() == entries
+    assert Run.objects.get(id=run).owner is None
+    new = _another(rig, desk)
+    assert new.advance(run).status == "completed"
+    assert (len(new.effects.calls), desk.effects.calls) == (1, [])
 
 
 def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
@@ -200,6 +187,12 @@ def test_an_incompatible_version_opens_a_gate_with_the_changes(rig: MakeBench) -
     assert desk.effects.calls == []
     assert "AgentChanged" not in types(run)
     desk.decide(gate.id, Verdict.CONTINUE)
+    old = _another(rig, desk)
+    agent = old.effects.agent("a")
+    old.effects.changes["a", NEW] = VersionChange(agent=agent, changes=(INSTRUCTIONS,), older=True)
+    before = types(run)
+    assert old.advance(run).status == "suspended"
+    assert types(run) == before, "an old worker leaves it alone"
     assert desk.advance(run).status == "completed"
     found = types(run)
     assert found[found.index("AgentChanged") - 1] == "GateDecided"

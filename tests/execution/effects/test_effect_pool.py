@@ -1,10 +1,12 @@
-"""Running effects: deadlines, cancelled model calls, and slots of two kinds."""
+"""Running effects: deadlines, cancelled model calls, slots of two kinds, and tools that never return."""
 
 import functools
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -14,15 +16,17 @@ from runtime.core.enums import EffectClass
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.deadlines import DeadlineTimer
-from runtime.execution.effects.pool import EffectPool, Slots
+from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
-from runtime.models import Run
+from runtime.management.commands.alive import _WITHIN
+from runtime.models import Run, Worker
 from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.queries import workers as workers_query
 from tests.support.engine import MakeBench, Rig, cancel, events, pause, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
-from tests.support.threads import aside
+from tests.support.threads import aside, in_thread
 
 
 @pytest.mark.parametrize("why", ["cancelled", "the lease was lost"])
@@ -99,32 +103,6 @@ def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
     effects_pool.close()
 
 
-def test_a_slot_goes_to_the_next_waiting_runner_that_needs_it() -> None:
-    effects_pool = EffectPool(FakeEffects({}, {}), slots=1, models=1)
-    tool = StartTool(frame="0", call="c1.0", attempt=1)
-    woken: list[str] = []
-    dead, sated, needy = (functools.partial(woken.append, name) for name in ("d", "s", "n"))
-    assert effects_pool.reserve(tool, lambda: None)
-    assert [effects_pool.reserve(tool, wake) for wake in (dead, sated, needy)] == [False] * 3
-    effects_pool.cancel_wait(dead)
-    assert woken == []
-    effects_pool.release(tool)
-    assert woken == ["s"]
-    effects_pool.wake_next()
-    assert woken == ["s", "n"]
-    assert effects_pool.reserve(tool, needy)
-    assert not effects_pool.reserve(tool, sated)
-    effects_pool.release(tool)
-    effects_pool.cancel_wait(sated)
-    assert woken == ["s", "n", "s"]
-    assert not effects_pool.is_busy()
-    effects_pool.close()
-
-
-def _stand(slots: Slots, free: int, waiting: int) -> bool | None:
-    return (slots._free, len(slots._waiting)) == (free, waiting) or None
-
-
 @pytest.mark.parametrize("meanwhile", ["lost", "paused"])
 def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile: str) -> None:
     """Two slots for three runs: the second run waits for another slot, and the third waits behind it."""
@@ -143,6 +121,9 @@ def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile:
     slots = effects_pool.effect_pool._tools
     runs = {name: desk.start(name) for name in over}
 
+    def stand(free: int, waiting: int) -> bool | None:
+        return (slots._free, len(slots._waiting)) == (free, waiting) or None
+
     def lose(name: str) -> None:
         held = desk.held(runs[name])
         held.lost.set()
@@ -152,7 +133,7 @@ def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile:
     with ThreadPoolExecutor(3) as pool:
         for name, left in (("first", (1, 0)), ("second", (0, 1)), ("third", (0, 2))):
             advancing[name] = pool.submit(advance, runs[name], effects_pool)
-            until(functools.partial(_stand, slots, *left), f"the {name} run to stand in line")
+            until(functools.partial(stand, *left), f"the {name} run to stand in line")
         if meanwhile == "lost":
             lose("second")
             assert advancing["second"].result(30)
@@ -243,3 +224,116 @@ def test_deadlines_fire_in_order_unless_cancelled() -> None:
     assert last.wait(60)
     assert rung == ["first", "second"]
     timer.close()
+
+
+# Tools that never return
+
+
+class Hang:
+    """The body of tools that hang until the test is over."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def __call__(self, request: ToolRequest) -> Outcome:
+        self.over.wait(60)
+        return ToolResult(value=1)
+
+    def worker(self, rig: MakeBench) -> Rig:
+        """A worker with four slots, and an agent for each tool."""
+        deadlines = {"soon": 0.05, "later": 1.0, "long": 60.0}
+        tools = {name: FakeTool(deadline=one, body=self) for name, one in deadlines.items()}
+        agents = {f"a_{name}": turns(ask((name, {})), say("done")) for name in (*tools, "ok")}
+        return rig(agents, ok=FakeTool(), **tools)
+
+
+@pytest.fixture
+def hang(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
+    one = Hang()
+    yield one
+    one.over.set()
+
+
+def test_a_worker_half_of_whose_slots_hang_takes_no_more_runs(
+    rig: MakeBench, hang: Hang, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, other = hang.worker(rig), hang.worker(rig)
+    assert desk.advance_once(desk.start("a_soon")).status == "suspended"
+    assert "keeps its slot: 1 of 4 slots" in caplog.text
+    assert not desk.heartbeat.draining.started
+    assert desk.advance_once(desk.start("a_soon")).status == "suspended"
+    until(lambda: desk.heartbeat.draining.started or None, "the worker to stop")
+    (said,) = [one.message for one in caplog.records if one.levelname == "CRITICAL"]
+    assert said.endswith(
+        "2 of its 4 tool slots are held by calls past their deadline (tools: soon)"
+    )
+    run = desk.start("a_ok")
+    assert advance(run, desk.context) is False
+    assert other.advance(run).status == "completed"
+
+
+def test_a_run_that_waits_for_a_slot_is_given_to_another_worker(rig: MakeBench, hang: Hang) -> None:
+    desk, other = hang.worker(rig), hang.worker(rig)
+    desk.advance_once(desk.start("a_soon"))
+    busy = [desk.start(agent) for agent in ("a_long", "a_long", "a_later")]
+    threads = [in_thread(functools.partial(advance, one, desk.context)) for one in busy]
+    until(lambda: len(desk.effects.calls) == 4 or None, "every slot to be taken")
+    run = desk.start("a_ok")
+    assert "ToolStarted" not in types(desk.advance_once(run).id)
+    assert other.advance(run).status == "completed"
+    hang.over.set()
+    for one in threads:
+        one.join()
+
+
+def test_a_run_with_a_hung_tool_can_be_cancelled(
+    rig: MakeBench, hang: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.execution.runner.CANCEL_GRACE", timedelta(seconds=0.05))
+    desk = hang.worker(rig)
+    run = desk.start("a_long")
+    thread = in_thread(lambda: advance(run, desk.context))
+    until(lambda: desk.effects.calls or None, "the tool to hang")
+    cancel(run)
+    desk.heartbeat.check_signals(run)
+    thread.join(60)
+    assert Run.objects.get(id=run).status == "cancelled"
+    assert types(run)[-2:] == ["OutcomeUnknown", "Cancelled"]
+
+
+def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> None:
+    desk, other = hang.worker(rig), hang.worker(rig)
+    here = socket.gethostname()
+    for one in (desk, other):
+        worker = Worker.objects.filter(id=one.heartbeat.worker)
+        until(worker.first, "the worker to beat")
+    desk.heartbeat.retire(60.0)
+    other.heartbeat.retire(60.0)
+    until(lambda: not workers_query.worker_beats(_WITHIN, here) or None, "no worker to be ready")
+    assert Worker.objects.filter(hung=True).count() == 2
+
+
+def test_a_call_that_ends_at_its_deadline_or_later_gives_its_slot_back() -> None:
+    replaced: list[int] = []
+    pool = EffectPool(FakeEffects({}, {}), slots=2, replace=lambda: replaced.append(1))
+    ended, late, hung, last = (
+        RunningEffect(
+            request=ToolRequest(
+                run=uuid4(), frame="0", call="c1.0", attempt=1, agent="a", tool="t", args={}, key="k",
+                deadline=60.0,
+            ),
+            submit=lambda message: None,
+        )
+        for _ in range(4)
+    )  # fmt: skip
+    assert pool._free(ended)
+    pool._overrun(ended)
+    assert replaced == [], "it had ended"
+    pool._overrun(late)
+    assert not pool._free(late)
+    assert replaced == [1], "half of two"
+    pool._overrun(hung)
+    pool._overrun(last)
+    assert replaced == [1], "it says so once"
+    pool.close()

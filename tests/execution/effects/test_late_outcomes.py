@@ -17,11 +17,11 @@ from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance
 from runtime.execution.effects import pool as effect_pool
 from runtime.models import Gate, LateOutcome, Run
-from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
+from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
 from runtime.upkeep import retention
-from tests.support.engine import LONG, MakeBench, cancel, events, lose, types
+from tests.support.engine import LONG, MakeBench, events, failing, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import Hold, aside, in_thread
 
@@ -79,6 +79,11 @@ def test_a_late_result_settles_the_call(late: Late) -> None:
     late.other.effects.agents["a"] = turns(ask(("t", {})), ask(("asked", {})))
     run, gate = late.lost()
     late.end()
+    mailbox = Run.objects.get(id=run).mailbox
+    with pool.own() as own:
+        (outcome,) = late_outcomes.of(own, run).genuine
+        assert late_outcomes.insert(own, outcome) is False, "an attempt has one"
+    assert Run.objects.get(id=run).mailbox == mailbox
     assert late.other.advance(run).status == "suspended"  # at the gate of its next call
     assert late.other.heard() == {
         "call": "c1.0",
@@ -187,16 +192,12 @@ def test_a_decision_that_can_be_undone_stays(late: Late) -> None:
 
 def test_the_outcome_of_an_earlier_attempt_settles_nothing(late: Late) -> None:
     run, gate = late.lost()
-    late.other.effects.tools["t"] = FakeTool(body=raising)
+    late.other.effects.tools["t"] = failing(9, Unknown(error="cut off"))
     late.other.decide(gate, Verdict.RUN_AGAIN)
     assert late.other.advance(run).status == "suspended"  # the second attempt is in doubt
     late.end()
     assert late.other.advance(run).status == "suspended"
     assert "OutcomeArrived" not in types(run)
-
-
-def raising(request: ToolRequest) -> Outcome:
-    raise RuntimeError("cut off")
 
 
 def test_a_changed_row_settles_nothing(late: Late) -> None:
@@ -249,25 +250,6 @@ def test_the_same_attempt_of_another_time_settles_nothing(late: Late) -> None:
     with transaction.atomic():
         runs.notify_signal(pool.djangos(), run)
     assert late.other.advance(run).status == "suspended"
-
-
-def test_an_attempt_has_one_late_outcome(late: Late) -> None:
-    run, _ = late.lost()
-    late.end()
-    mailbox = Run.objects.get(id=run).mailbox
-    with pool.own() as own:
-        (outcome,) = late_outcomes.of(own, run).genuine
-        assert late_outcomes.insert(own, outcome) is False
-    assert Run.objects.get(id=run).mailbox == mailbox
-
-
-def test_a_late_outcome_of_an_ended_run_is_evidence(late: Late) -> None:
-    run, _ = late.lost()
-    cancel(run)
-    assert late.other.advance(run).status == "cancelled"
-    late.end()
-    assert LateOutcome.objects.filter(run=run).count() == 1
-    assert verification.verify(run).findings == ()
 
 
 def test_rows_go_with_the_payloads_and_not_before(late: Late) -> None:

@@ -127,28 +127,6 @@ def test_a_transactional_tool_that_hangs_frees_its_run(
     assert "ToolReturned" not in types(run.id)
 
 
-def test_a_result_after_the_release_of_its_run_is_rolled_back(
-    rig: MakeBench, ledger: Ledger
-) -> None:
-    left, ended = threading.Event(), threading.Event()
-
-    def body(request: ToolRequest) -> Outcome:
-        ledger.write(request)
-        held = desk.held(request.run)
-        held.lost.set()
-        held.wake()
-        left.wait(60)
-        ended.set()
-        return ToolResult(value="too late")
-
-    desk = writing(rig, body, retry=ONCE)
-    assert desk.advance(desk.start("a")).status == "running"
-    left.set()
-    desk.context.effect_pool.close()  # waits for the tool's thread, which must not wait for ever
-    assert ended.is_set()
-    assert ledger.attempts() == []
-
-
 # The calls of one process
 
 
@@ -188,24 +166,11 @@ def test_transactional_calls_leave_a_connection_to_their_runs() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_call_whose_deadline_passes_while_waiting_is_not_made() -> None:
-    made: list[ToolRequest] = []
+def test_a_result_after_the_deadline_is_rolled_back_and_no_call_is_made_after_it() -> None:
+    late, made = _effect(), list[ToolRequest]()
 
     def perform(request: ToolRequest) -> Outcome:
         made.append(request)
-        return ToolResult(value="made")
-
-    late = _effect()
-    assert late.settle()  # by the deadline
-    transact(late, perform)
-    assert not made
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_result_after_the_deadline_is_rolled_back() -> None:
-    late = _effect()
-
-    def perform(request: ToolRequest) -> Outcome:
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE too_late ()")
         assert late.settle()  # by the deadline
@@ -213,3 +178,5 @@ def test_a_result_after_the_deadline_is_rolled_back() -> None:
 
     assert transact(late, perform) == ToolResult(value="too late")
     assert "too_late" not in connection.introspection.table_names()
+    transact(late, perform)
+    assert len(made) == 1
