@@ -110,8 +110,8 @@ def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> Seen:
 def _likely(mutant: Mutant) -> list[str]:
     """List the files whose tests likely see the mutant: recorded histories, small facts, its own."""
     names = ("facts", _name(mutant))
-    files = [GOLDEN, *(f"tests/core/test_{name}.py" for name in dict.fromkeys(names))]
-    return [file for file in files if (ROOT / file).exists()]
+    found = [file for name in names for file in (ROOT / "tests/core").rglob(f"test_{name}.py")]
+    return [GOLDEN, *(str(file.relative_to(ROOT)) for file in found)]
 
 
 def _of(mutant: Mutant, tests: tuple[str, ...], *, within: float, walks: str = FEW) -> Seen:
@@ -129,9 +129,9 @@ def _name(mutant: Mutant) -> str:
     return mutant.module.rpartition(".")[2]
 
 
-def key_of(mutant: Mutant) -> tuple[str, str, str, str]:
+def key_of(mutant: Mutant) -> tuple[str, str, str]:
     """Return the mutant's key in the list of equivalent mutants."""
-    return (_name(mutant), mutant.text, mutant.before, mutant.after)
+    return (_name(mutant), mutant.text, mutant.before)
 
 
 def _say(text: str) -> None:

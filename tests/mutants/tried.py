@@ -1,5 +1,6 @@
-"""Tries the hand-made mutants, one after the other, in a copy of the tree: a test must see each."""
+"""Tries the hand-made mutants of hand.txt, one after the other, in a copy of the tree: a test must see each."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -8,14 +9,45 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from config.env.environment import ROOT
-from tests.mutants.hand import ROWS, Row
 from tests.mutants.servers import postgres
 
+TABLE = Path(__file__).with_name("hand.txt")
 WITHIN = 120.0  # seconds: a test that takes longer does not end, and saw it
 KEPT_OUT = shutil.ignore_patterns(".*", "__pycache__", "node_modules")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`old` becomes `new` in `file`, and a test in one of `tests` fails. `bugs` are such bugs of other projects."""
+
+    file: str
+    tests: tuple[str, ...]
+    old: str
+    new: str
+    bugs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.old.strip()} -> {self.new.strip()}"
+
+
+def rows() -> Iterator[Row]:
+    """Every mutant of the table, in its order."""
+    file, tests = "", tuple[str, ...]()
+    for line in TABLE.read_text("utf-8").splitlines():
+        if line.startswith("    "):
+            old, new, *bugs = ast.literal_eval(f"({line.strip()})")
+            named = tuple(bugs[0].split(", ")) if bugs else ()
+            yield Row(file=file, tests=tests, old=old, new=new, bugs=named)
+        elif line and not line.startswith("#"):
+            file, *paths = line.split()
+            tests = tuple(paths)
+
+
+ROWS = tuple(rows())
 
 
 def main() -> bool:

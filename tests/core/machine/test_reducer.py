@@ -1,4 +1,4 @@
-"""The reducer rejects wrong events of a worker, a journal or a foreign file."""
+"""The reducer: what it takes, and the wrong events of a worker, a journal or a foreign file that it rejects."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,26 +6,57 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
-from runtime.core.enums import EffectClass, GateKind, Verdict
+from runtime.core.commands import CallModel, EndRun
+from runtime.core.continuation import (
+    Call,
+    CallState,
+    Continuation,
+    FrameState,
+    Phase,
+    Undelivered,
+)
+from runtime.core.documents.upcasters import upcast
+from runtime.core.enums import FRAME_GATES, EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     AgentChanged,
     BlobRef,
     CallAdmitted,
     Event,
+    Exported,
+    Forked,
     FrameClosed,
+    GateClosed,
     GateDecided,
     GateOpened,
+    Imported,
+    MessageReceived,
+    OutcomeArrived,
     OutcomeUnknown,
     Retried,
     RetryScheduled,
     ToolFailed,
     ToolReturned,
     ToolStarted,
+    WaitEnded,
+    WaitStarted,
 )
+from runtime.core.machine.forks import forked
+from runtime.core.machine.gates import is_blocked_by_gate
+from runtime.core.machine.messages import undelivered_to
+from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
-from tests.core.machine.events import STARTED, TERMS, after, frame_of, opened, options, replied
+from runtime.core.machine.replay import fold, initial
+from tests.core.machine.events import (
+    STARTED,
+    TERMS,
+    after,
+    begun,
+    frame_of,
+    opened,
+    options,
+    replied,
+)
 from tests.core.machine.walks import AT
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
@@ -194,3 +225,143 @@ def test_a_frame_whose_model_failed_asks_it_again() -> None:
     frame = now.frame("0")
     assert (frame.state, frame.attempt, frame.outcome) == (FrameState.ASKING, 2, None)
     assert (now.phase, now.refusals, now.outcome) == (Phase.STARTED, 0, None)
+
+
+# Gates of a frame itself
+
+
+HALT: dict[str, Any] = {"frame": "0", "call": ""}
+GATE, ANOTHER = UUID(int=1), UUID(int=2)
+OVER = GateClosed(gate=GATE, reason="over", **HALT)
+
+
+def halted(kind: GateKind, gate: UUID = GATE) -> GateOpened:
+    return GateOpened(gate=gate, kind=kind, terms=None, at=AT, **HALT)
+
+
+def decided(verdict: Verdict) -> GateDecided:
+    return GateDecided(gate=GATE, verdict=verdict, by="bea", reason="", **HALT)
+
+
+def running(*events: Event) -> Continuation:
+    return after(*STARTED[2:], *events)
+
+
+@pytest.mark.parametrize("kind", sorted(FRAME_GATES))
+def test_a_frame_is_halted_until_a_reviewer_decides(kind: GateKind) -> None:
+    now = running(halted(kind))
+    is_hold = kind is GateKind.HOLD
+    assert is_blocked_by_gate(now, "0")
+    assert is_blocked_by_gate(now, "0.c1.0") is (kind is GateKind.LIMIT)
+    assert [(one.gate, one.kind) for one in now.pending] == [(GATE, kind)]
+    assert (now.frame("0").cleared_at, now.frame("0").cleared) == (AT if is_hold else None, -1)
+    for end in (decided(Verdict.CONTINUE), decided(Verdict.STOP), OVER):
+        over = evolve(now, end)
+        assert over.pending == ()
+        assert not is_blocked_by_gate(over, "0")
+        clears = is_hold and end == decided(Verdict.CONTINUE)
+        assert over.frame("0").cleared == (1 if clears else -1)
+
+
+@pytest.mark.parametrize("kind", sorted(FRAME_GATES))
+def test_a_frame_is_halted_for_one_reason_of_a_kind_at_a_time(kind: GateKind) -> None:
+    now = running(halted(kind))
+    assert refused(now, halted(kind, ANOTHER)) == ("Gate", f"{kind} is open")
+    (other, another) = sorted(FRAME_GATES - {kind})
+    assert refused(now, halted(other)) == ("Gate", "open")
+    assert len(evolve(now, halted(another, ANOTHER)).pending) == 2
+    refused(now, decided(Verdict.APPROVE))
+
+
+def test_a_gate_of_a_call_halts_no_frame() -> None:
+    assert refused(running(), halted(GateKind.APPROVAL)) == ("Gate", "without a call")
+
+
+def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
+    unknown = OutcomeUnknown(attempt=1, error="cut", **CALL)
+    asked = GateOpened(gate=GATE, kind=GateKind.IN_DOUBT, terms=TERMS, **CALL)
+    late = OutcomeArrived(attempt=1, gate=GATE, outcome="returned", at=AT, result=1, **CALL)
+    assert evolve(running(unknown, asked), late).pending == ()
+    held = running(halted(GateKind.HOLD))
+    for now, event in (
+        (held, replace(decided(Verdict.CONTINUE), gate=ANOTHER)),
+        (held, replace(OVER, gate=ANOTHER)),
+        (running(unknown, asked), replace(late, gate=ANOTHER)),
+        (running(unknown), late),
+    ):
+        with pytest.raises(UnknownSubject) as raised:
+            evolve(now, event)
+        named = (raised.value.kind, raised.value.subject)
+        assert named == ("open gate", str(getattr(event, "gate", None)))
+
+
+# Messages of people, and the origin of a run
+
+
+HELLO = MessageReceived(by="ada", text="hello")
+THERE = MessageReceived(by="bea", text="there")
+
+
+def test_a_result_missing_from_its_reply_stays_in_the_message() -> None:
+    typed = replace(replied(), output={"euros": 9})
+    for kept in (True, False):
+        now = after(HELLO, replace(typed, output_kept=kept))
+        (said,) = [one for one in now.frame("0").messages if one["role"] == "model"]
+        assert said.get("output") == ({"euros": 9} if kept else None)
+
+
+def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
+    now = fold(initial(UUID(int=7)), (begun(), HELLO, opened()))
+    assert undelivered_to(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
+    now = fold(now, [THERE, replied(heard=1)])
+    assert (now.frames["0"].state, now.frames["0"].outcome) == (FrameState.ASKING, None)
+    assert now.unheard == (Undelivered(by="bea", text="there"),)
+    assert plan(now) == (CallModel(frame="0"),)
+    now = fold(now, [replied(heard=1)])
+    roles = [message["role"] for message in now.frames["0"].messages]
+    assert roles == ["input", "message", "model", "message", "model"]
+    assert plan(now) == (EndRun(),)
+
+
+def test_only_the_root_hears_and_no_more_than_was_said() -> None:
+    now = after(*ADMITTED, CHILD, HELLO)
+    assert undelivered_to(now, "0.c1.0") == ()
+    for event in (replied(frame="0.c1.0", heard=1), replied(heard=-1), replied(heard=2)):
+        with pytest.raises(IllegalTransition, match="unheard"):
+            fold(after(HELLO) if event.frame == "0" else now, [event])
+    assert fold(now, [replied(frame="0.c1.0")]).frames["0.c1.0"].state is FrameState.ANSWERED
+
+
+def test_an_event_adds_its_sender() -> None:
+    now = after(
+        replied("wait_for"),
+        CallAdmitted(terms=options(), **CALL),
+        WaitStarted(until=AT, event="paid", **CALL),
+        WaitEnded(outcome="arrived", result={}, by="bea", **CALL),
+    )
+    assert now.origin == ("ada", "bea")
+
+
+def test_a_fork_has_the_origin_of_its_original() -> None:
+    state = forked(after(THERE, THERE))
+    for origin, people in ((state["origin"], ("ada", "bea", "eve")), ([], ("ada", "eve"))):
+        event = Forked(of=UUID(int=2), position=4, by="eve", state={**state, "origin": origin})
+        now = fold(initial(UUID(int=2)), [begun(requester="eve"), event])
+        assert now.origin == people
+
+
+def test_an_import_comes_from_both_sides() -> None:
+    taken = Imported(by="ivy", manifest="", key="", signature="")
+    assert after(Exported(by="eve"), taken).origin == ("ada", "ivy")
+
+
+@pytest.mark.parametrize(
+    ("more", "origin"),
+    [
+        ({"unheard": [{"by": "bea", "text": ""}]}, ["ada", "bea"]),
+        ({"frames": {"0": {"messages": [{"role": "message", "by": "bea"}]}}}, ["ada", "bea"]),
+        ({"frames": None, "unheard": 5}, ["ada"]),
+    ],
+)
+def test_a_document_of_before_says_who_wrote(more: dict[str, Any], origin: list[str]) -> None:
+    assert upcast({"schema": 3, "requester": "ada", **more})["origin"] == origin
