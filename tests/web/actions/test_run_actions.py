@@ -1,22 +1,26 @@
-"""Rules of every action on a run, over the API: permissions, texts, and ended runs."""
+"""Cancelling, pausing, writing to, retrying and releasing a run: on its page, over the API and by command."""
 
+import json
+from io import StringIO
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
 
+from approvals import audit
+from approvals.models import AuditEntry, Request
 from runtime.core.limits import MAX_MESSAGE
-from runtime.models import Run, Signal
-from tests.support.api_client import Caller
-from tests.support.office import Office
+from runtime.models import JournalEntry, Run, Signal
+from runtime.ports.effects import ModelFailure
+from tests.support.api_client import Caller, code_of, field_of
+from tests.support.entries import body
+from tests.support.fake_ports import ask, say, turns
+from tests.support.office import NEWCOMER, Office
+from tests.support.pages import has, in_order, send, shows, text, text_of
 
-BODIES: dict[str, dict[str, Any]] = {
-    "cancel": {"reason": "Not needed."},
-    "pause": {"reason": "Wait for HR."},
-    "resume": {},
-    "messages": {"text": "Mind the gap."},
-    "retry": {"reason": "The model is mended."},
-}
+WHY = {"reason": "New Hire does not come."}
 TEXTS = {  # the field, whether it may be empty, and its longest text
     "cancel": ("reason", False, 2000),
     "pause": ("reason", True, 2000),
@@ -25,49 +29,287 @@ TEXTS = {  # the field, whether it may be empty, and its longest text
 }
 
 
-@pytest.fixture
-def run(action: str, office: Office) -> UUID:
-    """A run of Ada's on which the action is possible."""
-    return office.failed() if action == "retry" else office.start()
+def _acts(run: UUID) -> list[tuple[str, str | None]]:
+    """What people did to the run, as the audit has it."""
+    audit.verify(run)
+    rows = AuditEntry.objects.filter(run=run, subject=f"run {run}").order_by("seq")
+    return [(row.act, row.actor) for row in rows]
 
 
-@pytest.mark.parametrize("action", BODIES)
-def test_an_action_needs_the_right_the_scope_and_the_run(
-    action: str, run: UUID, ada_api: Caller, bea_api: Caller, cyril_api: Caller, narrow_api: Caller
-) -> None:
-    path, body = f"/runs/{run}/{action}", BODIES[action]
-    before = (Run.objects.get(id=run).status, Signal.objects.filter(run=run).count())
-    for caller, status, code in (
-        (bea_api, 403, "not_eligible"),
-        (narrow_api, 403, "scope"),
-        (cyril_api, 404, "not_found"),
-    ):
-        answer = caller.post(path, body)
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert ada_api.post(f"/runs/{uuid4()}/{action}", body).status_code == 404
-    assert (Run.objects.get(id=run).status, Signal.objects.filter(run=run).count()) == before
+def _tools(office: Office) -> list[str]:
+    return [call.tool for call in office.effects.calls]
 
 
 @pytest.mark.parametrize("action", TEXTS)
 def test_a_text_is_clean_and_of_a_stated_length(
-    action: str, run: UUID, ada_api: Caller, subtests: pytest.Subtests
+    action: str, office: Office, ada_api: Caller, subtests: pytest.Subtests
 ) -> None:
+    run = office.failed() if action == "retry" else office.start()
     field, may_be_empty, longest = TEXTS[action]
     before = (Run.objects.get(id=run).status, Signal.objects.filter(run=run).count())
-    empty = [] if may_be_empty else [{}, {field: None}, {field: ""}, {field: "  \n"}]
-    wrong = (7, ["no"], "x" * (longest + 1), "nul\x00", "\ud800")
-    for body in (*empty, *({field: text} for text in wrong)):
-        with subtests.test(repr(body)[:40]):
-            answer = ada_api.post(f"/runs/{run}/{action}", body)
-            assert (answer.status_code, answer.json()["field"]) == (422, field)
+    empty = [] if may_be_empty else [None, "", "  \n"]
+    for value in (*empty, 7, ["no"], "x" * (longest + 1), "nul\x00", "\ud800"):
+        with subtests.test(repr(value)[:40]):
+            assert field_of(ada_api.post(f"/runs/{run}/{action}", {field: value})) == (422, field)
     assert (Run.objects.get(id=run).status, Signal.objects.filter(run=run).count()) == before
 
 
-@pytest.mark.parametrize("action", [action for action in BODIES if action != "retry"])
-def test_a_run_that_has_ended_is_left_as_it_is(
-    action: str, run: UUID, ada_api: Caller, office: Office
+# Cancelling
+
+
+def test_a_cancelled_run_ends_and_closes_its_requests(
+    ada: Client, ada_api: Caller, bea: Client, office: Office, suspended: UUID
 ) -> None:
-    office.approve(run)
-    answer = ada_api.post(f"/runs/{run}/{action}", BODIES[action])
-    assert (answer.status_code, answer.json()["code"]) == (409, "run_ended")
-    assert answer.json()["status"] == "completed"
+    path = f"/runs/{suspended}/cancel/"
+    calls = ("<bdi>create_account</bdi>", "Cancelled with the run", "<bdi>set_privileges</bdi>")
+    page = text(ada, path)
+    in_order(page.partition("will not be undone")[2], *calls)
+    shows(bea, path, "You may not cancel this run")
+    empty = text_of(ada.post(path, {"reason": " "}), 422)
+    has(empty, "Not cancelled: the reason is required")
+    for _ in range(2):  # twice is once
+        answer = ada.post(path, {"reason": "Not\r\nneeded."})
+        assert (answer.status_code, answer["Location"]) == (302, f"/runs/{suspended}/")
+    assert ada_api.post(f"/runs/{suspended}/cancel", WHY).json()["gates"] == []
+    assert Signal.objects.filter(run=suspended, kind="cancel").count() == 1
+    assert _acts(suspended) == [("cancelled", "ada")]
+    shows(ada, suspended, "Being cancelled", hides=["Cancel…"])
+    request = office.request(suspended)
+    ended = ("Cancelled by <bdi>ada</bdi>", "Not\nneeded.")
+    shows(bea, request, *ended, hides=["/approve/"])
+    page = text_of(send(bea, request, "deny", reason="my own words"), 409)
+    has(page, "The run was ended first", "my own words")
+    assert Request.objects.get(id=request.id).status == "cancelled"
+    assert office.advance(suspended).status == "cancelled"
+    shows(ada, suspended, *ended, "not started: the run was ended first")
+    run = ada_api.get(f"/runs/{suspended}").json()
+    assert (run["status"], run["reason"]) == ("cancelled", "Not\nneeded.")
+    assert "set_privileges" not in _tools(office)
+
+
+def test_the_cancel_page_says_what_has_happened(ada: Client, office: Office) -> None:
+    path = f"/runs/{office.in_doubt()}/cancel/"
+    shows(ada, path, "in doubt: started, outcome unknown", "stays in doubt")
+    office.effects.agents["hr_onboarding"] = office.effects.agents["account_agent"]
+    del office.effects.tools["create_account"]
+    path = f"/runs/{office.start()}/cancel/"
+    shows(ada, path, "no action of this run has changed anything")
+
+
+def test_cancelling_says_that_the_run_was_over_first(
+    ada: Client, bea: Client, office: Office, suspended: UUID
+) -> None:
+    office.approve(suspended)
+    path = f"/runs/{suspended}/cancel/"
+    shows(ada, path, "This run is over")
+    has(text_of(ada.post(path, WHY), 409), "the run was over first", WHY["reason"])
+    has(text_of(bea.post(path, WHY), 403), hides=[WHY["reason"]])  # no form to send again
+    page = text_of(ada.post(f"/runs/{suspended}/pause/", follow=True))
+    has(page, "Nothing was changed: the run is completed already.")
+
+
+def test_an_approval_of_a_cancelled_run_took_no_effect(
+    ada: Client, bea: Client, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    send(bea, request, "approve")
+    ada.post(f"/runs/{suspended}/cancel/", WHY)
+    assert office.advance(suspended).status == "cancelled"
+    assert "set_privileges" not in _tools(office)
+    ended = "The run was ended before this took effect"
+    shows(bea, request, ended, hides=["The call may start once"])
+
+
+# Pausing
+
+
+def test_a_run_is_paused_and_resumed_once(
+    ada: Client, bea: Client, ada_api: Caller, office: Office, suspended: UUID
+) -> None:
+    path, api = f"/runs/{suspended}/", f"/runs/{suspended}"
+    pause, resume = f"{path}pause/", f"{path}resume/"
+    shows(ada, suspended, pause)
+    shows(bea, suspended, hides=["pause/"])
+    answer = ada.post(pause)
+    assert (answer.status_code, answer["Location"]) == (302, path)
+    assert ada_api.post(f"{api}/pause", {"reason": "Wait for HR."}).status_code == 200
+    assert Signal.objects.filter(run=suspended).count() == 1
+    shows(ada, suspended, "Being paused", resume, hides=[pause])
+    office.advance(suspended)
+    assert ada_api.post(f"{api}/pause").json()["status"] == "paused"
+    shows(ada, suspended, "Paused by <bdi>ada</bdi>", resume)
+    shows(ada, "/runs/?tab=working", str(suspended))
+    ada.post(resume)
+    assert ada_api.post(f"{api}/resume").status_code == 200
+    shows(ada, suspended, "Resume requested", pause)
+    office.advance(suspended)
+    assert ada_api.post(f"{api}/resume").json()["status"] == "suspended"
+    shows(ada, suspended, "paused by", hides=["Paused by"])
+    shows(ada, f"{path}?tab=transcript", "Resumed the run")
+    assert _acts(suspended) == [("paused", "ada"), ("resumed", "ada")]
+
+
+# Messages
+
+TEXT = "Level 3 is <b>enough</b>."
+ESCAPED = "Level 3 is &lt;b&gt;enough&lt;/b&gt;."
+
+
+def test_a_message_is_heard_at_the_next_turn(
+    ada: Client, bea: Client, admin: Client, ada_api: Caller, office: Office, suspended: UUID
+) -> None:
+    path = f"/runs/{suspended}/"
+    shows(ada, suspended, "Write to the agent")
+    shows(bea, suspended, hides=["Write to the agent"])
+    answer = ada_api.post(f"/runs/{suspended}/messages", {"text": TEXT})
+    assert (answer.status_code, answer.json()["unheard"]) == (202, 1)
+    answer = ada.post(f"{path}message/", {"text": "No\r\nmore."})
+    assert (answer.status_code, answer["Location"]) == (302, path)
+    shows(ada, suspended, "2 messages queued for the next turn")
+    position = office.advance(suspended).position
+    assert ada_api.get("/runs").json()["items"][0]["unheard"] == 2
+    shows(ada, suspended, "queued, from <bdi>ada</bdi>", ESCAPED, "No\nmore.")
+    shows(ada, f"{path}?tab=transcript", "message from <bdi>ada</bdi>")
+    shows(admin, f"{path}at/{position}/", "MessageReceived", "Level 3 is")
+    assert office.approve(suspended).status == "completed"
+    assert ada_api.get(f"/runs/{suspended}").json()["unheard"] == 0
+    said = {"role": "message", "by": "ada", "content": TEXT}
+    assert said in office.effects.models[-1].messages
+    hides = ["queued, from", "Write to the agent"]
+    shows(ada, suspended, "delivered, from <bdi>ada</bdi>", hides=hides)
+    of_root = [one.unheard for one in office.effects.models if one.frame == "0"]
+    turn = of_root.index(2) + 1  # the step in which they were heard
+    shows(ada, f"{path}?step=0%2Fm{turn}", "message from <bdi>ada</bdi>")
+    shows(ada, f"{path}?step=0%2Fm{turn + 1}", hides=["message from"])
+    row = AuditEntry.objects.filter(run=suspended, act="wrote").earliest("seq")
+    assert (row.actor, TEXT in row.detail, "sha256:" in row.detail) == ("ada", False, True)
+
+
+def test_a_refused_message_is_shown_with_the_reason(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    path = f"/runs/{suspended}/message/"
+    long = text_of(ada.post(path, {"text": "x" * (MAX_MESSAGE + 1)}), 422)
+    has(long, f"at most {MAX_MESSAGE} characters")
+    office.cancel(suspended, "Not needed.")
+    late = text_of(ada.post(path, {"text": TEXT}), 409)
+    has(late, "Not sent: the run is cancelled already", ESCAPED)
+
+
+# Trying again
+
+
+@pytest.fixture
+def failed(office: Office) -> UUID:
+    """A run of Ada's that failed after Bea had approved a call; its model works again."""
+    delegation = ask(("account_agent", NEWCOMER))
+    office.effects.agents["hr_onboarding"] = turns(delegation, ModelFailure(error="<no>"))
+    run = office.start()
+    assert office.approve(run).status == "failed"
+    office.effects.agents["hr_onboarding"] = turns(delegation, say("done"))
+    return run
+
+
+def test_a_failed_run_is_tried_again_on_its_page(
+    ada: Client, bea: Client, ada_api: Caller, office: Office, failed: UUID
+) -> None:
+    path = f"/runs/{failed}/retry/"
+    shows(bea, failed, hides=["/retry/"])
+    shows(bea, path, "may try it again.")
+    shows(ada, failed, f'href="{path}"')
+    shows(ada, path, "&lt;no&gt;", "set_privileges")
+    assert Run.objects.get(id=failed).status == "failed"
+    assert ada.post(path, {"reason": ""}).status_code == 422
+    assert ada.post(path, WHY).status_code == 302
+    shows(ada, failed, hides=[f'href="{path}"'])
+    assert office.advance(failed).status == "completed"
+    assert _acts(failed) == [("retried", "ada")]
+    has(text_of(ada.post(path, WHY), 409), "This run cannot be tried again")
+    answer = ada_api.post(f"/runs/{failed}/retry", WHY)
+    assert "completed: only a failed run" in answer.json()["detail"]
+
+
+def test_a_failed_run_is_tried_again_elsewhere(
+    ada_api: Caller, office: Office, failed: UUID
+) -> None:
+    said, given = StringIO(), {"name": "ada", "reason": "mended"}
+    call_command("retry_run", failed, stdout=said, **given)
+    assert f"Run {failed} is tried again." in said.getvalue()
+    with pytest.raises(CommandError, match="only a failed run"):
+        call_command("retry_run", failed, **given)
+    with pytest.raises(CommandError, match="may not retry"):
+        call_command("retry_run", failed, name="bea", reason="mended")
+    answer = ada_api.post(f"/runs/{office.failed()}/retry", WHY)
+    assert (answer.status_code, answer.json()["ended_at"]) == (200, None)
+
+
+# Release from quarantine
+
+DIED = "3 workers in a row died"
+
+
+@pytest.fixture
+def parked(office: Office) -> UUID:
+    """A run at an approval, with recorded worker crashes."""
+    run = office.start()
+    died: dict[str, Any] = {"reason": DIED, "isolated": True, "losses": 3}
+    Run.objects.filter(id=run).update(status="quarantined", due_at=None, **died)
+    return run
+
+
+def test_an_admin_lets_a_run_go_on_where_it_stood(
+    admin: Client, admin_api: Caller, ada: Client, office: Office, parked: UUID
+) -> None:
+    path = f"/runs/{parked}/readmit/"
+    shows(admin, parked, path)
+    shows(admin, path, DIED)
+    shows(ada, parked, hides=[path])
+    has(text_of(admin.post(path, {"reason": " "}), 422), "the reason is required")
+    assert Run.objects.get(id=parked).status == "quarantined"
+    assert admin.post(path, WHY).status_code == 302
+    row = Run.objects.get(id=parked)
+    assert (row.status, row.reason, row.losses, row.isolated) == ("suspended", None, 0, True)
+    assert row.due_at is not None
+    act = AuditEntry.objects.get(run=parked, act="readmitted")
+    assert (act.actor, json.loads(act.detail)["reason"]) == ("admin", WHY["reason"])
+    assert code_of(admin_api.post(f"/runs/{parked}/readmit", WHY)) == (409, "not_quarantined")
+    assert admin.post(path, WHY).status_code == 409
+    office.advance(parked, isolated=True)
+    assert office.approve(parked).status == "completed"
+
+
+def test_a_run_that_does_not_verify_stays_quarantined(
+    admin: Client, ada: Client, admin_api: Caller, parked: UUID
+) -> None:
+    last = JournalEntry.objects.filter(run_id=parked).latest("position")
+    rows = JournalEntry.objects.filter(run_id=parked, position=last.position)
+    rows.update(body=body(run_id=parked, position=last.position) + " ")
+    has(text_of(admin.post(f"/runs/{parked}/readmit/", WHY), 409), "Not released")
+    has(text_of(ada.post(f"/runs/{parked}/cancel/", WHY), 409), "does not verify")
+    for act, code in (("readmit", "unverified"), ("cancel", "run_ended")):
+        assert code_of(admin_api.post(f"/runs/{parked}/{act}", WHY)) == (409, code)
+    assert Run.objects.get(id=parked).status == "quarantined"
+
+
+def test_a_quarantined_run_is_cancelled_without_a_start(
+    ada: Client, office: Office, parked: UUID
+) -> None:
+    shows(ada, f"/runs/{parked}/cancel/", "Cancel this run")
+    before = _tools(office)
+    assert ada.post(f"/runs/{parked}/cancel/", WHY).status_code == 302
+    assert office.advance(parked, isolated=True).status == "cancelled"
+    assert _tools(office) == before
+
+
+def test_the_command_line_lets_a_run_out(parked: UUID, capsys: pytest.CaptureFixture[str]) -> None:
+    def readmit(name: str, reason: str) -> None:
+        call_command("readmit", str(parked), "--as", name, "--reason", reason)
+
+    with pytest.raises(CommandError, match="the reason is required"):
+        readmit("admin", "")
+    with pytest.raises(CommandError, match="Only admins may release"):
+        readmit("ada", "because")
+    readmit("admin", "because")
+    assert "out of quarantine" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="not in quarantine"):
+        readmit("admin", "because")

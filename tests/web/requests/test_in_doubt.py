@@ -8,7 +8,6 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Request
-from runtime.core.continuation import RunStatus
 from runtime.ports.effects import ToolResult
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
@@ -16,16 +15,6 @@ from tests.support.office import MAIL_RESULT, Office
 from tests.support.pages import has, in_order, send, shows, text_of
 
 HOSTILE = "<script>alert(1)</script>\u202ebea"
-
-
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database time after which the first attempt cannot be running."""
-    seeds.set_clock(monkeypatch, timezone.now() + timedelta(hours=1))
-
-
-def _settle(client: Client, request: Request, outcome: str, **form: str) -> Any:
-    return send(client, request, f"settle/{outcome}", **form)
 
 
 def _heard(office: Office) -> Any:
@@ -49,35 +38,47 @@ def test_the_page_shows_the_lost_call_and_its_ways_out(
         "message_id",
     )
     in_order(page, "Started call", "Did it happen?")
-    shows(ada, doubt.run_id, f"/a/{doubt.id}/", "Resolve it")
+    why = "It may have happened, so it is not repeated"
+    of_run = ("In doubt: <bdi>send_welcome_mail</bdi>", why, f"/a/{doubt.id}/", "Resolve it")
+    shows(ada, doubt.run_id, *of_run)
 
 
-def test_a_tool_that_returns_nothing_needs_no_json(bea: Client, office: Office) -> None:
-    office.effects.result_schema = {"type": "null"}
-    request = office.in_doubt_request(office.in_doubt())
-    all_of_it = "The tool returns no value. Report null"
-    shows(bea, request, all_of_it, "null</textarea>")
-    assert _settle(bea, request, "happened", result="null").status_code == 302
-    assert office.advance(request.run_id).status == RunStatus.COMPLETED
-
-
-def test_running_again_has_to_wait(bea: Client, doubt: Request) -> None:
-    shows(bea, doubt, "disabled", "Possible from <time")
-    page = text_of(_settle(bea, doubt, "run-again"), 409)
-    has(page, "The first start may still be running")
-    doubt.refresh_from_db()
-    assert doubt.status == "pending"
-
-
-def test_running_again_starts_it_once_more(
-    bea: Client, office: Office, doubt: Request, later: None
+@pytest.mark.parametrize(
+    ("schema", "says", "typed", "shown"),
+    [
+        ({"type": "null"}, "The tool returns no value. Report null", "null", "null"),
+        ({"type": "string"}, "Result (text)", "3 rows", "3 rows"),
+        ({"type": "string"}, "Result (text)", '"3 rows"', "&quot;3 rows&quot;"),
+        (None, "so any text or JSON value is accepted", "3 rows", "3 rows"),
+    ],
+)
+def test_a_result_is_typed_as_the_tool_returns_it(
+    bea: Client, office: Office, schema: dict[str, Any] | None, says: str, typed: str, shown: str
 ) -> None:
+    office.effects.result_schema = schema
+    request = office.in_doubt_request(office.in_doubt())
+    shows(bea, request, says)
+    if schema is None:
+        broken = send(bea, request, "settle/happened", result='{"id": 1')
+        has(text_of(broken, 422), "result is not JSON (line 1)")
+    assert send(bea, request, "settle/happened", result=typed).status_code == 302
+    assert office.advance(request.run_id).status == "completed"
+    shows(bea, request, shown)
+
+
+def test_running_again_has_to_wait_and_starts_it_once_more(
+    bea: Client, office: Office, doubt: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shows(bea, doubt, "disabled", "Possible from <time")
+    page = text_of(send(bea, doubt, "settle/run-again"), 409)
+    has(page, "The first start may still be running")
+    seeds.set_clock(monkeypatch, timezone.now() + timedelta(hours=1))
     shows(bea, doubt, hides=["disabled"])
     mail = FakeTool(body=lambda request: ToolResult(value=MAIL_RESULT))
     office.effects.tools["send_welcome_mail"] = mail
-    assert _settle(bea, doubt, "run-again", reason="No mail in the log.").status_code == 302
+    assert send(bea, doubt, "settle/run-again", reason="No mail in the log.").status_code == 302
     shows(bea, doubt, "To be run again, approved by <bdi>bea</bdi>", "No mail in the log.")
-    assert office.advance(doubt.run_id).status == RunStatus.COMPLETED
+    assert office.advance(doubt.run_id).status == "completed"
     assert [call.tool for call in office.effects.calls].count("send_welcome_mail") == 2
     shows(bea, doubt, "Status: done")
 
@@ -86,44 +87,40 @@ def test_a_reported_result_is_marked_as_a_persons_report(
     bea: Client, ada: Client, office: Office, doubt: Request
 ) -> None:
     result = '{"message_id": "m-17"}'
-    answer = _settle(bea, doubt, "happened", result=result, reason="In the log.")
+    answer = send(bea, doubt, "settle/happened", result=result, reason="In the log.")
     assert (answer.status_code, answer["Location"]) == (302, f"/a/{doubt.id}/")
-    shows(bea, doubt, "It happened, as reported by <bdi>bea</bdi>")
-    assert office.advance(doubt.run_id).status == RunStatus.COMPLETED
+    recorded = "Status: recorded, a worker applies it next"
+    shows(bea, doubt, "It happened, as reported by <bdi>bea</bdi>", recorded)
+    assert office.advance(doubt.run_id).status == "completed"
     heard = _heard(office)
     assert (heard["content"], heard["reported_by"]) == ({"message_id": "m-17"}, "bea")
     shows(bea, doubt, "m-17")
+    shows(bea, "/inbox/?view=decided", "Done, as reported")
     shows(ada, doubt.run_id, "reported as done by <bdi>bea</bdi>")
     said = "<bdi>send_welcome_mail</bdi>, reported by <bdi>bea</bdi>"
     shows(ada, f"/runs/{doubt.run_id}/?tab=transcript", said)
 
 
-@pytest.mark.parametrize(
-    ("result", "said"),
-    [
+def test_an_invalid_result_is_refused_and_kept_in_the_form(bea: Client, doubt: Request) -> None:
+    for result, said in (
         ("", "result is required"),
-        ("sent", "result is not JSON (line 1)"),
         ("[" * 100_000, "result is not JSON"),
         ('{"message_id": 7}', "result.message_id must be of type string"),
         ("NaN", "result not a finite number"),
-        (HOSTILE, "result is not JSON"),
-    ],
-)
-def test_an_invalid_result_is_refused_and_kept_in_the_form(
-    bea: Client, doubt: Request, result: str, said: str
-) -> None:
-    answer = _settle(bea, doubt, "happened", result=result, reason=f"I looked. {HOSTILE}")
-    page = has(text_of(answer, 422), said, "I looked.", hides=["<script>"])
-    if result != HOSTILE:
-        has(page.replace("&quot;", '"'), result or "result")
+        (HOSTILE, "result is not JSON (line 1)"),
+    ):
+        answer = send(bea, doubt, "settle/happened", result=result, reason=f"I looked. {HOSTILE}")
+        page = has(text_of(answer, 422), said, "I looked.", hides=["<script>"])
+        if result != HOSTILE:
+            has(page.replace("&quot;", '"'), result or "result")
     doubt.refresh_from_db()
     assert doubt.status == "pending"
 
 
 def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt: Request) -> None:
-    assert _settle(bea, doubt, "give-up", reason=" ").status_code == 422
+    assert send(bea, doubt, "settle/give-up", reason=" ").status_code == 422
     why = f"No trace\r\nfound. {HOSTILE}"
-    assert _settle(bea, doubt, "give-up", reason=why).status_code == 302
+    assert send(bea, doubt, "settle/give-up", reason=why).status_code == 302
     shows(bea, doubt, "Given up by <bdi>bea</bdi>", hides=["<script>", "\u202e"])
     shows(bea, doubt.run_id, "The outcome is reported. The worker applies it shortly")
     office.advance(doubt.run_id)
@@ -137,5 +134,5 @@ def test_a_doubt_of_a_cancelled_run_stays_one(
     ada.post(f"/runs/{doubt.run_id}/cancel/", {"reason": "Enough."})
     ended = "The run was cancelled by <bdi>ada</bdi>"
     shows(bea, doubt, ended, "it may have happened", hides=["/settle/"])
-    assert office.advance(doubt.run_id).status == RunStatus.CANCELLED
+    assert office.advance(doubt.run_id).status == "cancelled"
     shows(bea, doubt.run_id, "in doubt: the run was ended")

@@ -11,12 +11,10 @@ from approvals.models import AuditEntry, Request
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
-from runtime.ports.effects import Unknown
 from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
 from tests.support.api_client import Caller
 from tests.support.engine import events
-from tests.support.fake_ports import FakeTool
 from tests.support.office import MAIL_RESULT, Office
 from tests.support.pages import has, send, shows, text
 
@@ -55,11 +53,7 @@ def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt:
     assert office.advance(doubt.run_id).status == RunStatus.COMPLETED
     doubt.refresh_from_db()
     why = "The call itself returned its result late, so no person needs to settle it."
-    assert (doubt.status, doubt.decided_by, doubt.reason) == (
-        "cancelled",
-        None,
-        why,
-    )
+    assert (doubt.status, doubt.decided_by, doubt.reason) == ("cancelled", None, why)
     assert AuditEntry.objects.get(subject=f"request {doubt.id}", act="cancelled").actor is None
     of_doubt, of_run = pages(bea, doubt)
     has(of_doubt, "Resolved by the call itself")
@@ -71,27 +65,18 @@ def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt:
     shows(bea, f"/runs/{doubt.run_id}/?tab=transcript", told)
 
 
-def test_decided_today_shows_a_late_outcome(bea: Client, office: Office) -> None:
-    lost = FakeTool(gated=True, body=lambda request: Unknown(error="cut off"))
-    office.effects.tools["set_privileges"] = lost
-    office.approve(run := office.start())
-    arrives(run)
-    office.advance(run)
-    shows(bea, "/inbox/?view=decided", "Done, late")
+SAME, ELSE = "had reported the same.", "had reported something else, and the agent was told that."
+GAVE_UP = "had given the call up, and the agent was told that it failed."
 
 
 @pytest.mark.parametrize(
     ("said", "error", "words"),
     [
-        ('{"message_id": "m-1", "at": 2}', "", "</b> had reported the same."),
-        (
-            '{"message_id": "m-2"}',
-            "",
-            "</b> had reported something else, and the agent was told that.",
-        ),
-        ('{"message_id": "m-1"}', "<no>", "</b> had reported something else, and the agent"),
-        (None, "<no>", "</b> had reported the same."),
-        (None, "", "</b> had given the call up, and the agent was told that it failed."),
+        ('{"message_id": "m-1", "at": 2}', "", SAME),
+        ('{"message_id": "m-2"}', "", ELSE),
+        ('{"message_id": "m-1"}', "<no>", ELSE),
+        (None, "<no>", SAME),
+        (None, "", GAVE_UP),
     ],
 )
 def test_a_late_outcome_is_compared_with_a_persons_report(
@@ -106,8 +91,11 @@ def test_a_late_outcome_is_compared_with_a_persons_report(
     office.advance(doubt.run_id)
     contradicts = "This contradicts the earlier decision: <b><bdi>bea"
     for page in pages(bea, doubt):
-        has(page, words, hides=["<no>"])
-        assert (contradicts in page) is ("same" not in words)
+        has(page, f"</b> {words}", hides=["<no>"])
+        assert (contradicts in page) is (words != SAME)
+    (late,) = bea.get(f"/api/v1/runs/{doubt.run_id}/late-outcomes").json()
+    assert (late["decided_by"], late["contradicts"]) == ("bea", words != SAME)
+    assert late["note"] == f"bea {words}"
 
 
 def test_a_late_outcome_of_an_ended_run_is_shown(
@@ -120,7 +108,7 @@ def test_a_late_outcome_of_an_ended_run_is_shown(
 
 
 def test_the_api_reports_late_outcomes_like_the_pages(
-    bea: Client, bea_api: Caller, office: Office, doubt: Request
+    bea_api: Caller, office: Office, doubt: Request
 ) -> None:
     """The run, and the request about the call in doubt; other requests have none."""
     run = doubt.run_id
@@ -131,30 +119,20 @@ def test_the_api_reports_late_outcomes_like_the_pages(
         return found
 
     assert read() == []
-    send(bea, doubt, "settle/happened", result='{"message_id": "m-2"}')
-    office.advance(run)
     gate = Gate.objects.get(run=run, kind="in_doubt")
-    arrives(run)
+    arrives(run, error="<no>")
     (late,) = read()
     assert late.pop("at")
+    assert str(late.pop("note")).startswith("A worker applies it next")
     assert late == {
         "frame": gate.frame,
         "call": gate.call,
         "tool": "send_welcome_mail",
         "attempt": 1,
-        "outcome": "returned",
-        "result": MAIL_RESULT,
-        "error": None,
-        "decided_by": "bea",
-        "contradicts": True,
-        "note": "bea had reported something else, and the agent was told that.",
+        "outcome": "failed",
+        "result": None,
+        "error": "<no>",
+        "decided_by": None,
+        "contradicts": False,
     }
     assert bea_api.get(f"/approvals/{office.request(run).id}").json()["late_outcomes"] == []
-
-
-def test_the_api_says_that_a_call_failed_late(ada_api: Caller, doubt: Request) -> None:
-    arrives(doubt.run_id, error="<no>")
-    (late,) = ada_api.get(f"/runs/{doubt.run_id}/late-outcomes").json()
-    assert (late["outcome"], late["result"], late["error"]) == ("failed", None, "<no>")
-    assert (late["decided_by"], late["contradicts"]) == (None, False)
-    assert late["note"].startswith("A worker applies it next")

@@ -1,5 +1,6 @@
 """The card that compares a request with the last similar approval."""
 
+import random
 import re
 from typing import Any
 
@@ -36,9 +37,23 @@ def test_the_card_shows_the_changes_and_the_last_approver(
     spaced = _start(office, username="newhire ")
     has(_card(bea, spaced), "It ends with 1 space, before with no spaces.")
     shows(bea, spaced, hides=["U+0020"])
+    odd = _start(office, note="p\u0430ypal")
+    shown = text(bea, odd).partition('class="args"')[2].partition("</dl>")[0]
+    for part in (shown, _card(bea, odd)):
+        has(part, "mixes Latin and Cyrillic letters")
 
 
-def test_only_earlier_approvals_are_compared(bea: Client, office: Office, asked: Request) -> None:
+def test_a_hostile_pair_of_arguments_is_shown_whole(bea: Client, office: Office) -> None:
+    chance = random.Random(1)
+    notes = [" ".join(chance.choice("ab") for _ in range(2_000)) for _ in range(2)]
+    office.approve(_start(office, note=notes[0]).run_id)
+    whole = "Shown whole: comparing the words would take too long."
+    has(_card(bea, _start(office, note=notes[1])), whole, f"<ins>{notes[1]}</ins>")
+
+
+def test_only_earlier_approvals_of_the_same_way_are_compared(
+    bea: Client, office: Office, asked: Request
+) -> None:
     send(bea, asked, "deny", reason="not yet")
     office.advance(asked.run_id)
     first = _start(office)
@@ -48,13 +63,8 @@ def test_only_earlier_approvals_are_compared(bea: Client, office: Office, asked:
     office.approve(later.run_id)
     has(_card(bea, first), FIRST)  # nothing had been approved before it
     has(_card(bea, later), "<ins>5</ins>")
-
-
-def test_other_agents_on_the_way_make_it_another_action(
-    bea: Client, office: Office, asked: Request
-) -> None:
-    office.approve(asked.run_id)
-    Request.objects.filter(pk=asked.pk).update(path=["another_agent", "set_privileges"])
+    ways = Request.objects.filter(pk__in=[first.pk, later.pk])
+    ways.update(path=["another_agent", "set_privileges"])
     has(_card(bea, _start(office)), FIRST)
 
 
