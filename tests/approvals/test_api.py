@@ -1,5 +1,6 @@
 """The approvals of the API: its shapes, its scopes, and that a body cannot get ahead of the rights."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -49,19 +50,26 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
     }  # fmt: skip
 
 
-def test_a_list_comes_in_pieces(client: TestClient, bea: Actor) -> None:
-    ids = [str(seeds.pending().id) for _ in range(3)]
-    first = client.get("/approvals?status=pending&limit=2", auth=bea).json()
-    assert [item["id"] for item in first["items"]] == ids[:2]
-    second = client.get(f"/approvals?status=pending&cursor={first['next']}", auth=bea).json()
-    assert [item["id"] for item in second["items"]] == ids[2:]
-    assert second["next"] is None
+def test_a_list_is_cut_and_comes_in_pieces(client: TestClient, bea: Actor) -> None:
+    of = seeds.run()
+    requests = seeds.opened(*(seeds.snapshot(of) for _ in range(3)))
+    doubt = seeds.in_doubt(not_before=seeds.moment(5))
+    seeds.decide(requests[2], bea)
+    ids = [str(one.id) for one in requests]
 
+    def listed(query: str) -> tuple[list[str], str]:
+        answer = client.get(f"/approvals?{query}", auth=bea).json()
+        return [item["id"] for item in answer["items"]], answer["next"]
 
-def test_a_list_can_be_cut_to_a_run(client: TestClient, bea: Actor) -> None:
-    request, _ = seeds.pending(), seeds.pending()
-    answer = client.get(f"/approvals?run={request.run_id}", auth=bea).json()
-    assert [item["id"] for item in answer["items"]] == [str(request.id)]
+    assert listed("") == listed("kind=any") == ([*ids, str(doubt.id)], None)
+    assert listed("kind=approval&status=pending") == (ids[:2], None)
+    assert listed("kind=in_doubt") == ([str(doubt.id)], None)
+    first, cursor = listed(f"run={of}&limit=2")
+    assert first == ids[:2]
+    assert listed(f"run={of}&cursor={cursor}") == (ids[2:], None)
+    with pytest.raises(InvalidInput) as caught:
+        listed("kind=unknown")
+    assert caught.value.field == "kind"
 
 
 def test_a_decision_answers_with_the_decided_approval(client: TestClient, bea: Actor) -> None:
@@ -75,11 +83,15 @@ def test_a_decision_answers_with_the_decided_approval(client: TestClient, bea: A
     assert decided["decided_at"]
 
 
-def test_an_approval_needs_no_reason(client: TestClient, bea: Actor) -> None:
-    request = seeds.pending()
-    body = {"verdict": "approve", "digest": request.request_digest}
-    answer = client.post(f"/approvals/{request.id}/decision", json=body, auth=bea)
-    assert answer.json()["status"] == "approved"
+def test_a_call_in_doubt_is_settled_and_null_is_a_result(client: TestClient, bea: Actor) -> None:
+    request = seeds.in_doubt()
+    path = f"/runs/{request.run_id}/gates/{request.gate}/settle"
+    body: dict[str, Any] = {"outcome": "happened", "reason": "It is there."}
+    with pytest.raises(InvalidInput):
+        client.post(path, json=body, auth=bea)
+    found = client.post(path, json={**body, "result": None}, auth=bea).json()
+    assert (found["gate"], found["kind"]) == (str(request.gate), "in_doubt")
+    assert (found["status"], found["decided_by"]) == ("answered", "bea")
 
 
 @pytest.mark.parametrize("body", [{}, {"verdict": [], "digest": {}, "reason": 5}])
@@ -97,5 +109,6 @@ def test_without_permission_any_body_gets_not_found(
 def test_an_unknown_object_is_not_found(client: TestClient, bea: Actor, name: str) -> None:
     with pytest.raises(NotFound):
         client.get(f"/approvals/{name}", auth=bea)
-    with pytest.raises(NotFound):
-        client.post(f"/approvals/{name}/decision", json={}, auth=bea)
+    for path in (f"/approvals/{name}/decision", f"/runs/{name}/gates/{uuid4()}/settle"):
+        with pytest.raises(NotFound):
+            client.post(path, json={}, auth=bea)

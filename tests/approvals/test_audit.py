@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F
+from django.db.models.functions import Left
 
 from approvals import audit
 from approvals.adapter import Approvals
@@ -17,8 +19,6 @@ from runtime.ports.access import Actor
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
-
-Forgery = Callable[[UUID], object]
 
 
 @pytest.fixture
@@ -36,17 +36,8 @@ def run() -> UUID:
     return of
 
 
-def test_each_run_has_a_chain_of_its_own(run: UUID) -> None:
-    other = seeds.run()
-    audit.append(run=other, actor=None, act="requested", subject="request", detail={})
-    assert AuditEntry.objects.get(run=other).seq == 1
-    assert (audit.verify(run), audit.verify(other)) == (5, 1)
-
-
-def test_an_act_of_the_system_says_so(run: UUID) -> None:
-    first, second = AuditEntry.objects.filter(run=run).order_by("seq")[:2]
-    assert (first.actor, first.token) == (None, None)
-    assert (second.actor, second.token) == ("bea", "t1")
+def row(run: UUID, seq: int) -> AuditEntry:
+    return AuditEntry.objects.get(run=run, seq=seq)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +53,11 @@ def test_postgres_refuses_to_change_or_delete_a_row(
 ) -> None:
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         change(AuditEntry.objects.filter(run=run, seq=3))
+    again = row(run, 3)
+    again.pk = None
+    with pytest.raises(DatabaseError, match="audit_order"), transaction.atomic():
+        again.save(force_insert=True)
     assert audit.verify(run) == 5
-
-
-def test_two_rows_of_a_run_cannot_have_one_place(run: UUID) -> None:
-    entry = AuditEntry.objects.get(run=run, seq=3)
-    entry.pk = None
-    with pytest.raises(IntegrityError, match="audit_order"), transaction.atomic():
-        entry.save(force_insert=True)
 
 
 # From here on an attacker owns the table and has switched the trigger off.
@@ -101,29 +89,28 @@ def broken_at(run: UUID) -> int:
         {"detail": "{}"},
         {"previous": "sha256:other"},
         {"hash": "sha256:other"},
+        {"hash": Left("hash", 16)},
+        {"hash": ""},
     ],
     ids="-".join,
 )
-def test_an_edited_column_is_found(run: UUID, changed: dict[str, object]) -> None:
+def test_an_edited_column_is_found(run: UUID, changed: dict[str, Any]) -> None:
     AuditEntry.objects.filter(run=run, seq=3).update(**changed)
     assert broken_at(run) == 3
 
 
-def _drop(seq: int) -> Forgery:
-    return lambda run: AuditEntry.objects.filter(run=run, seq=seq).delete()
+def _drop(run: UUID, seq: int) -> None:
+    AuditEntry.objects.filter(run=run, seq=seq).delete()
 
 
-def _move(*moves: tuple[int, int]) -> Forgery:
-    def move(run: UUID) -> None:
-        for old, new in moves:
-            AuditEntry.objects.filter(run=run, seq=old).update(seq=new)
-
-    return move
+def _move(run: UUID, *moves: tuple[int, int]) -> None:
+    for old, new in moves:
+        AuditEntry.objects.filter(run=run, seq=old).update(seq=new)
 
 
 def _link_over(run: UUID) -> None:
-    _drop(4)(run)
-    forge(run, 5, previous=AuditEntry.objects.get(run=run, seq=3).hash)
+    _drop(run, 4)
+    forge(run, 5, previous=row(run, 3).hash)
 
 
 def _take_from_another(run: UUID) -> None:
@@ -137,10 +124,9 @@ def _take_from_another(run: UUID) -> None:
 @pytest.mark.parametrize(
     ("change", "seq"),
     [
-        (_drop(1), 1),
-        (_drop(3), 3),
-        (lambda run: (_drop(3)(run), _move((4, 3), (5, 4))(run)), 3),
-        (_move((2, 9), (3, 2), (9, 3)), 2),
+        (lambda run: _drop(run, 1), 1),
+        (lambda run: (_drop(run, 3), _move(run, (4, 3), (5, 4))), 3),
+        (lambda run: _move(run, (2, 9), (3, 2), (9, 3)), 2),
         (_take_from_another, 1),
         (lambda run: forge(run, 3, actor="cyril"), 3),
         (_link_over, 4),
@@ -149,7 +135,7 @@ def _take_from_another(run: UUID) -> None:
     ],
 )
 def test_a_chain_that_was_made_anew_without_the_key_is_found(
-    run: UUID, change: Forgery, seq: int
+    run: UUID, change: Callable[[UUID], object], seq: int
 ) -> None:
     """And any other change of rows, whether they were linked and hashed again or not."""
     assert audit.verify(run) == 5
@@ -158,20 +144,13 @@ def test_a_chain_that_was_made_anew_without_the_key_is_found(
 
 
 @pytest.mark.usefixtures("_owner")
-@pytest.mark.parametrize(("earlier", "found"), [(True, True), (False, False)])
-def test_chains_without_keys_are_valid_only_in_old_runs(
-    run: UUID, earlier: bool, found: bool
-) -> None:
+def test_chains_without_keys_are_valid_only_in_old_runs(run: UUID) -> None:
     """Earlier versions wrote such chains; a run that starts after the first keyed chain has none."""
-    AuditEntry.objects.exclude(run=run).delete()
-    if earlier:
-        first = seeds.run(id=UUID(int=run.int - 1))
-        audit.append(run=first, actor=None, act="requested", subject="x", detail={})
     rewrite(run, key_id=None)
-    if found:
-        assert broken_at(run) == 1
-    else:
-        assert audit.verify(run) == 5
+    assert audit.verify(run) == 5
+    first = seeds.run(id=UUID(int=run.int - 1))
+    audit.append(run=first, actor=None, act="requested", subject="x", detail={})
+    assert broken_at(run) == 1
 
 
 @pytest.mark.usefixtures("_owner")
@@ -179,7 +158,7 @@ def test_a_chain_of_the_release_before_goes_on(run: UUID) -> None:
     """Its rows have whole hashes, and each repeats that of the row before."""
     previous = audit.GENESIS
     for seq in range(1, 4):
-        entry = AuditEntry.objects.get(run=run, seq=seq)
+        entry = row(run, seq)
         entry.previous = previous
         seal = macs.seal(purposes.AUDIT, audit._hash(entry))
         entry.hash, entry.key_id = seal.mac, seal.key_id
@@ -194,31 +173,20 @@ def test_a_chain_of_the_release_before_goes_on(run: UUID) -> None:
 
 
 @pytest.mark.usefixtures("_owner")
-@pytest.mark.parametrize("digits", [0, 16, 31])
-def test_a_shorter_hash_is_found(run: UUID, digits: int) -> None:
-    entry = AuditEntry.objects.get(run=run, seq=3)
-    AuditEntry.objects.filter(run=run, seq=3).update(hash=entry.hash[:digits])
-    assert broken_at(run) == 3
-
-
-@pytest.mark.usefixtures("_owner")
-@pytest.mark.parametrize("kept", [0, 1])
-def test_rows_that_were_cut_off_are_missed_at_their_request(
-    kept: int, ada: Actor, bea: Actor
-) -> None:
+def test_rows_that_were_cut_off_are_missed_at_their_request(bea: Actor) -> None:
     request = seeds.pending()
     seeds.decide(request, bea)
     assert audit.verify(request.run_id) == 2
-    AuditEntry.objects.filter(run=request.run_id, seq__gt=kept).delete()
-    assert broken_at(request.run_id) == kept + 1
+    for kept in (1, 0):
+        AuditEntry.objects.filter(run=request.run_id, seq__gt=kept).delete()
+        assert broken_at(request.run_id) == kept + 1
 
 
 @pytest.mark.usefixtures("_owner")
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
-    approvals = Approvals()
-    assert approvals.problem_of(run) is None
-    forge(run, 3, actor="cyril", previous=AuditEntry.objects.get(run=run, seq=2).hash)
-    assert approvals.problem_of(run) == "row 3 was changed"
+    assert Approvals().problem_of(run) is None
+    forge(run, 3, actor="cyril", previous=row(run, 2).hash)
+    assert Approvals().problem_of(run) == "row 3 was changed"
 
 
 def rewrite(run: UUID, **changed: str | None) -> None:
@@ -226,12 +194,12 @@ def rewrite(run: UUID, **changed: str | None) -> None:
     previous = audit.GENESIS
     for seq in range(1, 6):
         forge(run, seq, previous=previous, **changed)
-        previous = AuditEntry.objects.get(run=run, seq=seq).hash
+        previous = row(run, seq).hash
 
 
 def forge(run: UUID, seq: int, **changed: str | None) -> None:
     """Change a row and give it the hash that it should then have."""
-    entry = AuditEntry.objects.get(run=run, seq=seq)
+    entry = row(run, seq)
     for name, value in changed.items():
         setattr(entry, name, value)
     entry.hash = audit._hash(entry)

@@ -37,7 +37,7 @@ def test_a_request_of_the_release_before_has_its_schema_as_text(bea: Actor) -> N
     seeds.decide(request, bea)
 
 
-@pytest.mark.parametrize("body", [None, "{}", "no JSON", "[" * 100_000])
+@pytest.mark.parametrize("body", [None, "{}", "[" * 100_000])
 def test_a_request_without_its_schema_is_not_decided(bea: Actor, body: str | None) -> None:
     request = seeds.pending()
     if body is None:

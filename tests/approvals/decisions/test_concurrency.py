@@ -30,34 +30,8 @@ from tests.support.threads import closing, together
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = 50
-MIXED_ROUNDS = 200
+ROUNDS = 200
 TIME = 3  # the place of time among the four kinds of racers
-DECIDERS = 8
-
-
-def test_concurrent_decisions_have_one_winner() -> None:
-    people = [seeds.person(f"reviewer-{n}", Group.REVIEWERS) for n in range(DECIDERS)]
-    requests = [seeds.pending() for _ in range(ROUNDS)]
-    outcomes: list[list[str]] = [[] for _ in requests]
-    barrier = threading.Barrier(DECIDERS, timeout=30)
-
-    def play(n: int) -> None:
-        for request, heard in zip(requests, outcomes, strict=True):
-            verdict, reason = ("approve", "") if n % 2 else ("deny", f"No, says {n}.")
-            barrier.wait()
-            heard.append(_attempt(request, people[n], verdict, reason))
-
-    together([partial(play, n) for n in range(DECIDERS)])
-
-    winners = set()
-    for request, heard in zip(requests, outcomes, strict=True):
-        won = [outcome.removeprefix("won ") for outcome in heard if outcome.startswith("won ")]
-        assert len(won) == 1
-        assert sorted(heard) == sorted([f"won {won[0]}"] + [f"lost to {won[0]}"] * (DECIDERS - 1))
-        _check_one_decision(request, won[0])
-        winners.add(won[0])
-    assert len(winners) > 1, "the same person won every round: this was no race"
 
 
 def test_concurrent_actions_of_all_kinds_have_one_winner() -> None:
@@ -89,7 +63,7 @@ def test_concurrent_actions_of_all_kinds_have_one_winner() -> None:
 
     def play(n: int) -> None:
         chance = random.Random(n)
-        for number in range(MIXED_ROUNDS):
+        for number in range(ROUNDS):
             barrier.wait()
             # Each kind starts first in its turn: otherwise the kind that reads least would always win.
             if number % 4 != n // 2:
@@ -101,39 +75,19 @@ def test_concurrent_actions_of_all_kinds_have_one_winner() -> None:
     together([partial(play, n) for n in range(8)])
 
     ends = Counter(_check_one_end(*one) for one in zip(requests, heard, strict=True))
-    assert sum(ends.values()) == MIXED_ROUNDS
+    assert sum(ends.values()) == ROUNDS
     assert set(ends) == {"approved", "denied", "cancelled", "expired"}, "one kind never won"
 
 
-def test_two_clicks_of_one_person_are_one_decision() -> None:
-    bea = seeds.person("bea", Group.REVIEWERS)
-    request = seeds.pending()
-    heard: list[str] = []
-    barrier = threading.Barrier(2, timeout=30)
-
-    def click() -> None:
-        barrier.wait()
-        heard.append(_attempt(request, bea, "approve", ""))
-
-    together([click, click])
-    assert sorted(heard) == ["lost to bea", "won bea"]
-    _check_one_decision(request, "bea")
-
-
-def _disable(bea: User) -> None:
-    User.objects.filter(pk=bea.pk).update(is_active=False)
-
-
-def _take_out_of_group(bea: User) -> None:
-    bea.groups.clear()
-
-
-def _revoke(bea: User) -> None:
-    Token.objects.filter(owner=bea).update(revoked_at=timezone.now())
-
-
-@pytest.mark.parametrize("end", [_disable, _take_out_of_group, _revoke])
-def test_a_decision_uses_the_rights_after_its_lock_wait(end: Callable[[User], None]) -> None:
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda bea: User.objects.filter(pk=bea.pk).update(is_active=False),
+        lambda bea: bea.groups.clear(),
+        lambda bea: Token.objects.filter(owner=bea).update(revoked_at=timezone.now()),
+    ],
+)
+def test_a_decision_uses_the_rights_after_its_lock_wait(end: Callable[[User], object]) -> None:
     seeds.person("bea", Group.REVIEWERS)
     owner = User.objects.get(username="bea")
     bea = seeds.bearer(Actor(person="bea"), *ALL_SCOPES)
@@ -151,30 +105,7 @@ def test_a_decision_uses_the_rights_after_its_lock_wait(end: Callable[[User], No
     waiting.join(30)
 
     assert heard == ["not found"]
-    request.refresh_from_db()
-    assert request.status == Request.Status.PENDING
-    assert Gate.objects.get(pk=request.gate).state == Gate.State.OPEN
-    assert audit.verify(request.run_id) == 1
-
-
-def test_resolving_a_call_in_doubt_waits_for_the_run() -> None:
-    bea = seeds.person("bea", Group.REVIEWERS)
-    request = seeds.in_doubt()
-    heard: list[str] = []
-
-    def resolve() -> None:
-        seeds.settle(request, bea)
-        heard.append("resolved")
-
-    waiting = threading.Thread(target=closing(resolve))
-    with transaction.atomic():
-        Run.objects.select_for_update().get(pk=request.run_id)
-        waiting.start()
-        _wait_until_another_waits_for_us(waiting)
-    waiting.join(30)
-
-    assert heard == ["resolved"]
-    _check_one_decision(request, "bea")
+    assert seeds.untouched(request)
 
 
 def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
@@ -248,16 +179,6 @@ def _check_one_end(request: Request, heard: list[str]) -> str:
         decision = Decision(verdict=Verdict(one["verdict"]), by=one["by"], reason=one["reason"])
         Approvals().verify_decision(gate=request.gate, decision=decision)
     return status
-
-
-def _check_one_decision(request: Request, winner: str) -> None:
-    request.refresh_from_db()
-    decided = AuditEntry.objects.filter(run=request.run_id, act__in=["approved", "denied"])
-    assert [(row.actor, row.act) for row in decided] == [(winner, request.status)]
-    assert request.decided_by == winner
-    assert Signal.objects.filter(run=request.run_id).count() == 1
-    assert Run.objects.get(pk=request.run_id).mailbox == 1
-    assert audit.verify(request.run_id) == 2
 
 
 def _wait_until_another_waits_for_us(waiting: threading.Thread) -> None:
