@@ -57,7 +57,7 @@ def test_a_list_is_cut_and_comes_in_pieces(client: TestClient, bea: Actor) -> No
     seeds.decide(requests[2], bea)
     ids = [str(one.id) for one in requests]
 
-    def listed(query: str) -> tuple[list[str], str]:
+    def listed(query: str) -> tuple[list[str], str | None]:
         answer = client.get(f"/approvals?{query}", auth=bea).json()
         return [item["id"] for item in answer["items"]], answer["next"]
 

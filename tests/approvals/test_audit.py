@@ -108,6 +108,11 @@ def _move(run: UUID, *moves: tuple[int, int]) -> None:
         AuditEntry.objects.filter(run=run, seq=old).update(seq=new)
 
 
+def _close_a_gap(run: UUID) -> None:
+    _drop(run, 3)
+    _move(run, (4, 3), (5, 4))
+
+
 def _link_over(run: UUID) -> None:
     _drop(run, 4)
     forge(run, 5, previous=row(run, 3).hash)
@@ -125,7 +130,7 @@ def _take_from_another(run: UUID) -> None:
     ("change", "seq"),
     [
         (lambda run: _drop(run, 1), 1),
-        (lambda run: (_drop(run, 3), _move(run, (4, 3), (5, 4))), 3),
+        (_close_a_gap, 3),
         (lambda run: _move(run, (2, 9), (3, 2), (9, 3)), 2),
         (_take_from_another, 1),
         (lambda run: forge(run, 3, actor="cyril"), 3),

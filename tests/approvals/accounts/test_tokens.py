@@ -35,27 +35,20 @@ def test_the_secret_is_nowhere_in_the_row(owner: User) -> None:
     assert tokens.create(owner, [Scope.RUNS_READ])[1] != plain
 
 
-def test_a_token_has_only_scopes_that_exist(owner: User) -> None:
+def test_a_token_has_an_active_owner_and_scopes_that_exist(owner: User) -> None:
     with pytest.raises(InvalidInput) as caught:
         tokens.create(owner, ["runs:read", "root"])
     assert caught.value.field == "scopes"
+    owner.is_active = False
+    with pytest.raises(InvalidInput, match="is disabled"):
+        tokens.create(owner, ALL_SCOPES)
 
 
 def test_an_invalid_token_does_not_authenticate(owner: User) -> None:
     token, plain = tokens.create(owner, ALL_SCOPES)
     other, short = "0" if plain[-1] != "0" else "1", plain[:-1]
-    wrong = (
-        "",
-        "aby_",
-        short,
-        short + other,
-        short + "é",
-        short + "\x00",
-        plain + "0",
-        plain + "\n",
-    )
-    changed = (plain.upper(), plain.replace("aby_", "aby_0"), "aby_" + "0" * 16 + plain[20:])
-    for text in (*wrong, *changed):
+    wrong = ("", "aby_", short, short + other, short + "é", short + "\x00", plain + "\n")
+    for text in (*wrong, plain.upper(), "aby_" + "0" * 16 + plain[20:]):
         assert tokens.authenticate(text) is None, text
     User.objects.filter(pk=owner.pk).update(is_active=False)
     assert tokens.authenticate(plain) is None
@@ -63,9 +56,13 @@ def test_an_invalid_token_does_not_authenticate(owner: User) -> None:
     assert token.last_used_at is None
 
 
-def test_revoking_is_for_good_and_may_be_repeated(owner: User) -> None:
+def test_its_owner_revokes_a_token_for_good(owner: User) -> None:
     token, plain = tokens.create(owner, ALL_SCOPES)
-    first = tokens.revoke(token.public_id, actor="admin").revoked_at
+    for public_id, person in ((token.public_id, "ada"), ("0" * 16, "bea"), ("", "bea")):
+        with pytest.raises(UnknownToken):
+            tokens.revoke(public_id, actor=person, owner=person)
+    assert tokens.authenticate(plain) is not None
+    first = tokens.revoke(token.public_id, actor="bea", owner="bea").revoked_at
     assert first is not None
     assert tokens.authenticate(plain) is None
     assert tokens.revoke(token.public_id, actor="admin").revoked_at == first
@@ -105,32 +102,19 @@ def test_postgres_keeps_a_token_where_its_owner_can_revoke_it(
     assert refused_by_postgres(statement)
 
 
-def test_only_the_owner_revokes_a_token_as_its_owner(owner: User) -> None:
-    token, plain = tokens.create(owner, ALL_SCOPES)
-    for public_id, person in ((token.public_id, "ada"), ("0" * 16, "bea"), ("", "bea")):
-        with pytest.raises(UnknownToken):
-            tokens.revoke(public_id, actor=person, owner=person)
-    assert tokens.authenticate(plain) is not None
-
-
-def test_a_disabled_person_gets_no_token(owner: User) -> None:
-    owner.is_active = False
-    with pytest.raises(InvalidInput, match="is disabled"):
-        tokens.create(owner, ALL_SCOPES)
-
-
 def test_use_is_noted_at_most_once_a_minute(
     owner: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     token, plain = tokens.create(owner, ALL_SCOPES)
     with django_assert_num_queries(2):
         tokens.authenticate(plain)
+    with django_assert_num_queries(1):
+        tokens.authenticate(plain)
     token.refresh_from_db()
     first = token.last_used_at
     assert first is not None
-    with django_assert_num_queries(1):
-        tokens.authenticate(plain)
-    Token.objects.update(last_used_at=first - timedelta(seconds=61))
+    before = first - timedelta(seconds=61)
+    Token.objects.update(last_used_at=before)
     tokens.authenticate(plain)
     token.refresh_from_db()
     assert token.last_used_at is not None
