@@ -3,61 +3,16 @@
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any
 from uuid import UUID
 
-from runtime.core.budgets import Amount, Limit
+from runtime.core import commands, events
+from runtime.core.budgets import Limit
 from runtime.core.call_options import CallOptions, CompactionOptions
-from runtime.core.commands import (
-    CallModel,
-    CancelRun,
-    CheckCall,
-    CloseFrame,
-    Command,
-    EndRun,
-    OpenFrame,
-    OpenInDoubt,
-    StartTool,
-    StartWait,
-)
+from runtime.core.commands import Command
 from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
 from runtime.core.enums import FRAME_GATES, VERDICTS, EffectClass, GateKind, Verdict
-from runtime.core.events import (
-    AgentChanged,
-    BudgetExceeded,
-    BudgetGranted,
-    CallAdmitted,
-    CallRefused,
-    Cancelled,
-    Cancelling,
-    Change,
-    Compacted,
-    Completed,
-    Event,
-    Exported,
-    Failed,
-    Forked,
-    FrameClosed,
-    FrameOpened,
-    GateClosed,
-    GateDecided,
-    GateOpened,
-    Imported,
-    MessageReceived,
-    ModelFailed,
-    ModelReplied,
-    OutcomeArrived,
-    Paused,
-    Proposal,
-    Resumed,
-    Retried,
-    RunStarted,
-    ToolFailed,
-    ToolReturned,
-    ToolStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from runtime.core.events import Event, GateOpened
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.machine.compaction import cut_point
 from runtime.core.machine.forks import forked, quiescent
@@ -81,9 +36,8 @@ class Walk:
         self.now = initial(UUID(int=self.random.getrandbits(128)))
         self.states: list[Continuation] = [self.now]
         self.history: list[Event] = []
-        self._add(
-            RunStarted(agent="agent-0", input={"seed": seed, "ä": [1.5, None]}, requester="ada")
-        )
+        given = {"seed": seed, "ä": [1.5, None]}
+        self._add(events.RunStarted(agent="agent-0", input=given, requester="ada"))
         self.travels = random.Random(f"travels of {seed}")
         self.paces = random.Random(f"paces of {seed}")
         self.letters = random.Random(f"letters of {seed}")
@@ -96,22 +50,25 @@ class Walk:
 
     def _fork_of(self, other: "Walk") -> Event:
         now = self.travels.choice([state for state in other.states if quiescent(state)])
-        return Forked(of=other.now.run, position=now.position, by="eve", state=forked(now))
+        return events.Forked(of=other.now.run, position=now.position, by="eve", state=forked(now))
 
     def _travels(self) -> list[Event]:
         """Now and then a run leaves, and most of those that leave arrive somewhere. A failed one is tried again."""
         if self.now.phase is Phase.STARTED and quiescent(self.now):
-            return [Exported(by="eve")] if self.travels.random() < 0.004 else []
+            return [events.Exported(by="eve")] if self.travels.random() < 0.004 else []
         if self.now.phase is Phase.EXPORTED and self.travels.random() < 0.7:
-            return [Imported(by="eve", manifest="{}", key="k", signature="00")]
-        if self.now.phase is Phase.CANCELLING and not self.now.cancelled_by and self.now.pending:
-            return [
-                GateClosed(gate=one.gate, frame=one.frame, call=one.call, reason="over")
-                for one in self.now.pending
-            ]
+            return [events.Imported(by="eve", manifest="{}", key="k", signature="00")]
+        if self.now.phase is Phase.CANCELLING and not self.now.cancelled_by:
+            return self._closures()
         if self.now.phase is Phase.FAILED and self.retries.random() < 0.8:
-            return [Retried(by="ada", reason="mended")]
+            return [events.Retried(by="ada", reason="mended")]
         return []
+
+    def _closures(self) -> list[Event]:
+        return [
+            events.GateClosed(gate=one.gate, frame=one.frame, call=one.call, reason="over")
+            for one in self.now.pending
+        ]
 
     def _add(self, event: Event) -> None:
         self.now = evolve(self.now, event)
@@ -122,33 +79,23 @@ class Walk:
         """What could happen; in a pause in which nothing can, its end. Elsewhere nothing of ours does."""
         if self.now.phase is Phase.EXPORTED:
             return []
-        return self._options() or ([Resumed(by="bea")] if self.now.is_paused else [])
+        return self._options() or ([events.Resumed(by="bea")] if self.now.is_paused else [])
 
     def _options(self) -> list[Event]:
         """All possible next events: planned steps, an outcome, a decision, a crash."""
-        if self.now.phase is Phase.EXPORTED:  # for good
-            return []
         options = [event for effect in plan(self.now) for event in self._answers(effect)]
         for frame in self.now.frames.values():
             for call in frame.calls:
                 if call.state is CallState.STARTED:
-                    options += [
-                        ToolReturned(
-                            frame=frame.id, call=call.id, attempt=call.attempt, result={"ok": True}
-                        ),
-                        ToolFailed(frame=frame.id, call=call.id, attempt=call.attempt, error="no"),
-                        on_unknown(frame.id, call, "it raised", at=AT, jitter=0.5),
-                        on_not_performed(
-                            frame.id, call, "busy", retry_after=None, at=AT, jitter=0.5
-                        ),
-                        on_worker_lost(frame.id, call),
-                    ]
+                    options += self._outcomes(frame.id, call)
                 if call.state is CallState.UNKNOWN and self.late.random() < 0.3:
                     options += self._late(frame.id, call)
-        options += [WaitEnded(frame=wait.frame, call=wait.call) for wait in self.now.retries()]
+        options += [
+            events.WaitEnded(frame=wait.frame, call=wait.call) for wait in self.now.retries()
+        ]
         options += self._ends_of_waits()
         options += [
-            GateDecided(
+            events.GateDecided(
                 gate=pending.gate,
                 frame=pending.frame,
                 call=pending.call,
@@ -164,51 +111,57 @@ class Walk:
             options += recover(self.now)
         if self.random.random() < 0.03:
             options += self._releases()
-        if self.now.phase is Phase.STARTED and self.random.random() < self._unrest():
-            options = self._halts() or options
-        if self.now.phase is Phase.STARTED and self.random.random() < self._unrest() / 4:
-            options = [self._shortage()]
-        elif self.now.phase is Phase.STARTED and (short := self.now.short) is not None:
-            amounts: dict[Limit, Amount | None] = {
-                one.limit: self.random.choice([1, None]) for one in short.limits
-            }
-            if {one.frame for one in short.limits} <= {None, *self.now.frames}:
-                options.append(BudgetGranted(gate=short.gate, by="bea", amounts=amounts))
-        if self.now.phase is Phase.CANCELLING:
-            options += [
-                GateClosed(gate=one.gate, frame=one.frame, call=one.call, reason="over")
-                for one in self.now.pending
-            ]
-        elif self.now.phase is Phase.STARTED and self.random.random() < self._impatience():
-            by = "ada" if self.retries.random() < 0.4 else ""  # by itself, it fails
-            options = [Cancelling(by=by, reason="enough")]
+        if self.now.phase is Phase.STARTED:
+            options = self._of_a_live_run(options)
+        elif self.now.phase is Phase.CANCELLING:
+            options += self._closures()
         return self._pace() or self._letter() or options
+
+    def _of_a_live_run(self, options: list[Event]) -> list[Event]:
+        """Now and then a gate of a frame, a shortage, its grant, or a person who ends the run."""
+        if self.random.random() < self._unrest():
+            options = self._halts() or options
+        if self.random.random() < self._unrest() / 4:
+            options = [self._shortage()]
+        elif (short := self.now.short) is not None:
+            amounts: Any = {one.limit: self.random.choice([1, None]) for one in short.limits}
+            if {one.frame for one in short.limits} <= {None, *self.now.frames}:
+                options.append(events.BudgetGranted(gate=short.gate, by="bea", amounts=amounts))
+        if self.random.random() < self._impatience():
+            by = "ada" if self.retries.random() < 0.4 else ""  # by itself, it fails
+            return [events.Cancelling(by=by, reason="enough")]
+        return options
+
+    def _outcomes(self, frame: str, call: Call) -> list[Event]:
+        place: dict[str, Any] = {"frame": frame, "call": call.id}
+        return [
+            events.ToolReturned(attempt=call.attempt, result={"ok": True}, **place),
+            events.ToolFailed(attempt=call.attempt, error="no", **place),
+            on_unknown(frame, call, "it raised", at=AT, jitter=0.5),
+            on_not_performed(frame, call, "busy", retry_after=None, at=AT, jitter=0.5),
+            on_worker_lost(frame, call),
+        ]
 
     def _late(self, frame: str, call: Call) -> list[Event]:
         """A late outcome arrives, before or after people are asked."""
         asked = of_call(self.now, frame, call.id)
-        outcomes: tuple[Literal["returned", "failed"], ...] = ("returned", "failed")
-        return [
-            OutcomeArrived(
-                frame=frame,
-                call=call.id,
-                attempt=call.attempt,
-                gate=None if asked is None else asked.gate,
-                outcome=outcome,
-                at=AT,
-                result={"ok": True} if outcome == "returned" else None,
-                error="no" if outcome == "failed" else "",
-            )
-            for outcome in outcomes
-        ]
+        returned = events.OutcomeArrived(
+            frame=frame,
+            call=call.id,
+            attempt=call.attempt,
+            gate=None if asked is None else asked.gate,
+            outcome="returned",
+            at=AT,
+            result={"ok": True},
+        )
+        return [returned, replace(returned, outcome="failed", result=None, error="no")]
 
     def _ends_of_waits(self) -> list[Event]:
         """Return the ends of waiting calls: an event, their time, or nothing in a run that is ending."""
-        outcomes: tuple[Literal["arrived", "timed_out", "closed"], ...] = ("arrived", "timed_out")
-        if self.now.phase is Phase.CANCELLING:
-            outcomes = ("closed",)
+        ending = self.now.phase is Phase.CANCELLING
+        outcomes: Any = ("closed",) if ending else ("arrived", "timed_out")
         return [
-            WaitEnded(frame=wait.frame, call=wait.call, outcome=outcome, result={"n": 1})
+            events.WaitEnded(frame=wait.frame, call=wait.call, outcome=outcome, result={"n": 1})
             for wait in self.now.waiting()
             for outcome in outcomes
         ]
@@ -216,9 +169,9 @@ class Walk:
     def _pace(self) -> list[Event]:
         """Now and then a pause; it always ends, sooner or later."""
         if self.now.is_paused and self.paces.random() < 0.3:
-            return [Resumed(by="bea")]
+            return [events.Resumed(by="bea")]
         if self.now.phase is Phase.STARTED and self.now.paused is None:
-            return [Paused(by="ada", reason="")] if self.paces.random() < 0.01 else []
+            return [events.Paused(by="ada", reason="")] if self.paces.random() < 0.01 else []
         return []
 
     def _letter(self) -> list[Event]:
@@ -226,14 +179,14 @@ class Walk:
         root = self.now.root
         answered = root is not None and root.state is FrameState.ANSWERED
         if self.now.phase is Phase.STARTED and self.letters.random() < (0.1 if answered else 0.01):
-            return [MessageReceived(by="ada", text="mind the gap")]
+            return [events.MessageReceived(by="ada", text="mind the gap")]
         return []
 
     def _releases(self) -> list[Event]:
         """Another version of the agent of every frame."""
-        change = Change(part="tool t: effect", before="read", after="write", asks=True)
+        change = events.Change(part="tool t: effect", before="read", after="write", asks=True)
         return [
-            AgentChanged(
+            events.AgentChanged(
                 frame=frame.id,
                 before=frame.fingerprint,
                 fingerprint=f"{frame.fingerprint}+",
@@ -246,9 +199,9 @@ class Walk:
 
     def _answers(self, effect: Command) -> list[Event]:
         match effect:
-            case OpenFrame():
+            case commands.OpenFrame():
                 return [
-                    FrameOpened(
+                    events.FrameOpened(
                         frame=effect.frame,
                         agent=effect.agent,
                         fingerprint="sha256:f",
@@ -260,58 +213,64 @@ class Walk:
                         compaction=self.random.choice([None, COMPACTION]),
                     )
                 ]
-            case CallModel(summary=True):
+            case commands.CallModel(summary=True):
                 return self._summaries(effect.frame)
-            case CallModel():
+            case commands.CallModel():
                 return self._replies(effect.frame)
-            case CheckCall():
+            case commands.CheckCall():
                 return self._judgements(effect)
-            case StartTool():
+            case commands.StartTool():
                 return self._starts(effect)
-            case StartWait():
+            case commands.StartWait():
                 event = self.letters.choice(["", "signed"])
                 return [
-                    WaitStarted(
+                    events.WaitStarted(
                         frame=effect.frame, call=effect.call, until=AT, event=event, match={}
                     ),
-                    WaitEnded(
+                    events.WaitEnded(
                         frame=effect.frame, call=effect.call, outcome="refused", result="past"
                     ),
                 ]
-            case OpenInDoubt():
+            case commands.OpenInDoubt():
                 terms = self.now.call(effect.frame, effect.call).terms
                 assert terms is not None
                 return [self._gate(GateKind.IN_DOUBT, effect.frame, effect.call, terms)]
-            case CloseFrame():
+            case commands.CloseFrame():
                 frame = self.now.frame(effect.frame)
                 answered = frame.state is FrameState.ANSWERED
                 return [
-                    FrameClosed(
+                    events.FrameClosed(
                         frame=frame.id,
                         outcome="answered" if answered else "failed",
                         content=frame.outcome or "",
                     )
                 ]
-            case CancelRun():
-                return [Cancelling(by="", reason=effect.reason)]
-            case EndRun() if self.now.phase is Phase.CANCELLING:
-                return [Cancelled(reason="enough") if self.now.cancelled_by else Failed(error="no")]
-            case EndRun():
+            case commands.CancelRun():
+                return [events.Cancelling(by="", reason=effect.reason)]
+            case commands.EndRun() if self.now.phase is Phase.CANCELLING:
+                by_a_person = self.now.cancelled_by
+                return [
+                    events.Cancelled(reason="enough") if by_a_person else events.Failed(error="no")
+                ]
+            case commands.EndRun():
                 root = self.now.frame(ROOT)
-                if root.state is FrameState.ANSWERED:
-                    return [Completed(output=root.outcome or "")]
-                return [Failed(error=root.outcome or "")]
+                answered, outcome = root.state is FrameState.ANSWERED, root.outcome or ""
+                return [
+                    events.Completed(output=outcome) if answered else events.Failed(error=outcome)
+                ]
 
-    def _starts(self, effect: StartTool) -> list[Event]:
+    def _starts(self, effect: commands.StartTool) -> list[Event]:
         """Mostly its start; now and then the call differs from the approved one."""
         call = self.now.call(effect.frame, effect.call)
         if call.gate and self.random.random() < 0.1:
             assert call.terms is not None
             return [
                 self._gate(GateKind.APPROVAL, effect.frame, effect.call, call.terms),
-                CallRefused(frame=effect.frame, call=effect.call, reason="gone"),
+                events.CallRefused(frame=effect.frame, call=effect.call, reason="gone"),
             ]
-        return [ToolStarted(frame=effect.frame, call=effect.call, attempt=effect.attempt, at=AT)]
+        return [
+            events.ToolStarted(frame=effect.frame, call=effect.call, attempt=effect.attempt, at=AT)
+        ]
 
     def _replies(self, frame: str) -> list[Event]:
         turn = self.now.frame(frame).turn
@@ -334,11 +293,11 @@ class Walk:
                 jitter=0.5,
                 timeout=timedelta(days=1),
             ),
-            ModelFailed(frame=frame, error="no"),
+            events.ModelFailed(frame=frame, error="no"),
         ]
 
     def _summaries(self, frame: str) -> list[Event]:
-        summary = Compacted(
+        summary = events.Compacted(
             frame=frame,
             until=cut_point(self.now.frame(frame)),
             summary="so far",
@@ -347,22 +306,23 @@ class Walk:
         )
         return [summary] if self.random.random() < 0.95 else self._failures(frame)
 
-    def _reply(self, frame: str, calls: int) -> ModelReplied:
+    def _reply(self, frame: str, calls: int) -> events.ModelReplied:
         """Mostly of a model that was given every message; now and then one came while it was at work."""
         unheard = len(self.now.unheard) if frame == ROOT else 0
         heard = unheard if self.letters.random() < 0.7 else self.letters.randint(0, unheard)
-        return ModelReplied(
+        return events.ModelReplied(
             frame=frame,
             reply={"parts": [calls]},
             text="" if calls else f"done by {frame}",
             calls=tuple(
-                Proposal(tool=f"tool_{n}", args={"n": n, "x": "é\u202e"}) for n in range(calls)
+                events.Proposal(tool=f"tool_{n}", args={"n": n, "x": "é\u202e"})
+                for n in range(calls)
             ),
             usage={"input_tokens": 3, "output_tokens": 2},
             heard=heard,
         )
 
-    def _judgements(self, effect: CheckCall) -> list[Event]:
+    def _judgements(self, effect: commands.CheckCall) -> list[Event]:
         may_nest = depth_of(effect.frame) < 3
         terms = CallOptions(
             effect=self.random.choice(list(EffectClass)),
@@ -373,9 +333,9 @@ class Walk:
         if terms.delegate is None and self.letters.random() < 0.1:
             terms = replace(terms, waits="event", effect=EffectClass.READ)
         judgements: list[Event] = [
-            CallAdmitted(frame=effect.frame, call=effect.call, terms=terms),
+            events.CallAdmitted(frame=effect.frame, call=effect.call, terms=terms),
             self._gate(GateKind.APPROVAL, effect.frame, effect.call, terms),
-            CallRefused(frame=effect.frame, call=effect.call, reason="no such tool"),
+            events.CallRefused(frame=effect.frame, call=effect.call, reason="no such tool"),
         ]
         return judgements[: 3 if self.random.random() < 0.1 else 2]
 
@@ -407,11 +367,11 @@ class Walk:
             if (frame, kind) not in taken
         ]
 
-    def _shortage(self) -> BudgetExceeded:
+    def _shortage(self) -> events.BudgetExceeded:
         frame = self.random.choice([None, *self.now.frames])
         limit = self.random.choice(list(Limit))
         gate = UUID(int=self.random.getrandbits(128))
-        return BudgetExceeded(gate=gate, frame=frame, limit=limit, used=3, allowed=2, at=AT)
+        return events.BudgetExceeded(gate=gate, frame=frame, limit=limit, used=3, allowed=2, at=AT)
 
     def _gate(self, kind: GateKind, frame: str, call: str, terms: CallOptions | None) -> GateOpened:
         gate = UUID(int=self.random.getrandbits(128))
