@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up agents manage test faults mutants bench screenshots reference check format lock clean
+.PHONY: help up agents manage test test-quick faults mutants bench screenshots reference check check-quick format lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
