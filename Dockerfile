@@ -38,5 +38,5 @@ ENV PATH=/opt/abeyance/bin:$PATH \
 USER 10001:10001
 EXPOSE 8000
 # Of the command below; docker-compose.yml asks each other process its own question.
-HEALTHCHECK --interval=30s --timeout=30s --start-period=60s --retries=3 CMD ["python", "manage.py", "alive", "web"]
+HEALTHCHECK --interval=30s --timeout=30s --start-period=60s --retries=3 CMD ["python", "manage.py", "healthcheck", "web"]
 CMD ["python", "-m", "config.web", "--bind", "0.0.0.0:8000"]

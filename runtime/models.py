@@ -104,7 +104,7 @@ class Continuation(models.Model):
     key_id = models.TextField()
 
 
-class Base(models.Model):
+class CompactionBase(models.Model):
     """The continuation at which a compacted run's journal may begin, as the exact signed bytes."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT, related_name="+")
@@ -114,21 +114,30 @@ class Base(models.Model):
     key_id = models.TextField()
     at = models.DateTimeField(db_default=Now())
 
+    class Meta:
+        db_table = "runtime_base"
 
-class Content(models.Model):
+
+class Blob(models.Model):
     """A blob: a result too big for an entry. `digest` is the hash of its exact bytes."""
 
     digest = models.TextField(primary_key=True)
     body = models.TextField()
     used_at = models.DateTimeField(db_default=Now())  # when a step last referred to it
 
+    class Meta:
+        db_table = "runtime_content"
 
-class ContentUse(models.Model):
+
+class BlobReference(models.Model):
     """A reference of a run's journal to a blob."""
 
     pk = models.CompositePrimaryKey("run_id", "content_id")
     run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False)
-    content = models.ForeignKey(Content, on_delete=models.PROTECT)
+    content = models.ForeignKey(Blob, on_delete=models.PROTECT)
+
+    class Meta:
+        db_table = "runtime_contentuse"
 
 
 class Gate(models.Model):
@@ -208,7 +217,7 @@ class Wait(models.Model):
         indexes = [models.Index(fields=["event", "run"], name="wait_event")]
 
 
-class OutsideEvent(models.Model):
+class ExternalEvent(models.Model):
     """An external event, once by its id. Its data is in the journals of the runs that waited for it."""
 
     id = models.TextField(primary_key=True)
@@ -220,10 +229,11 @@ class OutsideEvent(models.Model):
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
+        db_table = "runtime_outsideevent"
         indexes = [models.Index(fields=["at"], name="outside_event_at")]
 
 
-class Stop(models.Model):
+class KillSwitch(models.Model):
     """A kill switch: until `lifted_at`, workers start no effect of this agent, or of any agent if it is empty."""
 
     agent = models.TextField()
@@ -236,6 +246,7 @@ class Stop(models.Model):
     lifted_at = models.DateTimeField(null=True)
 
     class Meta:
+        db_table = "runtime_stop"
         constraints = [
             models.UniqueConstraint(
                 fields=["agent"], name="stop_on", condition=models.Q(lifted_at__isnull=True)
@@ -250,7 +261,7 @@ class Loop(models.Model):
     done_at = models.DateTimeField()
 
 
-class Loss(models.Model):
+class LostLease(models.Model):
     """A lost lease: a worker lost this run, as the sweeper found it. Evidence that never changes."""
 
     run = models.ForeignKey(Run, on_delete=models.DO_NOTHING, db_constraint=False)
@@ -262,6 +273,7 @@ class Loss(models.Model):
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
+        db_table = "runtime_loss"
         indexes = [models.Index(fields=["worker"], name="loss_worker")]
 
 

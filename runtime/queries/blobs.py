@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from runtime.core.documents import blobs
 from runtime.core.errors import Unreadable
-from runtime.models import Content, ContentUse, Run
+from runtime.models import Blob, BlobReference, Run
 from runtime.queries.redaction import redact
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
@@ -21,7 +21,7 @@ def blob(where: Q, digest: str) -> tuple[Any] | None:
     if not _DIGEST.fullmatch(digest):  # such text cannot be stored
         return None
     readable = Run.objects.filter(where, id__in=_users(digest))
-    body = Content.objects.filter(digest=digest).values_list("body", flat=True).first()
+    body = Blob.objects.filter(digest=digest).values_list("body", flat=True).first()
     if body is None or not readable.exists():
         return None
     try:
@@ -31,4 +31,4 @@ def blob(where: Q, digest: str) -> tuple[Any] | None:
 
 
 def _users(digest: str) -> Any:
-    return ContentUse.objects.filter(content_id=digest).values("run_id")
+    return BlobReference.objects.filter(content_id=digest).values("run_id")

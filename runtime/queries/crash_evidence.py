@@ -7,7 +7,7 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.core.continuation import RunStatus
-from runtime.models import Loss, Run
+from runtime.models import LostLease, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,5 +41,5 @@ def crashes(run: UUID) -> tuple[CrashView, ...]:
             isolated=row.isolated,
             at=row.at,
         )
-        for row in Loss.objects.filter(run_id=run).order_by("id")
+        for row in LostLease.objects.filter(run_id=run).order_by("id")
     )

@@ -17,7 +17,7 @@ from runtime.control.transfer import export_run
 from runtime.control.verification import verify
 from runtime.core.enums import EffectClass
 from runtime.errors import EventConflict, TooManyMatched
-from runtime.models import OutsideEvent, Run, Signal, Wait
+from runtime.models import ExternalEvent, Run, Signal, Wait
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
@@ -141,7 +141,7 @@ def test_an_id_counts_once(desk: Callable[..., Rig]) -> None:
     for name, data in (("signed", {}), ("paid", DATA)):
         with pytest.raises(EventConflict):
             send(name=name, data=data)
-    assert OutsideEvent.objects.count() == 1
+    assert ExternalEvent.objects.count() == 1
 
 
 def test_more_waits_than_one_event_may_end_are_left_alone(
@@ -152,7 +152,7 @@ def test_more_waits_than_one_event_may_end_are_left_alone(
     waiting(one)
     with pytest.raises(TooManyMatched):
         send()
-    assert (Wait.objects.count(), OutsideEvent.objects.count()) == (2, 0)
+    assert (Wait.objects.count(), ExternalEvent.objects.count()) == (2, 0)
 
 
 def test_cancelling_closes_waits_and_leaves_no_event(desk: Callable[..., Rig]) -> None:
@@ -221,10 +221,10 @@ def test_ids_are_known_for_thirty_days(desk: Callable[..., Rig]) -> None:
     send("old")
     send("new")
     gone = timezone.now() - timedelta(days=external_events.KEPT_DAYS, minutes=1)
-    OutsideEvent.objects.filter(id="old").update(at=gone)
+    ExternalEvent.objects.filter(id="old").update(at=gone)
     with pool.pooled() as pooled:
         retention.enforce(pooled, threading.Event())
-    assert [event.id for event in OutsideEvent.objects.all()] == ["new"]
+    assert [event.id for event in ExternalEvent.objects.all()] == ["new"]
 
 
 # Races

@@ -12,7 +12,7 @@ from runtime.control.fork import fork as fork_run
 from runtime.core.continuation import Continuation
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import InvalidInput, NoSuchRun, NotQuiescent, Tampered
-from runtime.models import Content, ContentUse, Gate, JournalEntry, Run
+from runtime.models import Blob, BlobReference, Gate, JournalEntry, Run
 from runtime.models import Continuation as ContinuationRow
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
@@ -159,7 +159,7 @@ def test_retention_waits_with_the_contents_that_a_fork_reads(
     big = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 70_000))
     desk = rig({"a": turns(ask(("t", {})), ask(("t", {"n": 2})), say("done"))}, t=big)
     run = desk.advance(desk.start("a")).id
-    Content.objects.update(used_at="2020-01-01T00:00Z")
+    Blob.objects.update(used_at="2020-01-01T00:00Z")
 
     def remove() -> None:
         retention.erase(run)
@@ -185,8 +185,8 @@ def test_a_fork_that_refers_to_contents_that_are_gone_is_refused(rig: MakeBench)
     big = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 70_000))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=big)
     run = desk.advance(desk.start("a")).id
-    assert set(ContentUse.objects.values_list("run_id", flat=True)) == {run}
-    ContentUse.objects.all().delete()
-    Content.objects.all().delete()
+    assert set(BlobReference.objects.values_list("run_id", flat=True)) == {run}
+    BlobReference.objects.all().delete()
+    Blob.objects.all().delete()
     with pytest.raises(Tampered, match="contents are missing: 1"):
         fork(run, 4)

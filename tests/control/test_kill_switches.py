@@ -8,7 +8,7 @@ import pytest
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.core.enums import Verdict
 from runtime.errors import SwitchAlreadyEngaged, SwitchNotEngaged
-from runtime.models import Run, Stop
+from runtime.models import KillSwitch, Run
 from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool
 from runtime.upkeep import due_runs
@@ -17,8 +17,8 @@ from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import aside
 
 
-def put(agent: str = "") -> Stop:
-    return Stop.objects.create(agent=agent, reason="because")
+def put(agent: str = "") -> KillSwitch:
+    return KillSwitch.objects.create(agent=agent, reason="because")
 
 
 def lift() -> None:

@@ -260,6 +260,8 @@ def _commands() -> Iterator[Row]:
         if file.stem.startswith("_"):
             continue
         command = load_command_class(file.parents[2].name, file.stem)
+        if command.help.startswith("The old name"):
+            continue
         parser = command.create_parser("manage.py", file.stem)
         arguments = ", ".join(f"`{argument}`" for argument in _arguments(parser))
         yield f"`{file.stem}`", arguments or "none", " ".join(str(command.help).split())

@@ -12,7 +12,7 @@ from runtime.core.continuation import Continuation as State
 from runtime.core.documents.codec import decode_continuation
 from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_SUMMARY
-from runtime.models import Base, Continuation
+from runtime.models import CompactionBase, Continuation
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import (
     ModelAnswer,
@@ -83,7 +83,7 @@ def test_compaction_writes_the_base_continuation(desk: Rig, continued: None) -> 
     run = desk.advance(desk.start("g"))
     for _ in range(4):
         run = desk.answer(run.id)
-    base, later = Base.objects.get(run=run), Continuation.objects.get(run=run)
+    base, later = CompactionBase.objects.get(run=run), Continuation.objects.get(run=run)
     assert 0 < base.position < later.position == run.position
     for kept in (base, later):
         assert "told" not in json.loads(kept.body), "it needs no entry that may be removed"

@@ -11,7 +11,7 @@ from runtime.control.messages import send_message
 from runtime.core.enums import EffectClass
 from runtime.errors import RunEnded
 from runtime.execution.claim import advance
-from runtime.models import Loss, Run, Worker
+from runtime.models import LostLease, Run, Worker
 from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.support.engine import ADA, Death, MakeBench, Rig, at_failpoint, claim, die, lose, types
@@ -70,7 +70,7 @@ def test_a_run_that_keeps_killing_workers_is_quarantined(
     assert (row.status, row.due_at, row.owner) == ("quarantined", None, None)
     assert str(row.reason).startswith("2 workers in a row died")
     assert desk.effects.calls == []
-    evidence = list(Loss.objects.order_by("id"))
+    evidence = list(LostLease.objects.order_by("id"))
     assert [loss.isolated for loss in evidence] == [False, True, True]
     assert {(loss.host, loss.process) for loss in evidence} == {("here", 7)}
     assert evidence[-1].position == row.position
@@ -91,7 +91,7 @@ def test_one_loss_during_a_model_call_isolates_no_run(rig: MakeBench) -> None:
     die_at(desk, run, "FrameOpened")
     row = desk.advance_once(run)
     assert (row.status, row.isolated, row.losses) == ("completed", False, 0)
-    assert Loss.objects.filter(run=run).count() == 1
+    assert LostLease.objects.filter(run=run).count() == 1
 
 
 def test_a_run_that_kills_workers_on_loading_is_quarantined(
@@ -110,7 +110,7 @@ def test_a_run_that_kills_workers_on_loading_is_quarantined(
             deaths += 1
             lose(run)
     # Two at one position, and two alone.
-    assert (deaths, Loss.objects.filter(run=run).count()) == (4, 4)
+    assert (deaths, LostLease.objects.filter(run=run).count()) == (4, 4)
 
 
 CROWD = 12

@@ -16,7 +16,7 @@ from runtime.core.enums import EffectClass
 from runtime.execution import clock
 from runtime.execution.claim import advance
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
-from runtime.models import Loss, Run, Worker
+from runtime.models import LostLease, Run, Worker
 from runtime.ports.effects import ToolResult
 from runtime.store import leases, loading, pool
 from tests.support.engine import MakeBench, Rig
@@ -132,7 +132,7 @@ def test_a_run_that_a_live_process_does_not_work_on_is_released(
             desk.advance(run)
     until(lambda: Run.objects.get(id=run).owner is None or None, "the run to be released")
     assert desk.advance(run).status == "completed"
-    assert Loss.objects.count() == 0
+    assert LostLease.objects.count() == 0
 
 
 def test_a_heartbeat_outlives_an_error_that_is_not_postgres(

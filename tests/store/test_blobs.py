@@ -11,7 +11,7 @@ from runtime.core.documents.blobs import Blob as Text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE
-from runtime.models import Content, ContentUse, Continuation, JournalEntry
+from runtime.models import Blob, BlobReference, Continuation, JournalEntry
 from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.tables import blobs
@@ -44,7 +44,7 @@ def test_a_large_result_keeps_journal_and_continuation_small(desk: Rig, continue
     entries = bodies(JournalEntry.objects.filter(run_id=run))
     assert sum(map(len, entries)) < 10_000
     assert len(Continuation.objects.get(run=run).body) < 10_000
-    assert len(Content.objects.get().body) < size
+    assert len(Blob.objects.get().body) < size
     assert desk.effects.models[-1].messages[-1] == {
         "role": "results",
         "results": [{"call": "c1.0", "tool": "read", "outcome": "returned", "content": BIG}],
@@ -55,9 +55,9 @@ def test_a_large_result_keeps_journal_and_continuation_small(desk: Rig, continue
 
 def test_the_same_content_is_stored_once(desk: Rig) -> None:
     one, other = suspended(desk), suspended(desk)
-    stored = Content.objects.get()
+    stored = Blob.objects.get()
     assert stored.digest == digest_of(stored.body)
-    assert set(ContentUse.objects.values_list("run", "content")) == {
+    assert set(BlobReference.objects.values_list("run", "content")) == {
         (one, stored.digest),
         (other, stored.digest),
     }
@@ -68,7 +68,7 @@ def test_a_result_at_the_limit_stays_in_its_entry(rig: MakeBench) -> None:
     tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=value))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
-    assert not Content.objects.exists()
+    assert not Blob.objects.exists()
 
 
 def test_a_value_that_looks_like_a_reference_is_a_value(rig: MakeBench) -> None:
@@ -120,7 +120,7 @@ def test_a_big_result_that_a_person_reports_is_stored_too(rig: MakeBench) -> Non
     desk.decide(desk.open_gates(run)[0].id, Verdict.HAPPENED, "", BIG)
     assert desk.advance(run).status == "completed"
     assert desk.heard()["content"] == BIG
-    assert Content.objects.count() == 1
+    assert Blob.objects.count() == 1
 
 
 def test_a_step_that_is_not_written_stores_nothing(
@@ -136,8 +136,8 @@ def test_a_step_that_is_not_written_stores_nothing(
     desk.effects.tools["read"] = FakeTool(effect=EffectClass.READ, body=robbed)
     run = desk.advance(desk.start("a"))
     assert run.status == "running"
-    assert not Content.objects.exists()
-    assert not ContentUse.objects.exists()
+    assert not Blob.objects.exists()
+    assert not BlobReference.objects.exists()
 
 
 def test_only_old_unreferenced_blobs_are_collected(desk: Rig) -> None:
@@ -148,15 +148,15 @@ def test_only_old_unreferenced_blobs_are_collected(desk: Rig) -> None:
         assert blobs.collect(own, 10) == 0
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
         assert blobs.collect(own, 10) == 1
-        assert Content.objects.get().digest != "sha256:x"
+        assert Blob.objects.get().digest != "sha256:x"
         blobs.delete_for_run(own, run)
         assert blobs.collect(own, 10) == 1
-    assert not Content.objects.exists()
+    assert not Blob.objects.exists()
 
 
 def test_a_content_that_is_used_again_is_not_collected(desk: Rig) -> None:
     run = suspended(desk)
-    stored = Content.objects.get()
+    stored = Blob.objects.get()
     with pool.own() as own:
         blobs.delete_for_run(own, run)
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")

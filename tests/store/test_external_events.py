@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from runtime.control.external_events import Delivered, deliver
 from runtime.core.events import WaitStarted
-from runtime.models import OutsideEvent, Run, Signal, Wait
+from runtime.models import ExternalEvent, Run, Signal, Wait
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import external_events, waits
@@ -143,7 +143,7 @@ def test_an_event_counts_the_waits_it_ended(runs: tuple[UUID, UUID]) -> None:
     waits.close_all(pool.djangos(), runs[0])
     send("e-1")
     send("e-2")
-    counts = OutsideEvent.objects.values_list("id", "waits").order_by("id")
+    counts = ExternalEvent.objects.values_list("id", "waits").order_by("id")
     assert list(counts) == [("e-1", len(PLACES)), ("e-2", 0)]
 
 
@@ -157,5 +157,5 @@ def test_only_so_many_ids_are_forgotten_at_once(
         own.execute(f"SET enable_{way} = off")
     for number in range(3):
         send(f"e-{number}")
-    OutsideEvent.objects.update(at=timezone.now() - timedelta(days=31))
+    ExternalEvent.objects.update(at=timezone.now() - timedelta(days=31))
     assert [external_events.prune(own) for _ in range(3)] == [2, 1, 0]

@@ -20,7 +20,7 @@ from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
-from runtime.models import Gate, JournalEntry, Loss, Run, Signal, Stop, Worker
+from runtime.models import Gate, JournalEntry, KillSwitch, LostLease, Run, Signal, Worker
 from runtime.store import decisions, leases, loading, pool, runs, steps
 from runtime.store.pool import Connection
 from runtime.store.tables import gates, journal, signals
@@ -212,7 +212,7 @@ def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: 
     second = claim(own, lost)
     assert second is not None
     assert (second.epoch, second.lost_leases) == (2, 1)
-    assert set(Loss.objects.values_list("run", "worker", "position")) == {
+    assert set(LostLease.objects.values_list("run", "worker", "position")) == {
         (run, workers[run], 1) for run in (lost, run_of_a_stranger)
     }
 
@@ -325,7 +325,7 @@ def test_a_run_that_is_not_free_is_not_claimed(
     if change:
         row(run, **change)
     else:
-        Stop.objects.create(agent="a", reason="because")
+        KillSwitch.objects.create(agent="a", reason="because")
     before = Run.objects.values().get(id=run)
     assert claim(own, run) is None
     assert Run.objects.values().get(id=run) == before

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from runtime.models import OutsideEvent
+from runtime.models import ExternalEvent
 
 PATH = "ABEYANCE_FAULTS_LEDGER"
 STAY = "ABEYANCE_FAULTS_STAY"
@@ -45,7 +45,7 @@ def note_row(key: str, attempt: int) -> None:
     Every start adds one of its own.
     """
     row = f"{key} {attempt} {uuid4().hex[:8]}"
-    OutsideEvent.objects.create(id=row, name=ROW, digest="", waits=0, sent_by="")
+    ExternalEvent.objects.create(id=row, name=ROW, digest="", waits=0, sent_by="")
 
 
 def first_time(token: str) -> bool:
@@ -86,7 +86,7 @@ def by_run(path: Path) -> Mapping[str, list[Effect]]:
 
 def effects_of(lines: Iterable[Effect], run: UUID) -> list[Effect]:
     """Everything that a run did to the outside: its lines, and the rows of transactional tools."""
-    found = OutsideEvent.objects.filter(name=ROW, id__startswith=f"{run}/")
+    found = ExternalEvent.objects.filter(name=ROW, id__startswith=f"{run}/")
     names = found.values_list("id", flat=True)
     rows = (name.split() for name in names)
     return [*lines, *(Effect(key=key, attempt=int(n), process=0) for key, n, _ in rows)]

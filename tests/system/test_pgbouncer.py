@@ -55,7 +55,7 @@ def test_flows_start_stop_at_their_gates_are_approved_and_end(through: str, sand
             assert office.mails(name) == 1
         office.execute(
             "from django.core.management import call_command\n"
-            "for process in ('sweeper', 'worker', 'isolated'): call_command('alive', process)"
+            "for process in ('sweeper', 'worker', 'isolated'): call_command('healthcheck', process)"
         )
         for kind in ("web", "worker"):
             said = processes.of(stack, kind).log.read_text()

@@ -18,7 +18,7 @@ from runtime.control import verification
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Tampered
-from runtime.models import Content, JournalEntry, Pruning, Run
+from runtime.models import Blob, JournalEntry, Pruning, Run
 from runtime.ports.approvals import NotConfirmed
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
@@ -93,7 +93,7 @@ def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> 
     assert (row.input, row.output, row.reason) == ("null", None, None)
     assert (row.status, row.requester, row.agent) == ("completed", "ada", "hr_onboarding")
     assert not JournalEntry.objects.filter(run_id=run).exists()
-    assert not Content.objects.exists()
+    assert not Blob.objects.exists()
 
 
 def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings) -> None:
@@ -215,7 +215,7 @@ def test_a_content_that_another_run_refers_to_stays(target: Target, settings: Se
     with pool.own() as own:
         own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
     assert enforced(settings, "30") == 1
-    assert Content.objects.count() == 1
+    assert Blob.objects.count() == 1
     target.approve(waiting)
     assert Run.objects.get(id=waiting).status == "completed"
 
@@ -273,5 +273,5 @@ def test_the_command_previews_and_then_removes(target: Target, settings: Setting
 
 def said(*options: str) -> str:
     out = StringIO()
-    call_command("retain", *options, stdout=out)
+    call_command("apply_retention", *options, stdout=out)
     return out.getvalue()

@@ -19,7 +19,7 @@ from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.control.transfer import export_run
 from runtime.core.enums import EffectClass
-from runtime.models import ContentUse, Run, Stop
+from runtime.models import BlobReference, KillSwitch, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from tests.support.cast import PASSWORD, Cast
@@ -100,8 +100,8 @@ def places(
         "doubtrun": doubtful,
         "doubtgate": doubt.gate,
         "token": token.public_id,
-        "stop": Stop.objects.create(agent="hr_onboarding", reason="because").id,
-        "content": ContentUse.objects.get(run=run).content_id,
+        "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
+        "content": BlobReference.objects.get(run=run).content_id,
     }
 
 

@@ -116,7 +116,7 @@ def _hand_over(connection: Connection[TupleRow]) -> None:
         sql.SQL("ALTER DATABASE {} OWNER TO {}").format(sql.Identifier(postgres.DATABASE), owner),
         sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
         sql.SQL("GRANT ALL ON SCHEMA public TO {}").format(owner),
-        # `alive sweeper` reads pg_stat_activity.
+        # `healthcheck sweeper` reads pg_stat_activity.
         sql.SQL("GRANT pg_read_all_stats TO {}").format(owner),
     ):
         connection.execute(statement)

@@ -1,16 +1,6 @@
-"""`manage.py readmit RUN --as NAME --reason WHY`: release a run from quarantine."""
+"""The old name of `release_run`."""
 
-from runtime.control.release import release
-from runtime.management.again import AgainCommand
+from runtime.management.commands import release_run
+from runtime.management.renamed import old_name
 
-
-class Command(AgainCommand):
-    """Releases a run from quarantine."""
-
-    help = (
-        "Release a run from quarantine if everything stored of it verifies. A run that killed its workers"
-        " continues in the isolated process."
-    )
-    act = staticmethod(release)
-    who = "an admin"
-    done = "is out of quarantine"
+Command = old_name("readmit", "release_run", release_run.Command)

@@ -8,7 +8,7 @@ from django.test import override_settings
 
 from runtime.core.budgets import Budget
 from runtime.core.enums import EffectClass
-from runtime.models import ContentUse, Run
+from runtime.models import BlobReference, Run
 from runtime.ports.effects import ToolResult
 from tests.browser.conftest import Desk
 from tests.support.cast import Cast
@@ -81,7 +81,7 @@ def pages(office: Office, cast: Cast) -> dict[str, list[str]]:
         "doubtrun": doubt,
         "parked": parked,
         "failed": office.failed(),
-        "content": ContentUse.objects.filter(run=done).values_list("content_id", flat=True)[0],
+        "content": BlobReference.objects.filter(run=done).values_list("content_id", flat=True)[0],
     }
     requests = [
         halt,

@@ -63,7 +63,7 @@ def test_compose_runs_every_process_of_the_table(
     assert float(service["stop_grace_period"].removesuffix("s")) >= process.stop_timeout
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"] == [
-        *("CMD", compose.PYTHON, "manage.py", "alive", process.name)
+        *("CMD", compose.PYTHON, "manage.py", "healthcheck", process.name)
     ]
 
 

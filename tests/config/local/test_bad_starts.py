@@ -327,7 +327,9 @@ def test_an_address_that_the_web_cannot_have(bind: str) -> None:
     assert "--bind" in line
 
 
-@pytest.mark.parametrize("command", ["prepare", "migrate", "rotate_key journal", "alive worker"])
+@pytest.mark.parametrize(
+    "command", ["prepare", "migrate", "rotate_key journal", "healthcheck worker"]
+)
 def test_a_command_of_the_installation_says_it_in_one_line_too(command: str) -> None:
     done = commands.manage(
         *command.split(),

@@ -19,7 +19,7 @@ from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
-from runtime.management.commands.alive import _WITHIN
+from runtime.management.commands.healthcheck import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.queries import workers as workers_query

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from approvals.models import Request
-from runtime.models import Loss, Run
+from runtime.models import LostLease, Run
 from tests.support import ledger
 from tests.support.scripted_agents.scores import Score, crowd, effects, tower, transactions, waits
 from tests.system.fault_injection.conftest import Switchboard
@@ -64,7 +64,7 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
         loop.kill()
     _finish(zygote, office, runs, living)
 
-    lost = Loss.objects.count()
+    lost = LostLease.objects.count()
     figures.say(f"{KILLS} kills took {lost} runs out of the hands of who advanced them")
     lines = ledger.by_run(office.ledger)
     wrong = [

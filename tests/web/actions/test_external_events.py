@@ -11,7 +11,7 @@ from approvals import audit
 from approvals.models import AuditEntry
 from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_EVENT_DATA
-from runtime.models import OutsideEvent
+from runtime.models import ExternalEvent
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office
@@ -66,7 +66,7 @@ def test_an_event_has_a_shape(admin_api: Caller) -> None:
         ({"data": {"x": "y" * MAX_EVENT_DATA}}, "data"),
     ):
         assert field_of(admin_api.post("/events", {**EVENT, **change})) == (422, field), field
-    assert not OutsideEvent.objects.exists()
+    assert not ExternalEvent.objects.exists()
 
 
 def test_the_run_page_names_the_wait_of_a_call(

@@ -303,7 +303,7 @@ def test_a_quarantined_run_is_cancelled_without_a_start(
 
 def test_the_command_line_lets_a_run_out(parked: UUID, capsys: pytest.CaptureFixture[str]) -> None:
     def readmit(name: str, reason: str) -> None:
-        call_command("readmit", str(parked), "--as", name, "--reason", reason)
+        call_command("release_run", str(parked), "--as", name, "--reason", reason)
 
     with pytest.raises(CommandError, match="the reason is required"):
         readmit("admin", "")

@@ -1,0 +1,16 @@
+"""`manage.py release_run RUN --as NAME --reason WHY`: release a run from quarantine."""
+
+from runtime.control.release import release
+from runtime.management.again import AgainCommand
+
+
+class Command(AgainCommand):
+    """Releases a run from quarantine."""
+
+    help = (
+        "Release a run from quarantine if everything stored of it verifies. A run that killed its workers"
+        " continues in the isolated process."
+    )
+    act = staticmethod(release)
+    who = "an admin"
+    done = "is out of quarantine"
