@@ -1,7 +1,6 @@
 """Every failed start prints one line that says what to do, without a traceback and without lines after it."""
 
 import errno
-import logging
 import os
 import re
 import shutil
@@ -20,14 +19,13 @@ from pytest_django import Settings
 
 from config import wiring
 from config.local import __main__ as launcher
-from config.local import demo_people
 from config.local.errors import DidNotStart, Refused
 from config.local.processes import sockets, users
 from config.local.servers import postgres
+from config.local.up import require_agents
 from config.processes import table
 from runtime.ports import wiring as port_wiring
 from runtime.upkeep import durability, startup
-from tests.config.disks import disk
 from tests.config.lines import line_of
 from tests.support import commands
 
@@ -54,22 +52,21 @@ def up(folder: Path, *more: str, **variables: str) -> str:
     return line.removeprefix("abeyance: ")
 
 
-def test_a_taken_port(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = sockets.port_of(taken)
-        line = up(tmp_path / "home", "--port", str(port))
-    assert line == f"port {port} is taken: choose another with PORT=…"
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}"])
-def test_damaged_credentials(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "credentials.json"
-    path.write_text(text)
-    with pytest.raises(
-        Refused, match=r"credentials\.json is damaged .*: put back the copy"
-    ) as said:
-        demo_people.update_addresses(path, url="http://127.0.0.1", scim_url="")
-    assert "\n" not in str(said.value)
+@contextmanager
+def disk(place: Path, size: int, *, read_only: bool = False) -> Iterator[Path | None]:
+    """Mount a disk of so many bytes at `place`. Yield None if this account cannot mount."""
+    place.mkdir()
+    options = f"size={size},mode=755{',ro' if read_only else ''}"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        yield None
+        return
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def test_a_data_folder_that_can_only_be_read(tmp_path: Path) -> None:
@@ -159,24 +156,70 @@ def test_a_database_that_does_not_answer() -> None:
     assert {name: line for name, line in lines.items() if not line.startswith(said)} == {}
 
 
-def test_a_wrong_password(postgres_url: str) -> None:
-    wrong = re.sub(r":[^:@]*@", ":wrong@", postgres_url)
-    line = start_process("web", DATABASE_URL=wrong, bind="127.0.0.1:0")
-    assert "refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE" in line
+@pytest.mark.parametrize(
+    ("password", "name", "said"),
+    [
+        (
+            ":wrong@",
+            "abeyance",
+            r".* refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE .*",
+        ),
+        (None, "of_nobody", ".* does not know what DATABASE_URL names: create it .*"),
+        (
+            None,
+            "postgres",
+            r"the database lacks \d+ of this version's migrations: run `manage\.py migrate`",
+        ),
+    ],
+)
+def test_a_database_that_cannot_be_used(
+    postgres_url: str, password: str | None, name: str, said: str
+) -> None:
+    server = re.sub(r":[^:@]*@", password, postgres_url) if password else postgres_url
+    url = f"{server.rpartition('/')[0]}/{name}"
+    assert re.fullmatch(said, start_process("web", DATABASE_URL=url, bind="127.0.0.1:0"))
 
 
-def test_a_database_that_was_never_made(postgres_url: str) -> None:
-    line = start_process("web", DATABASE_URL=f"{postgres_url}_of_nobody", bind="127.0.0.1:0")
-    assert "does not know what DATABASE_URL names: create it" in line
-
-
-def test_migrations_that_were_not_applied(postgres_url: str) -> None:
-    """Each process checks this in the function that waits for the database."""
-    other = postgres_url.rpartition("/")[0] + "/postgres"
-    line = start_process("web", DATABASE_URL=other, bind="127.0.0.1:0")
+def test_a_broker_that_cannot_be_used(migrated: str, broker_url: str) -> None:
+    line = start_process("worker", DATABASE_URL=migrated)
     assert re.fullmatch(
-        r"the database lacks \d+ of this version's migrations: run `manage\.py migrate`", line
+        r"the broker does not answer \(.*\): is it running, and is REDIS_URL right\?", line
     )
+    with redis.Redis.from_url(broker_url) as client:
+        client.config_set("requirepass", "right")
+        try:
+            line = start_process("worker", DATABASE_URL=migrated, REDIS_URL=broker_url)
+        finally:
+            client.config_set("requirepass", "")
+    assert re.fullmatch(
+        r"the broker refuses us \(.*\): look at REDIS_URL and REDIS_PASSWORD_FILE", line
+    )
+
+
+def test_a_server_that_comes_late(
+    transactional_db: None, settings: Settings, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, waited = dict(connection.settings_dict), list[str]()
+
+    def waits(text: str, *values: object) -> None:
+        waited.append(text % values)
+        connection.settings_dict.update(there)
+        settings.REDIS_URL = broker_url
+
+    monkeypatch.setattr(startup.log, "warning", waits)
+    connection.close()
+    connection.settings_dict.update(HOST="127.0.0.1", PORT="1")
+    settings.REDIS_URL = f"redis://{NOWHERE}/0"
+    try:
+        startup.require_database()
+        settings.REDIS_URL = f"redis://{NOWHERE}/0"
+        startup.require_broker()
+    finally:
+        connection.settings_dict.update(there)
+    assert [line.partition(": ")[0] for line in waited] == [
+        "Waiting for Postgres",
+        "Waiting for the broker",
+    ]
 
 
 def test_a_postgres_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,42 +232,6 @@ def test_a_postgres_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
         SystemExit, match=r"required \(found 12\.9\)\.: upgrade it, best to Postgres 18"
     ):
         startup.require_database()
-
-
-class Late(logging.Handler):
-    """Calls a function when the log reports a wait."""
-
-    def __init__(self, come: Callable[[], object]) -> None:
-        super().__init__()
-        self._come = come
-        self.waited: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.waited.append(record.getMessage())
-        self._come()
-
-
-@contextmanager
-def late(come: Callable[[], object]) -> Iterator[list[str]]:
-    handler = Late(come)
-    startup.log.addHandler(handler)
-    try:
-        yield handler.waited
-    finally:
-        startup.log.removeHandler(handler)
-
-
-def test_a_database_that_comes_late(transactional_db: None) -> None:
-    there = dict(connection.settings_dict)
-    connection.close()
-    connection.settings_dict.update(HOST="127.0.0.1", PORT="1")
-    try:
-        with late(lambda: connection.settings_dict.update(there)) as waited:
-            startup.require_database()
-    finally:
-        connection.settings_dict.update(there)
-    (line,) = waited
-    assert line.startswith("Waiting for Postgres: connection failed: ")
 
 
 @pytest.mark.parametrize(
@@ -259,31 +266,6 @@ def test_a_database_that_goes_away_during_a_step_of_the_start(
     assert cut
 
 
-def test_a_broker_that_comes_late(broker_url: str, settings: Settings) -> None:
-    settings.REDIS_URL = f"redis://{NOWHERE}/0"
-    with late(lambda: setattr(settings, "REDIS_URL", broker_url)) as waited:
-        startup.require_broker()
-    (line,) = waited
-    assert line.startswith("Waiting for the broker: ")
-
-
-def test_a_broker_that_does_not_answer(migrated: str) -> None:
-    line = start_process("worker", DATABASE_URL=migrated)
-    assert line.startswith("the broker does not answer (")
-    assert line.endswith("): is it running, and is REDIS_URL right?")
-
-
-def test_a_broker_that_wants_another_password(migrated: str, broker_url: str) -> None:
-    with redis.Redis.from_url(broker_url) as client:
-        client.config_set("requirepass", "right")
-        try:
-            line = start_process("worker", DATABASE_URL=migrated, REDIS_URL=broker_url)
-        finally:
-            client.config_set("requirepass", "")
-    assert line.startswith("the broker refuses us (")
-    assert line.endswith("): look at REDIS_URL and REDIS_PASSWORD_FILE")
-
-
 @pytest.mark.parametrize("text", [None, f"id:{'ab' * 8}"])
 @pytest.mark.parametrize(
     ("name", "file"), [("web", "decisions.private"), ("worker", "journal.keys")]
@@ -311,12 +293,6 @@ def test_a_postgres_that_may_lose_confirmed_commits(
     assert line.startswith("Postgres has fsync = off: a crash of the machine would lose decisions")
 
 
-def test_agents_that_are_not_there(migrated: str, broker_url: str, keys: Path) -> None:
-    stores = {"DATABASE_URL": migrated, "REDIS_URL": broker_url, "KEYS_DIR": str(keys)}
-    line = start_process("worker", **stores, ABEYANCE_AGENTS="nobodys.agents")
-    assert "nobodys" in line
-
-
 @pytest.mark.parametrize("bind", ["taken", "somewhere", "127.0.0.1:no", "127.0.0.1:99999"])
 def test_an_address_that_the_web_cannot_have(bind: str) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
@@ -338,3 +314,28 @@ def test_a_command_of_the_installation_says_it_in_one_line_too(command: str) -> 
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("abeyance: ")
+
+
+# Agents in a folder
+
+
+def test_a_folder_of_agents_that_workers_cannot_read(sandbox: Path) -> None:
+    workers = users.unprivileged()
+    require_agents(str(sandbox), workers)
+    require_agents("", workers)
+    folder = sandbox / "agents"
+    folder.mkdir(mode=0o700 if workers.switch else 0o000)
+    said = f"AGENTS_DIR: workers run as {workers.name}, who cannot read {folder}; "
+    with pytest.raises(Refused, match=f"^{said}.*$"):
+        require_agents(str(folder), workers)
+
+
+def test_a_broken_module_ends_the_start_before_any_server(sandbox: Path) -> None:
+    folder, home = sandbox / "broken agents", sandbox / "home of broken agents"
+    folder.mkdir()
+    (folder / "broken_shop.py").write_text("x = 1\ny = x.price\n")
+    line = up(home, "--port", "0", AGENTS_DIR=str(folder), ABEYANCE_AGENTS="broken_shop")
+    place = f"{folder}/broken_shop.py:2"
+    cause = "AttributeError: 'int' object has no attribute 'price'"
+    assert line == f"cannot load agents from broken_shop: {place}: {cause}"
+    assert not (home / "logs" / "postgres.log").exists()

@@ -1,6 +1,5 @@
 """A start without demo people, and the revocation of their access once their file is deleted."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,6 @@ from approvals.accounts import tokens
 from approvals.permissions.scopes import ALL_SCOPES
 from config.local import demo, demo_people
 from config.local.__main__ import main
-from config.local.data_dir import open_home
-from config.local.errors import Refused
-from config.local.processes import users
 from runtime.ports.access import Actor
 from tests.support.cast import Cast
 
@@ -26,29 +22,9 @@ def test_a_folder_of_a_demo_is_refused_before_anything_starts(
     said = capsys.readouterr().err
     assert said.startswith(f"abeyance: {tmp_path}/credentials.json belongs to a demo: delete it")
     assert said.count("\n") == 1
+    demo.check(tmp_path, None)
+    demo.check(tmp_path, True)
     assert [path.name for path in tmp_path.iterdir()] == ["credentials.json"]
-
-
-def test_demo_is_yes_or_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["up", "--home", str(tmp_path / "home"), "--demo", "maybe"]) == 1
-    assert capsys.readouterr().err == "abeyance: DEMO must be 0 or 1, not 'maybe'\n"
-    assert not (tmp_path / "home").exists()
-
-
-@pytest.mark.parametrize("wanted", [None, True])
-def test_a_folder_of_a_demo_stays_one(tmp_path: Path, wanted: bool | None) -> None:
-    (tmp_path / "credentials.json").write_text("{}")
-    demo.check(tmp_path, wanted)
-    with pytest.raises(Refused):
-        demo.check(tmp_path, False)
-
-
-def test_the_advice_can_be_typed_as_it_is(tmp_path: Path) -> None:
-    home = open_home(tmp_path / "a home", users.starter())
-    assert demo.next_step(home) == (
-        f"make manage HOME_DIR='{tmp_path}/a home' CMD=\"people add NAME --group admins\""
-    )
-    os.close(home.lock)
 
 
 @pytest.mark.django_db

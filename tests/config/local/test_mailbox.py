@@ -5,7 +5,6 @@ import smtplib
 import socket
 import threading
 from collections.abc import Iterator
-from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -30,21 +29,13 @@ def port(tmp_path: Path) -> Iterator[int]:
     loop.close()
 
 
-def _message(subject: str) -> EmailMessage:
-    message = EmailMessage()
-    message["From"], message["To"], message["Subject"] = (
-        "hr@example.org",
-        "new@example.org",
-        subject,
-    )
-    message.set_content("Welcome, Zoë.")
-    return message
+PEOPLE = ("hr@example.org", "new@example.org")
 
 
 def test_a_confirmed_message_is_stored_as_one_file(tmp_path: Path, port: int) -> None:
     with smtplib.SMTP("127.0.0.1", port) as client:
         for subject in ("one", "two"):
-            client.send_message(_message(subject))
+            client.sendmail(*PEOPLE, f"Subject: {subject}\n\nWelcome.")
             assert any(f"Subject: {subject}" in kept.read_text() for kept in tmp_path.glob("*.eml"))
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -52,6 +43,6 @@ def test_a_confirmed_message_is_stored_as_one_file(tmp_path: Path, port: int) ->
 def test_a_message_that_cannot_be_kept_is_refused_for_now(tmp_path: Path, port: int) -> None:
     tmp_path.rmdir()
     with smtplib.SMTP("127.0.0.1", port) as client, pytest.raises(smtplib.SMTPDataError) as refused:
-        client.send_message(_message("lost"))
+        client.sendmail(*PEOPLE, "Subject: lost")
     assert refused.value.smtp_code == 451
     tmp_path.mkdir()

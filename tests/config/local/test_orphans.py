@@ -24,14 +24,6 @@ def home(tmp_path: Path) -> Iterator[DataDir]:
     os.close(home.lock)
 
 
-@pytest.fixture
-def bystander() -> Iterator[subprocess.Popen[str]]:
-    """Yield a waiting process without a mark."""
-    with _waiting({}) as process:
-        yield process
-        process.kill()
-
-
 def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         _WAIT, env=os.environ | extra, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -41,37 +33,23 @@ def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
     return process
 
 
-def test_an_unrecorded_process_with_our_mark_is_ended(home: DataDir) -> None:
-    with _waiting({MARK: home.id}) as process:
-        alive = psutil.Process(process.pid)
-        assert orphans.clear(home) == 1
-        assert not alive.is_running()
-
-
-def test_a_process_of_another_folder_is_left_alone(
-    home: DataDir, bystander: subprocess.Popen[str]
-) -> None:
-    with _waiting({MARK: "another"}) as process:
+def test_only_processes_that_are_ours_are_ended(home: DataDir) -> None:
+    with (
+        _waiting({MARK: home.id}) as marked,
+        _waiting({MARK: "another"}) as foreign,
+        _waiting({}) as recorded,
+        _waiting({}) as reusing,
+    ):
+        alive = [psutil.Process(process.pid) for process in (marked, recorded)]
+        orphans.record(home, home.folder, [recorded.pid])
+        assert orphans.clear(home) == 2
+        assert not [process for process in alive if process.is_running()]
+        born = psutil.Process(reusing.pid).create_time() - 60
+        data_dir.write(home.processes, {"processes": [{"pid": reusing.pid, "born": born}]})
         assert orphans.clear(home) == 0
-        assert process.poll() is None
-        process.kill()
-    assert bystander.poll() is None
-
-
-def test_a_noted_process_is_ended(home: DataDir, bystander: subprocess.Popen[str]) -> None:
-    orphans.record(home, home.folder, [bystander.pid])
-    alive = psutil.Process(bystander.pid)
-    assert orphans.clear(home) == 1
-    assert not alive.is_running()
-
-
-def test_a_process_that_reuses_an_id_is_left_alone(
-    home: DataDir, bystander: subprocess.Popen[str]
-) -> None:
-    born = psutil.Process(bystander.pid).create_time() - 60
-    data_dir.write(home.processes, {"processes": [{"pid": bystander.pid, "born": born}]})
-    assert orphans.clear(home) == 0
-    assert bystander.poll() is None
+        for process in (foreign, reusing):
+            assert process.poll() is None
+            process.kill()
 
 
 def test_only_a_folder_of_sockets_is_removed(home: DataDir, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,7 +20,7 @@ class Record:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lines: list[str] = []
-        self.pids: Sequence[int] = []
+        self.pids: list[int] = []
 
     def service(
         self, name: str, code: str, *, stop_order: int = 1, stop_timeout: float = 5.0
@@ -36,9 +36,6 @@ class Record:
                 )
 
         return Service(name=name, start=start, stop_order=stop_order, stop_timeout=stop_timeout)
-
-    def noted(self, pids: Sequence[int]) -> None:
-        self.pids = pids
 
 
 @pytest.fixture
@@ -57,7 +54,9 @@ def record(tmp_path: Path) -> Record:
 
 @pytest.fixture
 def supervisor(pipe: SignalPipe, record: Record) -> Iterator[Supervisor]:
-    supervisor = Supervisor(pipe, record.lines.append, record.noted)
+    supervisor = Supervisor(
+        pipe, record.lines.append, lambda pids: setattr(record, "pids", list(pids))
+    )
     yield supervisor
     supervisor.stop()
 
@@ -88,7 +87,7 @@ def test_a_process_that_dies_is_started_again(
 
     def again() -> bool:
         supervisor.check()
-        return list(record.pids) not in ([], [first])
+        return record.pids not in ([], [first])
 
     _until(pipe, again)
     assert record.lines == ["worker ended (SIGKILL); again in 0.1 s", "worker is running again"]
@@ -110,76 +109,54 @@ def test_restart_pauses_grow_for_a_process_that_keeps_dying(
     ]
 
 
-def test_a_changed_file_replaces_workers_unless_it_has_a_mistake(
+def test_workers_are_replaced_and_killed_if_they_do_not_stop(
     pipe: SignalPipe, supervisor: Supervisor, record: Record
 ) -> None:
-    """The old worker gets a stop signal and ends, or is killed if it ignores the signal."""
-    agents, said = record.folder / "agents", [""]
-    agents.mkdir()
-    (agents / "shop.py").touch()
-    for name, code, stop_timeout in (
-        ("worker", STOPPABLE.replace("{name}", "told"), 60.0),
-        ("stubborn", STUBBORN.replace("time.sleep", "print('up', flush=True); time.sleep"), 0.1),
-        ("web", SLEEP, 60.0),
-    ):
-        supervisor.start(record.service(name, code, stop_timeout=stop_timeout))
+    stubborn = STUBBORN.replace("time.sleep", "print('up', flush=True); time.sleep")
+    supervisor.start(record.service("worker", STOPPABLE.replace("{name}", "told"), stop_timeout=60))
+    supervisor.start(record.service("stubborn", stubborn, stop_timeout=0.1))
+    supervisor.start(record.service("web", SLEEP))
     before, log = list(record.pids), record.folder / "log"
     _until(pipe, lambda: log.read_text().count("up") == 2)
-    reload = Reload(
-        agents,
-        load=lambda: said[0],
-        replace=lambda: supervisor.replace(lambda service: service.name != "web"),
-        say=record.lines.append,
-    )
-
-    def look() -> None:
-        reload.check()
-        supervisor.check()
-
-    look()
-    assert record.lines == []
-    (agents / "new.py").write_text("1 / 0")
-    said[0] = "new.py:1: ZeroDivisionError"
-    look()
-    assert (record.lines, list(record.pids)) == ([f"Not reloaded: {said[0]}"], before)
-    said[0] = ""
-    (agents / "new.py").write_text("")
+    supervisor.replace(lambda service: service.name != "web")
+    kill_at = supervisor._services[0].kill_at
+    supervisor.replace(lambda service: service.name != "web")
+    assert supervisor._services[0].kill_at == kill_at  # it gets no more time
 
     def replaced() -> bool:
-        look()
+        supervisor.check()
         return len(record.pids) == 3 and not set(record.pids) & set(before[:2])
 
     _until(pipe, replaced)
     assert record.pids[2] == before[2]
     assert "told" in log.read_text()
-    assert [line for line in record.lines if "eload" in line] == [
-        "Not reloaded: new.py:1: ZeroDivisionError",
-        f"Reloading, because {agents}/new.py has changed",
-    ]
     assert not [line for line in record.lines if "ended" in line]
 
 
-def test_a_stopping_service_gets_no_more_time(supervisor: Supervisor, record: Record) -> None:
-    supervisor.start(record.service("worker", SLEEP))
-    (running,) = supervisor._services
-    supervisor.replace(lambda service: True)
-    kill_at = running.kill_at
-    supervisor.replace(lambda service: True)
-    assert running.kill_at == kill_at
-
-
-def test_reload_sees_removed_files_and_skips_hidden_folders(tmp_path: Path) -> None:
-    shop, said = tmp_path / "shop.py", list[str]()
+def test_changed_or_removed_files_that_load_replace_the_workers(tmp_path: Path) -> None:
+    shop, mistake, done = tmp_path / "shop.py", [""], list[str]()
     shop.touch()
     (tmp_path / ".venv").mkdir()
-    reload = Reload(tmp_path, load=str, replace=lambda: None, say=said.append)
+    reload = Reload(
+        tmp_path, load=lambda: mistake[0], replace=lambda: done.append("replaced"), say=done.append
+    )
     (tmp_path / ".venv" / "package.py").touch()
     (tmp_path / "dangling.py").symlink_to("nowhere")
     reload.check()
-    assert said == []
-    shop.unlink()
+    assert done == []
+    mistake[0] = "new.py:1: ZeroDivisionError"
+    (tmp_path / "new.py").write_text("1 / 0")
     reload.check()
-    assert said == [f"Reloading, because {shop} has changed"]
+    reload.check()
+    mistake[0] = ""
+    for change in (lambda: (tmp_path / "new.py").write_text(""), shop.unlink):
+        change()
+        reload.check()
+    assert done == [
+        "Not reloaded: new.py:1: ZeroDivisionError",
+        *(f"Reloading, because {tmp_path}/new.py has changed", "replaced"),
+        *(f"Reloading, because {shop} has changed", "replaced"),
+    ]
 
 
 def test_stages_are_stopped_one_after_the_other(
@@ -193,7 +170,7 @@ def test_stages_are_stopped_one_after_the_other(
     _until(pipe, lambda: log.read_text().count("up ") == 3)
     supervisor.stop()
     assert log.read_text().split()[3:] == ["web", "broker", "database"]
-    assert list(record.pids) == []
+    assert record.pids == []
 
 
 def test_a_process_that_does_not_stop_is_killed_with_its_group(

@@ -13,13 +13,10 @@ from config.local.servers import binaries
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change accounts")
 
 
-def test_servers_never_run_as_root() -> None:
-    assert users.unprivileged().uid != 0
-
-
 @only_root
 def test_access_is_checked_as_the_account_itself(sandbox: Path, tmp_path: Path) -> None:
     account = users.unprivileged()
+    assert account.uid != 0
     hidden = tmp_path / "hidden"
     hidden.mkdir(mode=0o700)
     assert users.can_access(account, sandbox)
