@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-import redis
 
 from config.env import environment
 from config.env.environment import ROOT
@@ -57,11 +56,6 @@ def tokens(services: Services) -> dict[str, str]:
     }
 
 
-def test_every_health_check_turns_green(services: Services) -> None:
-    for name in NAMES:
-        until(lambda name=name: services.healthy(name) or None, f"{name} to be healthy")  # type: ignore[misc]
-
-
 def test_a_run_is_started_approved_by_bea_and_completed(
     services: Services, tokens: dict[str, str]
 ) -> None:
@@ -72,7 +66,8 @@ def test_a_run_is_started_approved_by_bea_and_completed(
         found = dict(api("ada", "GET", f"/runs/{run}")[1])
         return found if found["status"] == status else None
 
-    until(lambda: services.healthy("web") or None, "the web to be ready")
+    for name in NAMES:
+        until(lambda name=name: services.healthy(name) or None, f"{name} to be healthy")  # type: ignore[misc]
     body = {"agent": "hr_onboarding", "input": newcomer("composed")}
     status, started = api("ada", "POST", "/runs", body)
     assert status == 201, started
@@ -94,26 +89,6 @@ def test_the_key_that_signs_decisions_is_the_webs_alone(services: Services) -> N
     assert (services.keys("worker") / "decisions.public").read_text() == (
         services.keys("web") / "decisions.public"
     ).read_text()
-
-
-def test_the_broker_requires_a_password_and_persists_messages(services: Services) -> None:
-    with (
-        redis.Redis(port=services.broker_port) as stranger,
-        pytest.raises(redis.AuthenticationError),
-    ):
-        stranger.ping()
-    password = services.secret("redis_password")
-    with redis.Redis(port=services.broker_port, password=password) as client:
-        found = {
-            name: client.config_get(name)[name]
-            for name in ("appendonly", "appendfsync", "maxmemory-policy", "save")
-        }
-    assert found == {
-        "appendonly": "yes",
-        "appendfsync": "everysec",
-        "maxmemory-policy": "noeviction",
-        "save": "",
-    }
 
 
 def test_web_and_worker_change_no_row_of_the_audit(services: Services) -> None:
@@ -147,13 +122,10 @@ def test_a_backup_is_restored_by_the_documented_commands(services: Services) -> 
     assert "./decisions.private" in archived.split()
 
 
-def test_preparing_again_changes_no_key(services: Services) -> None:
+def test_a_key_changes_only_by_rotation_and_reaches_the_workers(services: Services) -> None:
     before = {file.name: file.read_text() for file in services.keys("web").iterdir()}
     services.run("prepare")
     assert {file.name: file.read_text() for file in services.keys("web").iterdir()} == before
-
-
-def test_a_key_that_is_rotated_reaches_the_workers(services: Services) -> None:
     services.run("prepare", "python", "manage.py", "rotate_key", "decisions")
     rings = [(services.keys(name) / "decisions.public").read_text() for name in ("web", "worker")]
     assert rings[0] == rings[1]

@@ -19,7 +19,6 @@ from tests.support.stack import Stack
 pytestmark = pytest.mark.e2e
 
 HINTS = 2_000
-WITHIN = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -57,29 +56,19 @@ def junk(mark: Path) -> list[bytes]:
     return [
         *(os.urandom(200) for _ in range(20)),
         b"",
-        b"null",
         b"[]",
-        b"{}",
-        b'"text"',
-        b"17",
         b"[" * 100_000,
-        b'{"properties": 5}',
-        b'{"properties": {}}',
         b'{"properties": {"delivery_tag": null}}',
         pickle.dumps(_Touch(mark)),
         letter(ADVANCE, ["x"], body="not base64"),
         letter(ADVANCE, ["x"], headers=None),
-        letter(ADVANCE, ["x"], headers={"task": ["a", "list"]}),
         letter(
             ADVANCE, ["x"], **{"content-type": "application/x-python-serialize", "body": pickled}
         ),
         letter(ADVANCE, ["x"], **{"content-type": "application/x-unknown"}),
         letter("os.system", [f"touch {mark}"]),
-        letter(ADVANCE, []),
         letter(ADVANCE, ["not a run"]),
-        letter(ADVANCE, [7]),
         letter(ADVANCE, [str(uuid4()), "and", "more"]),
-        letter(ADVANCE, {"run": "x"}),
         letter(ADVANCE, None),
         # Celery fails after such a task and never counts it as done: more of them than a worker has places.
         *(letter(ADVANCE, ["x"], body=calls_others) for _ in range(300)),
@@ -92,24 +81,8 @@ import json
 from config.celery import app
 asked = app.control.inspect(timeout=5)
 said = {name: app.control.broadcast(name, reply=True, timeout=2) for name in ("shutdown", "pool_shrink")}
-print(json.dumps({"ping": asked.ping(), "queues": asked.active_queues(), "said": said}))
-"""
-WATCH = """
-from uuid import uuid4
-from config.celery import app
-from runtime.broker import dispatch
-seen = set()
-def see(event):
-    if not seen:
-        dispatch.send_all([(uuid4(), dispatch.NEW)])
-    seen.add(event["type"])
-    receiver.should_stop = "task-succeeded" in seen
-with app.connection_for_read() as connection:
-    receiver = app.events.Receiver(connection, handlers={"*": see})
-    app.control.enable_events(reply=True, timeout=2)
-    receiver.capture(limit=None, timeout=30, wakeup=False)
-app.control.disable_events(reply=True, timeout=2)
-print(*sorted(seen))
+events = [app.control.broadcast(f"{act}_events", reply=True, timeout=2) for act in ("enable", "disable")]
+print(json.dumps({"ping": asked.ping(), "queues": asked.active_queues(), "said": said, "events": events}))
 """
 
 
@@ -135,7 +108,7 @@ def test_a_worker_discards_junk_on_the_broker_and_goes_on(office: Office, tmp_pa
         broker.lpush(NEW, *hints)
         assert office.decide("bea", office.approval(run), "approve")[0] == 200
         office.wait(run, "completed")  # a resumption passes all that waits among the new
-        until(lambda: broker.llen(NEW) == 0 or None, "the junk to be gone", WITHIN)
+        until(lambda: broker.llen(NEW) == 0 or None, "the junk to be gone", 120.0)
         assert broker.llen(RESUMED) == 0
     again = office.start("hr_onboarding_single", "afterjunk")
     office.wait(again, "suspended")
@@ -157,13 +130,9 @@ def test_celery_asks_workers_and_commands_nothing(office: Office) -> None:
     sticky = queues.pop(2)  # of the worker process alone
     assert sticky.startswith("resumed.")
     assert queues == ["isolated", "resumed", "runs"]
+    assert all("ok" in reply for on in found["events"] for one in on for reply in one.values())
     for replies in found["said"].values():
         assert len(replies) == 2
         assert all("refused" in reply["error"] for one in replies for reply in one.values())
     assert processes.of(office.stack, "worker").pid == worker.pid
     assert worker.process.is_running()
-
-
-def test_task_events_are_sent_while_a_monitor_watches(office: Office) -> None:
-    seen = office.execute(WATCH).split()
-    assert {"worker-heartbeat", "task-received", "task-started", "task-succeeded"} <= set(seen)

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.e2e
 PLACES = int(WORKER.command[WORKER.command.index("--concurrency") + 1])
 NEW = PLACES - PLACES // RESERVED
 MORE = 10  # than there are places for
-LEFT = 100  # under way when their worker is to stop
 WITHIN = 120.0
 
 WORKERS_OF_WAITING = """
@@ -34,7 +33,7 @@ def provider() -> Iterator[SlowProvider]:
 
 @pytest.fixture(scope="module")
 def crowd(sandbox: Path, provider: SlowProvider) -> Iterator[Crowd]:
-    with stack_of(sandbox / "crowd", provider.url, drain="1") as stack:
+    with stack_of(sandbox / "crowd", provider.url) as stack:
         one = Crowd(stack)
         yield one
         one.connection.close()
@@ -61,18 +60,6 @@ def test_a_full_worker_receives_a_decision_before_new_runs(
     done = {"completed": NEW + MORE}
     until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
     assert provider.asked == 2 * (NEW + MORE) + 2
-
-
-def test_a_stopping_worker_releases_all_waiting_runs(crowd: Crowd, provider: SlowProvider) -> None:
-    provider.hold()
-    crowd.start("walker", LEFT)
-    assert provider.wait_for(LEFT, WITHIN), f"{provider.waiting} wait at the provider"
-    crowd.worker.terminate()
-    crowd.stack.wait_for_line("worker ended (exit code 0)")
-    assert crowd.statuses("walker") == {"completed": NEW + MORE, "queued": LEFT}
-    provider.release()
-    done = {"completed": NEW + MORE + LEFT}
-    until(lambda: crowd.statuses("walker") == done or None, "every walk to end", WITHIN)
 
 
 def test_a_refusal_to_one_worker_delays_the_other(crowd: Crowd, provider: SlowProvider) -> None:

@@ -15,7 +15,6 @@ from tests.support.stack import Stack, shared_folder
 pytestmark = pytest.mark.e2e
 
 WAKE_UPS = 20
-LOST_CLAIM = "Run {}: not claimed"
 LOST_LEASE = "Run {}: lease lost, nothing more is written"
 
 
@@ -27,19 +26,15 @@ class Workers:
     workers: list[processes.Hand]
     folder: Path
 
-    def ledger(self, name: str, tool: str, what: str) -> list[int]:
+    def ledger(self, name: str, tool: str, what: str = "begin") -> list[int]:
         """The ids of the processes that did this, in order."""
         ledger = self.folder / "ledger"
-        lines = (
-            [line.split() for line in ledger.read_text().splitlines()] if ledger.exists() else []
-        )
+        text = ledger.read_text() if ledger.exists() else ""
+        lines = [line.split() for line in text.splitlines()]
         return [int(pid) for *entry, pid in lines if entry == [name, tool, what]]
 
     def release(self, name: str) -> None:
         (self.folder / f"{name}.go").touch()
-
-    def of(self, pid: int) -> processes.Hand:
-        return next(hand for hand in self.workers if hand.pid == pid)
 
     def said(self, text: str) -> list[int]:
         """Count each worker's log lines with this text."""
@@ -49,9 +44,12 @@ class Workers:
         code = f"from runtime.models import Run; print('epoch', Run.objects.get(id={run!r}).epoch)"
         return int(self.office.execute(code).split("epoch")[-1])
 
-    def started(self, run: str) -> list[tuple[str, int]]:
-        events = self.office.events(run)
-        return [(one["call"], one["attempt"]) for one in events if one["type"] == "ToolStarted"]
+    def stop_holder(self, name: str, tool: str) -> processes.Hand:
+        """Stop the process in which the tool holds."""
+        (pid,) = until(lambda: self.ledger(name, tool) or None, "the tool to begin")
+        (holder,) = (hand for hand in self.workers if hand.pid == pid)
+        holder.process.suspend()
+        return holder
 
 
 @pytest.fixture(scope="module")
@@ -74,100 +72,61 @@ def workers(sandbox: Path) -> Iterator[Workers]:
 
 def test_the_same_wake_up_twenty_times_is_one_execution(workers: Workers) -> None:
     run = workers.office.begin("patient_once", name="woken")
-    until(lambda: workers.ledger("woken", "hold_once", "begin") or None, "the tool to begin")
-    workers.office.execute(f"""
+    until(lambda: workers.ledger("woken", "hold_once") or None, "the tool to begin")
+    counted = workers.office.execute(f"""
 from uuid import UUID
+import redis
+from django.conf import settings
 from runtime.broker import dispatch
 for _ in range({WAKE_UPS}):
     dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
-""")
-    lost = LOST_CLAIM.format(run)
-    until(lambda: sum(workers.said(lost)) >= WAKE_UPS or None, "every wake-up to lose its claim")
-    assert sum(count > 0 for count in workers.said(lost)) > 1  # not all of them at one worker
-    counted = workers.office.execute("""
-import redis
-from django.conf import settings
 print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
 """)
     assert "cmdstat_lpush" in counted
     assert "cmdstat_hset" not in counted  # the broker keeps no account of hints under way
+    lost = f"Run {run}: not claimed"
+    until(lambda: sum(workers.said(lost)) >= WAKE_UPS or None, "every wake-up to lose its claim")
+    assert sum(count > 0 for count in workers.said(lost)) > 1  # not all of them at one worker
     workers.release("woken")
     workers.office.wait(run, "completed")
-    assert len(workers.ledger("woken", "hold_once", "begin")) == 1
-    assert len(workers.ledger("woken", "note", "begin")) == 1
-    assert workers.started(run) == [("c1.0", 1), ("c2.0", 1)]
+    assert len(workers.ledger("woken", "hold_once")) == len(workers.ledger("woken", "note")) == 1
+    starts = [one for one in workers.office.events(run) if one["type"] == "ToolStarted"]
+    assert [(one["call"], one["attempt"]) for one in starts] == [("c1.0", 1), ("c2.0", 1)]
     assert workers.epoch(run) == 1
-
-
-def test_a_decision_with_twenty_wake_ups_is_one_mail(workers: Workers) -> None:
-    run = workers.office.start("hr_onboarding_single", "wokenmail")
-    workers.office.wait(run, "suspended")
-    asked = workers.office.approval(run)
-    workers.office.execute(f"""
-from uuid import UUID
-from approvals.decisions.decide import decide
-from runtime.broker import dispatch
-from runtime.ports.access import Actor
-decide(
-    request=UUID({asked["id"]!r}),
-    verdict="approve",
-    digest={asked["digest"]!r},
-    reason="",
-    actor=Actor(person="bea"),
-)
-for _ in range({WAKE_UPS}):
-    dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
-""")
-    workers.office.wait(run, "completed")
-    assert workers.office.roles("wokenmail") == ["security-level-3"]
-    assert workers.office.mails("wokenmail") == 1
-    attempts = [attempt for _, attempt in workers.started(run)]
-    assert attempts == [1] * len(attempts)
 
 
 def test_a_worker_paused_past_its_lease_does_nothing_more(workers: Workers) -> None:
     run = workers.office.begin("patient_again", name="stopped")
-    first, stopped = _stop_holder(workers, "stopped", "hold_again")
-    until(
-        lambda: len(workers.ledger("stopped", "hold_again", "begin")) > 1 or None,
-        "another worker to take over",
-    )
+    stopped = workers.stop_holder("stopped", "hold_again")
+    until(lambda: len(workers.ledger("stopped", "hold_again")) > 1 or None, "a takeover")
     workers.release("stopped")
     workers.office.wait(run, "completed")
     journal, epoch = workers.office.events(run), workers.epoch(run)
     stopped.process.resume()
     stopped.wait_for(LOST_LEASE.format(run))
-    until(
-        lambda: first in workers.ledger("stopped", "hold_again", "end") or None, "its tool to end"
-    )
+    pid, tool = stopped.pid, ("stopped", "hold_again", "end")
+    until(lambda: pid in workers.ledger(*tool) or None, "its tool to end")
 
     assert workers.office.events(run) == journal
     assert workers.epoch(run) == epoch > 2  # it was tried in a process of its own first
-    assert workers.ledger("stopped", "hold_again", "begin").count(first) == 1
-    (noted,) = workers.ledger("stopped", "note", "begin")
-    assert noted != first
+    assert workers.ledger("stopped", "hold_again").count(pid) == 1
+    (noted,) = workers.ledger("stopped", "note")
+    assert noted != pid
 
 
 def test_a_stopped_worker_records_its_outcome_late(workers: Workers) -> None:
     """People are asked meanwhile, the call is not repeated, and the run continues once the outcome is recorded."""
     run = workers.office.begin("patient_once", name="doubted")
-    first, stopped = _stop_holder(workers, "doubted", "hold_once")
+    stopped = workers.stop_holder("doubted", "hold_once")
     found = workers.office.wait(run, "suspended")
     assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
-    assert workers.ledger("doubted", "note", "begin") == []
+    assert workers.ledger("doubted", "note") == []
     workers.release("doubted")
     stopped.process.resume()
     stopped.wait_for(LOST_LEASE.format(run))
     workers.office.wait(run, "completed")
 
-    assert workers.ledger("doubted", "hold_once", "begin") == [first]
-    assert len(workers.ledger("doubted", "note", "begin")) == 1
+    assert workers.ledger("doubted", "hold_once") == [stopped.pid]
+    assert len(workers.ledger("doubted", "note")) == 1
     types = [event["type"] for event in workers.office.events(run)]
     assert (types.count("OutcomeArrived"), types.count("GateDecided")) == (1, 0)
-
-
-def _stop_holder(workers: Workers, name: str, tool: str) -> tuple[int, processes.Hand]:
-    (pid,) = until(lambda: workers.ledger(name, tool, "begin") or None, "the tool to begin")
-    holder = workers.of(pid)
-    holder.process.suspend()
-    return pid, holder

@@ -32,7 +32,7 @@ CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s
 STATUSES = "SELECT status, count(*) FROM runtime_run WHERE agent = %s GROUP BY 1"
 
 
-def stack_of(home: Path, provider: str, *, drain: str = "30") -> Stack:
+def stack_of(home: Path, provider: str) -> Stack:
     """Not started yet; `provider` is the base URL of the model."""
     return Stack(
         home,
@@ -40,7 +40,6 @@ def stack_of(home: Path, provider: str, *, drain: str = "30") -> Stack:
         ABEYANCE_MODEL="openai:loopback",
         OPENAI_BASE_URL=provider,
         OPENAI_API_KEY=KEY,
-        ABEYANCE_DRAIN_SECONDS=drain,
     )
 
 

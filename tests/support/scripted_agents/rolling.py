@@ -4,7 +4,7 @@ from pathlib import Path
 
 MODULE = "releases"
 
-# The releases differ in `{more}` and `{instructions}`.
+# The releases differ in `{more}` and `{tools}`.
 SOURCE = '''
 """Agents that note twice, each time after somebody approved it."""
 
@@ -31,7 +31,7 @@ def note_down(name: str, step: int) -> str:
 
 @script
 def noting(turn: Turn) -> Reply:
-    """Plays both agents."""
+    """Plays additive."""
     if len(turn.results) < 2:
         return call("note_down", name=turn.input["name"], step=len(turn.results) + 1)
     return say("Noted twice.")
@@ -44,15 +44,6 @@ additive = agent(
     input=Errand,
     model=noting,
     tools={tools},
-)
-
-rewritten = agent(
-    name="rewritten",
-    description="Notes twice.",
-    instructions="{instructions}",
-    input=Errand,
-    model=noting,
-    tools=[note_down],
 )
 '''
 
@@ -67,8 +58,8 @@ def look_up(name: str) -> str:
 def write_releases(folder: Path) -> tuple[Path, Path]:
     """The folders of the old and the new release, which any account may read."""
     old, new = folder / "old", folder / "new"
-    _write(old, more="", tools="[note_down]", instructions="Note twice.")
-    _write(new, more=MORE, tools="[note_down, look_up]", instructions="Note twice, with care.")
+    _write(old, more="", tools="[note_down]")
+    _write(new, more=MORE, tools="[note_down, look_up]")
     return old, new
 
 

@@ -1,86 +1,150 @@
-"""Every commit kind and every effect kind at depths 0, 1 and 2 is a point at which a real Celery worker dies once.
+"""Every commit kind and every effect kind at depths 0, 1 and 2 is a point at which a process dies once.
 
-First one worker plays every score without being killed and records the points it passes, which must be exactly the
-expected ones. Then a worker dies at each point. A point is tried with the first score that passes it; with
-FAULTS_EVERY_SCORE=1 (as in `make faults`) with every score that does. FAULTS_LANES is how many workers may be dying
-at a time.
+First one process plays every score without being killed and records the points it passes, which must be exactly the
+expected ones. Then a process dies at each point. A point is tried with the first score that passes it; with
+FAULTS_EVERY_SCORE=1 (as in `make faults`) with every score that does. FAULTS_LANES is how many processes may be dying
+at a time. After the last death one process ends all runs.
 """
 
 import os
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from tests.support import ledger
-from tests.support.scripted_agents.scores import SCORES
-from tests.system.fault_injection.conftest import Switchboard
+from tests.support.scripted_agents.scores import SCORES, Score
+from tests.system.fault_injection.conftest import MakeLoop
 from tests.system.fault_injection.harness import figures, points
-from tests.system.fault_injection.harness.experiment import Case, Experiment
-from tests.system.fault_injection.harness.office import ENDS, Office, in_doubt_gates
-from tests.system.fault_injection.harness.processes import Zygote
+from tests.system.fault_injection.harness.loop import Loop
+from tests.system.fault_injection.harness.office import (
+    ENDS,
+    Office,
+    in_doubt_gates,
+    problems,
+    verified,
+    writes_under_way,
+)
 
 pytestmark = pytest.mark.faults
 
 EVERY_SCORE = bool(os.environ.get("FAULTS_EVERY_SCORE"))
+LANES = int(os.environ.get("FAULTS_LANES", "3"))
+LEASE = 3.0
+WITHIN = 120.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Death:
+    """One death; `under_way` are the writes between intent and result at that moment."""
+
+    point: str
+    score: Score
+    run: UUID
+    loop: Loop
+    died: Path
+    until: float
+    under_way: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.point} ({self.score.name})"
 
 
 def test_a_crash_at_any_point_loses_and_repeats_nothing(
-    zygote: Zygote, office: Office, switchboard: Switchboard, tmp_path: Path
+    loops: MakeLoop, office: Office, tmp_path: Path
 ) -> None:
     began_at = time.monotonic()
-    passed = _uninterrupted(zygote, office, tmp_path)
+    passed = _uninterrupted(loops, office, tmp_path / "passed")
     everything = set().union(*passed.values())
     assert points.registry() - everything == set(), "points that no run passes"
     assert everything - points.registry() == set(), "points missing in the list"
 
-    experiment = Experiment(zygote, office, switchboard, tmp_path)
-    experiment.run(_cases(passed))
+    deaths = list(_deaths(loops, office, tmp_path, list(_cases(passed))))
+    survivor = loops(lease=LEASE)
+    deadline = time.monotonic() + WITHIN
+    left = deaths
+    while left := [one for one in left if office.tend(one.run, one.score) not in ENDS]:
+        assert time.monotonic() < deadline, f"{left}: {survivor.log.read_text()[-3000:]}"
 
     lines = ledger.by_run(office.ledger)
-    wrong = {
-        f"{death.case.point} ({death.case.score})": found
-        for death in experiment.deaths
-        if (found := death.wrong(lines))
-    }
-    figures.of_points(experiment.deaths, wrong, time.monotonic() - began_at)
-    assert {death.case.point for death in experiment.deaths} == points.registry()
-    assert wrong == {}
-    assert {death.case.point for death in experiment.deaths if death.under_way} <= {
-        point for point in points.registry() if points.may_leave_doubt(point)
-    }
+    wrong: list[str] = []
+    for one in deaths:
+        found = problems(lines.get(str(one.run), ()), one.run, one.score)
+        if (count := in_doubt_gates(one.run)) != one.under_way:
+            found.append(f"{count} calls in doubt, but {one.under_way} writes were under way")
+        wrong += [f"{problem} after {one}" for problem in found]
+    figures.summary(
+        f"kill points: {len(points.registry())} points",
+        runs=len(deaths),
+        kills=len(deaths),
+        wrong=wrong,
+        in_doubt_gates=sum(one.under_way for one in deaths),
+        seconds=time.monotonic() - began_at,
+    )
+    assert {one.point for one in deaths} == points.registry()
+    assert wrong == []
+    doubtful = {one.point for one in deaths if one.under_way}
+    assert doubtful <= set(filter(points.may_leave_doubt, points.registry()))
 
 
-def _uninterrupted(zygote: Zygote, office: Office, folder: Path) -> dict[str, set[str]]:
+def _uninterrupted(loops: MakeLoop, office: Office, log: Path) -> dict[str, set[str]]:
     """The points that each score passes without a crash."""
-    log = folder / "passed"
-    zygote.sweeper()
-    worker = zygote.worker(ABEYANCE_KILL_LOG=str(log))
-    worker.wait_until_ready()
+    loop = loops(lease=LEASE, ABEYANCE_KILL_LOG=str(log))
     passed: dict[str, set[str]] = {}
     for name, make in SCORES.items():
         score = make()
         run = office.start(score)
         deadline = time.monotonic() + 30
         while office.tend(run, score) not in ENDS:
-            assert time.monotonic() < deadline, worker.log.read_text()[-3000:]
+            assert time.monotonic() < deadline, loop.log.read_text()[-3000:]
             time.sleep(0.02)
         assert office.problems(run, score) == []
         assert in_doubt_gates(run) == 0
         passed[name] = set(log.read_text().split())
         log.unlink()
-    zygote.stop_children()
+    loop.kill()
     return passed
 
 
-def _cases(passed: dict[str, set[str]]) -> list[Case]:
-    """List each point with its first score. Transactional calls always count: they commit differently."""
-    cases: list[Case] = []
+def _cases(passed: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
+    """Each point with its first score. Transactional calls always count: they commit differently."""
     done: set[str] = set()
     for name, found in passed.items():
         wanted = found if EVERY_SCORE else found - done
         if name == "effects":
             wanted |= {point for point in found if point.split(":")[1].startswith("Tool")}
-        cases += [Case(point=point, score=name) for point in sorted(wanted & points.registry())]
+        yield from ((point, name) for point in sorted(wanted & points.registry()))
         done |= found
-    return cases
+
+
+def _deaths(
+    loops: MakeLoop, office: Office, folder: Path, cases: list[tuple[str, str]]
+) -> Iterator[Death]:
+    """A few at a time, each in a process for its run alone."""
+    dying: list[Death] = []
+    while cases or dying:
+        while cases and len(dying) < LANES:
+            dying.append(_victim(loops, office, folder, *cases.pop()))
+        for one in list(dying):
+            ended = office.tend(one.run, one.score) in ENDS
+            if one.loop.is_alive(1.0 if ended else 0.02):
+                assert not ended, f"{one} was not reached: {one.loop.log.read_text()[-3000:]}"
+                assert time.monotonic() < one.until, one.loop.log.read_text()[-3000:]
+                continue
+            assert one.died.exists(), one.loop.log.read_text()
+            one.under_way = len(writes_under_way(verified(one.run)))
+            dying.remove(one)
+            yield one
+
+
+def _victim(loops: MakeLoop, office: Office, folder: Path, point: str, name: str) -> Death:
+    score = SCORES[name]()
+    run = office.start(score)
+    died = folder / f"{run}.died"
+    armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
+    loop = loops(lease=LEASE, only=run, **armed)
+    until = time.monotonic() + WITHIN
+    return Death(point=point, score=score, run=run, loop=loop, died=died, until=until)

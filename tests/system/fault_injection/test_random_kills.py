@@ -14,9 +14,10 @@ from approvals.models import Request
 from runtime.models import LostLease, Run
 from tests.support import ledger
 from tests.support.scripted_agents.scores import Score, crowd, effects, tower, transactions, waits
-from tests.system.fault_injection.conftest import Switchboard
+from tests.system.fault_injection.conftest import MakeLoop
 from tests.system.fault_injection.harness import figures
 from tests.system.fault_injection.harness.counts import count
+from tests.system.fault_injection.harness.loop import Loop
 from tests.system.fault_injection.harness.office import (
     ENDS,
     Office,
@@ -24,7 +25,6 @@ from tests.system.fault_injection.harness.office import (
     problems,
     stuck,
 )
-from tests.system.fault_injection.harness.processes import Worker, Zygote
 
 pytestmark = pytest.mark.faults
 
@@ -32,37 +32,37 @@ KILLS = count("R1", short=200, long=10_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LOOPS = 3  # processes at work at a time, one of which dies next
 UNDER_WAY = 60  # runs at a time: enough that a worker always runs a call
-MAX_GAP_SECONDS = (
-    0.2  # seconds between two deaths, besides those that the next process takes to be ready
-)
+MAX_GAP_SECONDS = 0.2  # between two deaths, besides those that the next process takes to be ready
 TENDED = 1  # runs that people look after between two deaths: more would take longer than the deaths
 
 
-def test_random_deaths_lose_nothing_and_repeat_nothing(
-    zygote: Zygote, office: Office, switchboard: Switchboard
-) -> None:
+def test_random_deaths_lose_nothing_and_repeat_nothing(loops: MakeLoop, office: Office) -> None:
     chance = random.Random(SEED)
-    switchboard.choose(15)  # without a listener
     began_at = time.monotonic()
     runs: dict[UUID, Score] = {}
     living: set[UUID] = set()
-    loops: list[Worker] = []
+    working: list[Loop] = []
     for _ in range(KILLS):
         while len(living) < UNDER_WAY:
             score = chance.choice((crowd, effects, transactions, waits, tower))()
             run = office.start(score)
             runs[run] = score
             living.add(run)
-        while len(loops) < LOOPS:
-            loops.append(_loop(zygote))
-        victim = loops.pop(chance.randrange(LOOPS))
-        _let_live(victim, chance.uniform(0, MAX_GAP_SECONDS))
+        while len(working) < LOOPS:
+            working.append(loops())
+        victim = working.pop(chance.randrange(LOOPS))
+        assert victim.is_alive(chance.uniform(0, MAX_GAP_SECONDS)), victim.log.read_text()
         victim.kill()
         living = _tended(office, runs, living, TENDED)
         assert stuck() == []
-    for loop in loops:
+    for loop in working:
         loop.kill()
-    _finish(zygote, office, runs, living)
+    survivor = loops()
+    deadline = time.monotonic() + 60
+    while living:
+        living = _tended(office, runs, living)
+        assert time.monotonic() < deadline, f"{living}: {survivor.log.read_text()[-3000:]}"
+        time.sleep(0.05)
 
     lost = LostLease.objects.count()
     figures.say(f"{KILLS} kills took {lost} runs out of the hands of who advanced them")
@@ -84,21 +84,6 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(
     assert lost > KILLS / 4
 
 
-def _loop(zygote: Zygote) -> Worker:
-    """One more process, once it advances runs."""
-    worker = zygote.loop(ABEYANCE_FAULTS_LEASE="1")
-    deadline = time.monotonic() + 30
-    while "looping" not in worker.log.read_text():
-        assert not worker.died.is_set(), worker.log.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return worker
-
-
-def _let_live(worker: Worker, seconds: float) -> None:
-    assert not worker.died.wait(seconds), worker.log.read_text()
-
-
 def _tended(
     office: Office, runs: dict[UUID, Score], living: set[UUID], most: int | None = None
 ) -> set[UUID]:
@@ -110,13 +95,3 @@ def _tended(
     return living - set(
         Run.objects.filter(id__in=living, status__in=ENDS).values_list("id", flat=True)
     )
-
-
-def _finish(zygote: Zygote, office: Office, runs: dict[UUID, Score], living: set[UUID]) -> None:
-    """Let a process without kills do the rest."""
-    loop = _loop(zygote)
-    deadline = time.monotonic() + 60
-    while living:
-        living = _tended(office, runs, living)
-        assert time.monotonic() < deadline, f"{living}: {loop.log.read_text()[-3000:]}"
-        time.sleep(0.05)

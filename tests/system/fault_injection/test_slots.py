@@ -7,31 +7,26 @@ import pytest
 from runtime.models import Run
 from tests.support import ledger
 from tests.support.scripted_agents.scores import writes
-from tests.system.fault_injection.conftest import Switchboard
+from tests.system.fault_injection.conftest import MakeLoop
 from tests.system.fault_injection.harness.office import ENDS, Office, in_doubt_gates
-from tests.system.fault_injection.harness.processes import Zygote
 
 pytestmark = pytest.mark.faults
 
 CALLS, SLOTS = 10, 4
-ONE = {"ABEYANCE_FAULTS_LEASE": "1", "ABEYANCE_FAULTS_SLOTS": str(SLOTS)}
 
 
-def test_killing_four_slots_leaves_at_most_four_doubts(
-    zygote: Zygote, office: Office, switchboard: Switchboard
-) -> None:
-    switchboard.choose(15)  # without a listener
+def test_killing_four_slots_leaves_at_most_four_doubts(loops: MakeLoop, office: Office) -> None:
     score = writes(CALLS)
     run = office.start(score)
-    worker = zygote.loop(**ONE, **{ledger.STAY: "1"})
+    loop = loops(slots=SLOTS, **{ledger.STAY: "1"})
     deadline = time.monotonic() + 30
     while len(ledger.read(office.ledger)) < SLOTS:
-        assert time.monotonic() < deadline, worker.log.read_text()
+        assert time.monotonic() < deadline, loop.log.read_text()
         time.sleep(0.01)
-    worker.kill()
+    loop.kill()
     begun = {effect.key for effect in ledger.read(office.ledger)}
 
-    other = zygote.loop(**ONE)
+    other = loops(slots=SLOTS)
     while office.tend(run, score) not in ENDS:
         assert time.monotonic() < deadline, other.log.read_text()
         time.sleep(0.02)

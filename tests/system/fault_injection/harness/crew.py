@@ -17,7 +17,6 @@ from tests.system.fault_injection.harness import figures
 from tests.system.fault_injection.harness.judgement import Judgement
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
-SLOW = 15.0  # seconds until a decision is taken up: the goal for 99 in 100, and more is looked into
 
 
 def stack_of(sandbox: Path, name: str, **more: str) -> tuple[Stack, Path]:
@@ -80,16 +79,13 @@ class Crew:
                     self._decide(approval)
 
     def judge(self) -> Judgement:
-        """Compare the outcomes after every run has ended, with the records of the slowest ones."""
+        """Compare the outcomes after every run has ended."""
         try:
             judgement = Judgement(self._stack, self._records, self.runs, self._book, self.deaths)
-            figures.resumed("its decision", [one.since_decision for one in judgement.resumed])
+            figures.resumed("its decision", [delay for delay, _ in judgement.resumed])
             if self.deaths:
                 since = "its decision or the last death of everything after it"
-                figures.resumed(since, [one.since_death for one in judgement.resumed])
-            for one in sorted(judgement.resumed, key=lambda one: one.since_death)[-3:]:
-                if one.since_death > SLOW:
-                    figures.say("\n".join(self._story(one.run)))
+                figures.resumed(since, [delay for _, delay in judgement.resumed])
             return judgement
         finally:
             self._records.close()
@@ -104,15 +100,6 @@ class Crew:
             in_doubt_gates=judgement.in_doubt_gates,
             seconds=time.monotonic() - self._began_at,
         )
-
-    def _story(self, run: str) -> Iterator[str]:
-        """Return the entries of a run, and every log line that names it."""
-        for _, journal in self._records.journals([run]):
-            for entry in journal:
-                yield f"{entry.at:%H:%M:%S.%f} {[event['type'] for event in entry.events]}"
-        for log in sorted((self._stack.home / "logs").glob("*.log")):
-            lines = log.read_text(errors="replace").splitlines()
-            yield from (f"{log.name}: {line}" for line in lines if run in line)
 
     def wait_for_every_end(self, within: float = 120) -> None:
         self.work_until(0, within)

@@ -1,28 +1,15 @@
 """Compares the runs of a whole application with their scores, the ledger of effects and their journals."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from tests.support import commands, ledger
 from tests.support.records import Entry, Records
-from tests.support.scripted_agents.scores import Score, planned
+from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack
-
-ONCE = ("send", "labour", "pay")
-TOOLS = ("look", "put", "insist", *ONCE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
-    """The seconds that one decision waited, in all and since the last death of all processes."""
-
-    run: str
-    since_decision: float
-    since_death: float
+from tests.system.fault_injection.harness import office
 
 
 class Judgement:
@@ -38,8 +25,8 @@ class Judgement:
         book: Path,
         deaths: Sequence[datetime] = (),
     ) -> None:
-        self.wrong: list[str] = unsound(stack)
-        self.resumed: list[Resumed] = []
+        self.wrong: list[str] = _unsound(stack)
+        self.resumed: list[tuple[float, float]] = []  # since the decision, and since the last death
         self.in_doubt_gates = records.in_doubt_gates()
         statuses, decided = records.statuses(), records.decided()
         happened = ledger.by_run(book)
@@ -47,11 +34,14 @@ class Judgement:
         for run, journal in records.journals(runs):
             if statuses[run] != runs[run].ends:
                 self.wrong.append(f"{run} is {statuses[run]}")
-            self.wrong += _problems(run, runs[run], journal, happened.get(run, []))
+            events = [event for entry in journal for event in entry.events]
+            self.wrong += office.outside(
+                run, runs[run], events, happened.get(run, []), but=["book"]
+            )
             self.resumed += _resumed(run, journal, decided, deaths)
 
 
-def unsound(stack: Stack) -> list[str]:
+def _unsound(stack: Stack) -> list[str]:
     """Return the findings of `verify_run --all` in the environment of the application."""
     done = commands.manage(
         "verify_run", "--all", "--json", env=stack.named("config.web")[0].environ()
@@ -61,47 +51,13 @@ def unsound(stack: Stack) -> list[str]:
     return found or ([done.stderr] if done.returncode else [])
 
 
-def _problems(
-    run: str, score: Score, journal: list[Entry], effects: list[ledger.Effect]
-) -> list[str]:
-    tools = _tools(run, journal)
-    happened = Counter(effect.key for effect in effects)
-    wrong = [
-        f"repeated: {tools[key]} {key} happened {times} times"
-        for key, times in happened.items()
-        if times > 1 and tools[key] in ONCE
-    ]
-    for tool in TOOLS:
-        done, wanted = sum(tools[key] == tool for key in happened), planned(score.turns, tool)
-        if done != wanted:
-            wrong.append(f"lost: {done} of {wanted} {tool} of {run} happened")
-    return wrong
-
-
-def _tools(run: str, journal: list[Entry]) -> dict[str, str]:
-    """The tool of every call that was proposed, by its key."""
-    tools: dict[str, str] = {}
-    turns: Counter[str] = Counter()
-    for event in (event for entry in journal for event in entry.events):
-        if event["type"] == "ModelReplied":
-            frame = event["frame"]
-            turns[frame] += 1
-            for index, proposal in enumerate(event["calls"]):
-                tools[f"{run}/{frame}/c{turns[frame]}.{index}"] = proposal["tool"]
-    return tools
-
-
 def _resumed(
     run: str, journal: list[Entry], decided: Mapping[str, datetime], deaths: Sequence[datetime]
-) -> Iterator[Resumed]:
-    """Return the delay of each decision; both times are those of the database."""
+) -> Iterator[tuple[float, float]]:
+    """Return the delays of each decision; all times are those of the database."""
     for entry in journal:
         for event in entry.events:
             if event["type"] == "GateDecided":
                 since = decided[event["gate"]]
                 last = max([since, *(death for death in deaths if death < entry.at)])
-                yield Resumed(
-                    run=run,
-                    since_decision=(entry.at - since).total_seconds(),
-                    since_death=(entry.at - last).total_seconds(),
-                )
+                yield (entry.at - since).total_seconds(), (entry.at - last).total_seconds()

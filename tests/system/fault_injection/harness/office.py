@@ -3,9 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -21,21 +22,21 @@ from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
 from runtime.control.start import create
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.documents.compression import plain_text
 from runtime.core.enums import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
 from runtime.core.machine.replay import initial
 from runtime.errors import RunEnded
-from runtime.models import Gate, JournalEntry, Run, Signal, Wait
+from runtime.models import Gate, Run, Signal, Wait
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import journal
 from tests.support import ledger
-from tests.support.entries import bodies
+from tests.support.engine import events, types
 from tests.support.scripted_agents.scores import Score, planned
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 ENDS = ("completed", "failed", "cancelled", "quarantined")
+ONCE, AGAIN = ("send", "stay", "pay", "book", "labour"), ("look", "put", "insist")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +61,10 @@ class Office:
         if too_early:
             return Run.objects.values_list("status", flat=True).get(id=run)
         for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
-            try:
+            with suppress(TooEarly, ApprovalError):
                 self._decide(request, score)
-            except (TooEarly, ApprovalError):
-                continue
         if score.cancelled:
-            self._cancel(run)
+            self._cancel(run, score)
         self._tell(run)
         return Run.objects.values_list("status", flat=True).get(id=run)
 
@@ -111,12 +110,12 @@ class Office:
 
     def _hold_up(self, run: UUID) -> bool:
         """Pause it at its first gate, then resume it. Whether it is too early for anything else."""
-        body = "".join(self._bodies(run))
-        if '"Resumed"' in body:
+        happened = types(run)
+        if "Resumed" in happened:
             return False
-        if '"GateOpened"' in body:
+        if "GateOpened" in happened:
             with transaction.atomic():
-                if '"Paused"' in body:
+                if "Paused" in happened:
                     resume(run=run, actor=ADA)
                 else:
                     pause(run=run, actor=ADA, reason="")
@@ -124,13 +123,11 @@ class Office:
 
     def _write(self, run: UUID) -> bool:
         """Write to it once at its first gate. Whether it is too early for anything else."""
-        waits = Signal.objects.filter(
-            run=run
-        ).exists()  # looked at first: it is taken up at any moment
-        body = "".join(self._bodies(run))
-        if '"MessageReceived"' in body:
+        waits = Signal.objects.filter(run=run).exists()  # first: it is taken up at any moment
+        happened = types(run)
+        if "MessageReceived" in happened:
             return False
-        if '"GateOpened"' in body and not waits:
+        if "GateOpened" in happened and not waits:
             send_message(run=run, actor=ADA, text="mind the gap")
         return True
 
@@ -145,23 +142,15 @@ class Office:
                     actor=ADMIN,
                 )
 
-    def _cancel(self, run: UUID) -> None:
+    def _cancel(self, run: UUID, score: Score) -> None:
         """Once the call lingers and every gate is open; then let it go."""
-        lingers = Path(f"{self.ledger}.{run}-lingers").exists()
-        body = "".join(self._bodies(run))
-        if '"Cancelling"' in body:
+        if "Cancelling" in types(run):
             Path(f"{self.ledger}.{run}-enough").touch()
-        elif lingers and (
-            '"pay"' not in body or Gate.objects.filter(run=run, state="open").exists()
+        elif Path(f"{self.ledger}.{run}-lingers").exists() and (
+            planned(score.turns, "pay") == 0 or Gate.objects.filter(run=run, state="open").exists()
         ):
-            try:
+            with suppress(RunEnded):
                 cancel(run=run, actor=ADA, reason="not needed any more")
-            except RunEnded:
-                pass
-
-    def _bodies(self, run: UUID) -> list[str]:
-        entries = JournalEntry.objects.filter(run_id=run).order_by("position")
-        return [plain_text(body) for body in bodies(entries)]
 
 
 def verified(run: UUID) -> Continuation:
@@ -195,7 +184,7 @@ def in_doubt_gates(run: UUID) -> int:
 def stuck() -> list[UUID]:
     """Live runs that nothing will ever move again: no live lease, no open gate, nothing due."""
     live = Run.objects.exclude(status__in=ENDS)
-    held = Q(lease_until__gt=timezone.now() - timedelta(seconds=0))
+    held = Q(lease_until__gt=timezone.now())
     waiting = Q(due_at__isnull=False) | Q(gates__state="open")
     return list(live.exclude(held).exclude(waiting).values_list("id", flat=True))
 
@@ -205,62 +194,49 @@ def problems(lines: Iterable[ledger.Effect], run: UUID, score: Score) -> list[st
     row = Run.objects.get(id=run)
     found = [] if row.status == score.ends else [f"{row.status} ({row.reason}), not {score.ends}"]
     verified(run)
-    happened = Counter(effect.key for effect in ledger.effects_of(lines, run))
-    tools = _calls(run)
-    for key, count in happened.items():
-        if key not in tools:
-            found.append(f"{key} happened without an intent")
-        elif tools[key] in ("send", "stay", "pay", "book") and count > 1:
-            found.append(f"repeated: {tools[key]} {key} happened {count} times")
-    if score.denied and any(tool == "pay" for tool in tools.values()):
-        found.append("a denied call was started")
-    if score.written and _heard(run) != 1:
-        found.append(f"its one message was heard {_heard(run)} times")
-    if (arrived := _arrived(run)) != planned(score.turns, "wait_for"):
+    told = events(run)
+    heard = sum(event.get("heard", 0) for event in told)
+    if score.written and heard != 1:
+        found.append(f"its one message was heard {heard} times")
+    arrived = sum(one["type"] == "WaitEnded" and one.get("outcome") == "arrived" for one in told)
+    if arrived != planned(score.turns, "wait_for"):
         found.append(f"{arrived} events arrived")
-    if score.ends in ("completed", "failed"):
-        for tool in (
-            "look",
-            "put",
-            "book",
-            "send",
-            "stay",
-            "insist",
-            *(() if score.denied else ("pay",)),
-        ):
-            done = sum(1 for key in happened if tools.get(key) == tool)
-            if done != planned(score.turns, tool):
-                found.append(f"lost: {done} of {planned(score.turns, tool)} {tool} happened")
-    return found
+    return found + outside(str(run), score, told, ledger.effects_of(lines, run))
 
 
-def _heard(run: UUID) -> int:
-    """Count the messages given to models, from the journal."""
-    entries = map(plain_text, bodies(JournalEntry.objects.filter(run_id=run)))
-    return sum(event.get("heard", 0) for text in entries for event in json.loads(text)["events"])
-
-
-def _arrived(run: UUID) -> int:
-    entries = map(plain_text, bodies(JournalEntry.objects.filter(run_id=run)))
-    ends = [event for text in entries for event in json.loads(text)["events"]]
-    return sum(event["type"] == "WaitEnded" and event.get("outcome") == "arrived" for event in ends)
-
-
-def _calls(run: UUID) -> dict[str, str]:
-    """The tool of every call that was started, by its key, read from the journal."""
-
-    tools: dict[tuple[str, str], str] = {}
-    started: dict[str, str] = {}
+def outside(
+    run: str,
+    score: Score,
+    told: Iterable[dict[str, Any]],
+    effects: Iterable[ledger.Effect],
+    but: Iterable[str] = (),
+) -> list[str]:
+    """Compare effects with the events of their run, for all tools `but` some. Keys are of started calls alone."""
+    proposed: dict[str, str] = {}
+    tools: dict[str, str] = {}
     turns: Counter[str] = Counter()
-    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
-    for body in bodies(rows):
-        for event in json.loads(plain_text(body))["events"]:
-            if event["type"] == "ModelReplied":
-                turns[event["frame"]] += 1
-                for index, proposal in enumerate(event["calls"]):
-                    call = f"c{turns[event['frame']]}.{index}"
-                    tools[event["frame"], call] = proposal["tool"]
-            if event["type"] == "ToolStarted":
-                key = idempotency_key(run, event["frame"], event["call"])
-                started[key] = tools[event["frame"], event["call"]]
-    return started
+    for event in told:
+        if event["type"] == "ModelReplied":
+            turns[event["frame"]] += 1
+            for index, proposal in enumerate(event["calls"]):
+                key = f"{run}/{event['frame']}/c{turns[event['frame']]}.{index}"
+                proposed[key] = proposal["tool"]
+        if event["type"] == "ToolStarted":
+            key = f"{run}/{event['frame']}/{event['call']}"
+            tools[key] = proposed[key]
+    happened = Counter(effect.key for effect in effects)
+    found = [f"{key} happened without an intent" for key in happened if key not in tools]
+    found += [
+        f"repeated: {tools[key]} {key} happened {count} times"
+        for key, count in happened.items()
+        if count > 1 and tools.get(key) in ONCE
+    ]
+    if score.denied and "pay" in tools.values():
+        found.append("a denied call was started")
+    if score.ends in ("completed", "failed"):
+        for tool in {*ONCE, *AGAIN}.difference(but):
+            done = sum(tools.get(key) == tool for key in happened)
+            wanted = 0 if score.denied and tool == "pay" else planned(score.turns, tool)
+            if done != wanted:
+                found.append(f"lost: {done} of {wanted} {tool} of {run} happened")
+    return found

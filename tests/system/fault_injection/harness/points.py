@@ -13,45 +13,33 @@ COMMIT = ("before", "written", "committed")
 EFFECT = ("starting", "performed")
 
 _SAME_ENTRY = (
-    "what follows from it without the outside is in the same entry, so it is never the last event"
+    "what follows from it is in the same entry, unless a cancelled run waits or no slot is free"
 )
+_BY_PEOPLE = "written by a person, in their transaction"
+_ELSEWHERE = (
+    "no two releases and no stopped worker here: see test_versions.py, test_late_outcomes.py"
+)
+_ROOT = "the root's frame ends with the run"
 _NO_FRAME = "is about the whole run, which counts as depth 0"
 
 # Kinds of commit that no step has, with the reason; None stands for every depth.
 IMPOSSIBLE: dict[tuple[str, int | None], str] = {
-    ("RunStarted", None): "written by the person who starts the run, in their transaction",
     **{
-        (
-            kind,
-            None,
-        ): "written by the person who forks, exports, imports or retries, in their transaction"
-        for kind in ("Forked", "Exported", "Imported", "Retried")
+        (kind, None): reason
+        for reason, kinds in (
+            (_BY_PEOPLE, ("RunStarted", "Forked", "Exported", "Imported", "Retried")),
+            (_SAME_ENTRY, ("ModelReplied", "ModelFailed", "CallAdmitted", "OutcomeUnknown")),
+            (_SAME_ENTRY, ("BudgetExceeded",)),
+            (_ELSEWHERE, ("OutcomeArrived", "AgentChanged")),
+        )
+        for kind in kinds
     },
-    ("ModelReplied", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
-    ("ModelFailed", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
-    ("CallAdmitted", None): f"{_SAME_ENTRY}, unless no slot is free",
-    ("OutcomeUnknown", None): f"{_SAME_ENTRY}, unless a cancelled run waits for something else",
-    (
-        "OutcomeArrived",
-        None,
-    ): "no worker here outlives its lease; tests/execution/effects/test_late_outcomes.py has one",
-    (
-        "AgentChanged",
-        None,
-    ): "all workers here have one release; tests/execution/admission/test_versions.py has two",
-    ("BudgetExceeded", None): "the gate that it opens is in the same entry",
-    ("FrameClosed", 0): "the root's frame ends with the run",
+    ("FrameClosed", 0): _ROOT,
     **{
         (kind, depth): _NO_FRAME
         for kind in (
-            "Completed",
-            "Failed",
-            "Cancelling",
-            "Cancelled",
-            "Paused",
-            "Resumed",
-            "MessageReceived",
-            "BudgetGranted",
+            *("Completed", "Failed", "Cancelling", "Cancelled", "Paused", "Resumed"),
+            *("MessageReceived", "BudgetGranted"),
         )
         for depth in (1, 2)
     },
@@ -68,16 +56,12 @@ def commits() -> set[tuple[str, int]]:
     }
 
 
-def effects() -> set[tuple[str, int]]:
-    """Every kind of effect and depth that must be passed."""
-    return set(product(["model", *EffectClass], DEPTHS))
-
-
 def registry() -> set[str]:
     """Every point, by name."""
+    effects = set(product(["model", *EffectClass], DEPTHS))
     return {
         f"{moment}:{kind}:{depth}"
-        for moments, kinds in ((COMMIT, commits()), (EFFECT, effects()))
+        for moments, kinds in ((COMMIT, commits()), (EFFECT, effects))
         for moment, (kind, depth) in product(moments, kinds)
     }
 

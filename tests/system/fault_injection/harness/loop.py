@@ -1,0 +1,97 @@
+"""Processes that advance due runs without a broker until they are killed, forked from one that has imported all."""
+
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from django.conf import settings
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.system.fault_injection.harness.preload"])
+
+
+class Loop:
+    """One process: of all due runs, or of `only` one, with `slots` for tools and these environment variables."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        lease: float = 1.0,
+        slots: int | None = None,
+        only: UUID | None = None,
+        **env: str,
+    ) -> None:
+        self.log = folder / f"{uuid4().hex}.log"
+        self.log.touch()
+        self._process = FORKS.Process(
+            target=_advance_due_runs, args=(str(self.log), lease, slots, only, env), daemon=True
+        )
+        self._process.start()
+        self._is_gone = False
+
+    def is_alive(self, seconds: float = 0) -> bool:
+        """Tell whether it lives after so many seconds."""
+        if not self._is_gone:
+            self._process.join(seconds)
+            self._is_gone = not self._process.is_alive()
+            if self._is_gone:
+                self._process.close()
+        return not self._is_gone
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 30
+        while "looping" not in self.log.read_text():
+            assert self.is_alive(0.005), self.log.read_text()
+            assert time.monotonic() < deadline
+
+    def kill(self) -> None:
+        """kill -9, returning when it is gone."""
+        if self.is_alive():
+            self._process.kill()
+            assert not self.is_alive(60)
+
+
+def _advance_due_runs(
+    log: str, lease: float, slots: int | None, only: UUID | None, env: dict[str, str]
+) -> None:
+    from config import wiring
+    from runtime import tasks
+    from runtime.execution.claim import advance
+    from runtime.execution.effects.pool import EffectPool
+    from runtime.store import leases, pool, workers
+
+    file = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.update(env)
+    settings.ABEYANCE_LEASE_SECONDS = lease
+    settings.ABEYANCE_POISON_LOSSES = 1_000_000  # these deaths are ours, and no run's
+    wiring.connect_effects()
+    bench = tasks.worker_context()
+    if slots is not None:
+        bench = replace(bench, effect_pool=EffectPool(bench.handler, slots=slots))
+    take = f"""
+        WITH taken AS MATERIALIZED (
+            SELECT id, isolated, worker, position, lost_at, owner IS NOT NULL AS was_lost FROM runtime_run
+            WHERE due_at <= clock_timestamp() + interval '1 second' AND (owner IS NULL OR NOT {leases.LIVE})
+                AND id = coalesce(%s, id)
+            ORDER BY random() LIMIT 8 FOR UPDATE SKIP LOCKED),
+        noted AS ({workers.NOTE_LOSS})
+        UPDATE runtime_run SET {leases.TAKE_OVER} FROM taken WHERE runtime_run.id = taken.id
+        RETURNING taken.id, taken.isolated
+    """
+    sys.stdout.write("looping\n")
+    sys.stdout.flush()
+    with ThreadPoolExecutor(4) as threads, pool.own() as connection:
+        while True:
+            # Unlike the sweeper, do not skip runs seen before or wait for hints: no process here lives so long.
+            due = connection.execute(take, (only,)).fetchall()
+            list(threads.map(lambda row: advance(row[0], bench, isolated=row[1]), due))
+            if not due:
+                time.sleep(0.02)
