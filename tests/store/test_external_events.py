@@ -35,74 +35,43 @@ def runs(rig: MakeBench) -> tuple[UUID, UUID]:
     return first, second
 
 
-def places(run: UUID) -> list[tuple[str, str]]:
-    return list(Wait.objects.filter(run=run).order_by("frame", "call").values_list("frame", "call"))
-
-
-def step(
-    own: Connection,
-    run: UUID,
-    part: str,
-    *,
-    written: bool = True,
-    opened: tuple[WaitStarted, ...] = (),
-    over: tuple[tuple[str, str], ...] = (),
-) -> None:
-    """The part of a step's statement; without a row of its run the step is not written."""
-    row = f"SELECT id FROM runtime_run WHERE id = %(run)s AND {written}"
-    own.execute(f"WITH run AS ({row}) {part}", {"run": run, **waits.parameters(opened, over)})
-
-
-def test_a_step_that_is_not_written_begins_no_wait(
+def test_a_step_begins_and_ends_waits_of_its_run_if_it_is_written(
     own: Connection, runs: tuple[UUID, UUID]
 ) -> None:
-    wait = WaitStarted(
+    run, other = runs
+    begun = WaitStarted(
         frame="0", call="c2.0", until=timezone.now(), event="paid", match={"contract": "C-1"}
     )
-    step(own, runs[0], waits.OPEN, written=False, opened=(wait,))
-    assert places(runs[0]) == PLACES
-    step(own, runs[0], waits.OPEN, opened=(wait,))
+    values = {"run": run, **waits.parameters((begun,), (PLACES[0],))}
+    for written, left in ((False, set(PLACES)), (True, {*PLACES[1:], ("0", "c2.0")})):
+        row = f"SELECT id FROM runtime_run WHERE id = %(run)s AND {written}"
+        for part in (waits.OPEN, waits.CLOSE):
+            own.execute(f"WITH run AS ({row}) {part}", values)
+        assert waits.open_of(own, run) == left
+        assert waits.open_of(own, other) == set(PLACES)
     found = Wait.objects.get(event="paid")
-    assert (found.run_id, found.frame, found.call) == (runs[0], "0", "c2.0")
-    assert (found.match, found.until) == (wait.match, wait.until)
+    assert (found.run_id, found.match, found.until) == (run, begun.match, begun.until)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_step_ends_only_the_named_waits_of_its_run(
-    own: Connection, runs: tuple[UUID, UUID], place: tuple[str, str]
-) -> None:
-    step(own, runs[0], waits.CLOSE, written=False, over=(place,))
-    assert places(runs[0]) == PLACES
-    step(own, runs[0], waits.CLOSE, over=(place,))
-    assert places(runs[0]) == [other for other in PLACES if other != place]
-    assert places(runs[1]) == PLACES
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_an_event_ends_a_wait_once_and_no_other(
-    own: Connection, runs: tuple[UUID, UUID], place: tuple[str, str]
-) -> None:
-    wait = EventWait(run=runs[0], frame=place[0], call=place[1])
+def test_an_event_ends_a_wait_once_and_no_other(own: Connection, runs: tuple[UUID, UUID]) -> None:
+    run, other = runs
+    frame, call = PLACES[0]
+    wait = EventWait(run=run, frame=frame, call=call)
     assert [waits.complete(own, wait) for _ in range(2)] == [True, False]
-    assert places(runs[0]) == [other for other in PLACES if other != place]
-    assert places(runs[1]) == PLACES
-
-
-def test_a_run_has_its_own_waits(own: Connection, runs: tuple[UUID, UUID]) -> None:
-    Wait.objects.filter(run=runs[0], call="c1.1").delete()
-    assert waits.open_of(own, runs[0]) == {PLACES[0], PLACES[2]}
-    assert waits.open_of(own, runs[1]) == set(PLACES)
-    waits.close_all(own, runs[0])
-    assert waits.open_of(own, runs[0]) == set()
-    assert waits.open_of(own, runs[1]) == set(PLACES)
+    assert waits.open_of(own, run) == set(PLACES[1:])
+    waits.close_all(own, run)
+    assert waits.open_of(own, run) == set()
+    assert waits.open_of(own, other) == set(PLACES)
 
 
 def test_no_more_waits_are_looked_at_than_one_event_may_end(
-    own: Connection, runs: tuple[UUID, UUID]
+    own: Connection, runs: tuple[UUID, UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = waits.matching(own, "signed", "{}", limit=4)
     order = [(run, *place) for run in runs for place in PLACES]
     assert [(wait.run, wait.frame, wait.call) for wait in found] == order[:4]
+    monkeypatch.setattr("runtime.control.external_events.MAX_MATCHED", 2 * len(PLACES))
+    assert send().event.waits == 2 * len(PLACES)
 
 
 def send(id: str = "e-1") -> Delivered:
@@ -115,14 +84,10 @@ def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) ->
     sent = send()
     assert (sent.event.waits, sent.runs) == (len(PLACES), (runs[1],))
     assert set(Signal.objects.values_list("run_id", flat=True)) == {runs[1]}
-    assert places(runs[0]) == PLACES
-
-
-def test_an_event_may_end_as_many_waits_as_that(
-    runs: tuple[UUID, UUID], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runtime.control.external_events.MAX_MATCHED", 2 * len(PLACES))
-    assert send().event.waits == 2 * len(PLACES)
+    assert waits.open_of(pool.djangos(), runs[0]) == set(PLACES)
+    send("e-2")
+    counts = ExternalEvent.objects.values_list("id", "waits").order_by("id")
+    assert list(counts) == [("e-1", len(PLACES)), ("e-2", 0)]
 
 
 def test_an_event_takes_hold_of_its_runs_in_their_order(
@@ -137,14 +102,6 @@ def test_an_event_takes_hold_of_its_runs_in_their_order(
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE NOWAIT", (runs[1],))
     sender.join(60)
     assert Wait.objects.count() == 0
-
-
-def test_an_event_counts_the_waits_it_ended(runs: tuple[UUID, UUID]) -> None:
-    waits.close_all(pool.djangos(), runs[0])
-    send("e-1")
-    send("e-2")
-    counts = ExternalEvent.objects.values_list("id", "waits").order_by("id")
-    assert list(counts) == [("e-1", len(PLACES)), ("e-2", 0)]
 
 
 @pytest.mark.usefixtures("everything_permitted")

@@ -62,14 +62,6 @@ def journal(run: UUID) -> int:
     return sum(map(len, bodies(JournalEntry.objects.filter(run_id=run))))
 
 
-def test_a_run_of_fifty_gates_keeps_few_times_its_payload(desk: Rig, written: list[int]) -> None:
-    run = passed(desk, GATES - 1)
-    kept = journal(run.id) + len(Continuation.objects.get(run=run).body)
-    assert run.status == "suspended"
-    assert kept <= 5 * PAYLOAD
-    assert journal(run.id) + sum(written) <= 5 * PAYLOAD  # each time anew would be 54 times
-
-
 def test_a_short_run_has_no_continuation_and_is_folded(desk: Rig) -> None:
     run = passed(desk, 2)
     assert (run.status, run.base) == ("suspended", 0)
@@ -81,19 +73,16 @@ def test_a_short_run_has_no_continuation_and_is_folded(desk: Rig) -> None:
     ]
 
 
-def test_a_long_run_has_one_and_the_entries_after_it(desk: Rig, written: list[int]) -> None:
+def test_a_long_run_keeps_few_times_its_payload(desk: Rig, written: list[int]) -> None:
     run = passed(desk, GATES - 2)
     kept = Continuation.objects.get(run=run)
+    assert run.status == "suspended"
+    assert journal(run.id) + sum(written) <= 5 * PAYLOAD  # each time anew would be 54 times
     assert run.base == kept.position < run.position
     assert len(kept.body) == written[-1]
     assert max(written) < 3 * len(TEXT)  # the run's input and output are in its entries
     shown = runs.continuation(run.id) or {}
     assert (shown["position"], shown["head"]) == (run.position, run.head)
-
-
-def test_an_edited_entry_of_the_tail_parks_the_run(desk: Rig) -> None:
-    run = passed(desk, GATES - 2)
-    assert 0 < run.base < run.position
     JournalEntry.objects.filter(run_id=run.id, position=run.position).update(body="{}")
     assert desk.answer(run.id).status == "quarantined"
 
@@ -173,14 +162,6 @@ def test_a_takeover_folds_only_entries_since_the_continuation(
         desk.advance(run)
     row = Run.objects.get(id=run)
     assert 0 < row.base < row.position
-    folded = _counted(monkeypatch)
-    Run.objects.filter(id=run).update(owner=None, lease_until=None, due_at="2020-01-01T00:00:00Z")
-    assert desk.advance(run).status == "completed"
-    assert folded[0] == row.base + 1
-
-
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The positions of entries that are folded while a run is loaded."""
     folded: list[int] = []
     real = entries._fold
 
@@ -189,18 +170,17 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return real(now, position, mac, entry)
 
     monkeypatch.setattr(entries, "_fold", fold)
-    return folded
+    Run.objects.filter(id=run).update(owner=None, lease_until=None, due_at="2020-01-01T00:00:00Z")
+    assert desk.advance(run).status == "completed"
+    assert folded[0] == row.base + 1
 
 
 @pytest.mark.parametrize(
     ("covered", "tail", "release", "due"),
     [
-        (0, 262_144, False, False),
-        (0, 262_145, False, True),
         (300_000, 262_144, False, False),
-        (300_000, 262_145, False, True),
+        (0, 262_145, False, True),
         (0, 262_144, True, False),
-        (0, 262_145, True, True),
         (262_144, 16_384, True, False),
         (262_144, 16_385, True, True),
         (245_759, 16_385, True, False),

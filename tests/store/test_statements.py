@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from runtime.broker import dispatch
@@ -20,8 +20,8 @@ from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
-from runtime.models import Gate, JournalEntry, KillSwitch, LostLease, Run, Signal, Worker
-from runtime.store import decisions, leases, loading, pool, runs, steps
+from runtime.models import Gate, JournalEntry, KillSwitch, Loop, LostLease, Run, Signal, Worker
+from runtime.store import decisions, leases, loading, pool, runs, steps, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import gates, journal, signals
 from runtime.upkeep import due_runs
@@ -84,19 +84,16 @@ def made(own: Connection, run: UUID) -> leases.Claim:
 # The step
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"epoch": 99}, {"owner": UUID(int=1)}, {"owner": None}, {"position": 1}, {"position": 9}],
-    ids=["epoch", "owner", "no owner", "behind", "ahead"],
-)
 def test_a_step_requires_epoch_owner_and_position_of_its_claim(
-    own: Connection, last: steps.Step, change: dict[str, Any]
+    own: Connection, last: steps.Step
 ) -> None:
     run = last.claim.run
-    row(run, **change)
-    before = Run.objects.values().get(id=run)
-    assert steps.commit(own, last, prepare=False) is Result.LOST
-    assert Run.objects.values().get(id=run) == before
+    good = Run.objects.values("epoch", "owner", "position").get(id=run)
+    for change in ({"epoch": 99}, {"owner": UUID(int=1)}, {"owner": None}, {"position": 1}):
+        row(run, **{**good, **change})
+        before = Run.objects.values().get(id=run)
+        assert steps.commit(own, last, prepare=False) is Result.LOST, change
+        assert Run.objects.values().get(id=run) == before
     assert JournalEntry.objects.filter(run_id=run, position=last.entry.position).count() == 0
     assert Gate.objects.filter(run=run).count() == 0
 
@@ -111,13 +108,9 @@ def test_a_releasing_step_requires_the_signal_count_it_read(
     assert steps.commit(own, taking, prepare=False) is Result.NEW_SIGNALS
     assert Signal.objects.filter(run=run).count() == 1
     assert Gate.objects.filter(run=run).count() == 0
-
-
-def test_a_step_that_goes_on_may_have_mail(own: Connection, last: steps.Step) -> None:
-    pause(run=last.claim.run, actor=ADA, reason="")
     going_on = replace(last, release=False, continuation=None, opened=())
     assert steps.commit(own, going_on, prepare=False) is Result.WRITTEN
-    assert Run.objects.get(id=last.claim.run).owner == last.claim.owner
+    assert Run.objects.get(id=run).owner == last.claim.owner
 
 
 def test_a_step_whose_answer_was_cut_off_is_known_as_written(
@@ -130,6 +123,8 @@ def test_a_step_whose_answer_was_cut_off_is_known_as_written(
     other = replace(last, entry=replace(last.entry, commit_id=uuid4()))
     assert steps.commit(own, other, prepare=False) is Result.LOST
     assert not journal.was_written(own, other.entry)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        journal.append_first(own, other.entry)
 
 
 def test_neither_a_tool_s_seed_nor_a_fork_repeats_a_commit_id() -> None:
@@ -200,20 +195,22 @@ def alive(own: Connection, *, for_seconds: float) -> UUID:
 
 
 def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: Rig) -> None:
-    held, lost, run_of_a_stranger = desk.start("a"), desk.start("a"), desk.start("a")
-    workers = {held: alive(own, for_seconds=60), lost: alive(own, for_seconds=-1)}
-    workers[run_of_a_stranger] = uuid4()  # of which there is no row
-    for run, worker in workers.items():
+    held, lost, run_of_a_stranger, free = (desk.start("a") for _ in range(4))
+    row(free, due_at=timezone.now() + PAST)
+    processes = {held: alive(own, for_seconds=60), lost: alive(own, for_seconds=-1)}
+    processes[run_of_a_stranger] = uuid4()  # of which there is no row
+    for run, worker in processes.items():
         assert claim(own, run, worker=worker) is not None
         row(run, due_at=timezone.now() + PAST)
         assert claim(own, run) is None
+    assert taken(own, may_take_over=False) == [free]
     assert set(taken(own)) == {lost, run_of_a_stranger}
     assert claim(own, held) is None
     second = claim(own, lost)
     assert second is not None
     assert (second.epoch, second.lost_leases) == (2, 1)
     assert set(LostLease.objects.values_list("run", "worker", "position")) == {
-        (run, workers[run], 1) for run in (lost, run_of_a_stranger)
+        (run, processes[run], 1) for run in (lost, run_of_a_stranger)
     }
 
 
@@ -227,14 +224,6 @@ def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, desk
     assert taken(own) == [run]
 
 
-def test_a_worker_of_the_previous_release_skips_newer_runs(own: Connection, run: UUID) -> None:
-    """The claim takes a run without a lease, or one whose `lease_until` is over; the column must be a time."""
-    assert claim(own, run) is not None
-    found = Run.objects.get(id=run).lease_until
-    assert found is not None
-    assert found > timezone.now() + timedelta(days=36_500)
-
-
 def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, run: UUID) -> None:
     counted = []
     for position in (1, 1, 1, 2, 2):
@@ -246,10 +235,16 @@ def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, ru
     assert counted == [0, 1, 2, 1, 2]
 
 
-def test_a_claim_leaves_the_run_due(own: Connection, run: UUID) -> None:
+def test_a_claim_leaves_the_run_due_and_out_of_reach_of_older_workers(
+    own: Connection, run: UUID
+) -> None:
+    """A worker of the release before takes a run without a lease, or one whose `lease_until` is over."""
     due = Run.objects.get(id=run).due_at
     assert claim(own, run) is not None
-    assert Run.objects.get(id=run).due_at == due, "to move it would write every index of the row"
+    found = Run.objects.get(id=run)
+    assert found.due_at == due, "to move it would write every index of the row"
+    assert found.lease_until is not None
+    assert found.lease_until > timezone.now() + timedelta(days=36_500)
 
 
 def test_a_run_changed_during_a_claim_is_read_again(own: Connection, run: UUID) -> None:
@@ -301,12 +296,6 @@ def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, run: UUID) -> N
     assert claim(own, run) is not None
 
 
-def test_an_isolated_run_is_claimed_by_an_isolation_process(own: Connection, run: UUID) -> None:
-    assert claim(own, run, isolated=True) is None
-    row(run, isolated=True)
-    assert claim(own, run, isolated=True) is not None
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -329,6 +318,8 @@ def test_a_run_that_is_not_free_is_not_claimed(
     before = Run.objects.values().get(id=run)
     assert claim(own, run) is None
     assert Run.objects.values().get(id=run) == before
+    is_isolated = "isolated" in change
+    assert (claim(own, run, isolated=True) is not None) is is_isolated
 
 
 def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
@@ -349,72 +340,40 @@ def test_a_release_needs_the_mailbox_and_backing_off_does_not(
     row(run, mailbox=3)
     assert not leases.release(own, made, status="suspended", signal_version=2, due=None)
     assert Run.objects.get(id=run).owner == made.owner
-    assert leases.back_off(own, made)
-    assert (Run.objects.get(id=run).status, Run.objects.get(id=run).owner) == ("queued", None)
-
-
-def test_backing_off_after_an_entry_leaves_its_status(
-    own: Connection, run: UUID, made: leases.Claim
-) -> None:
-    row(run, position=made.position + 1, status="paused")
-    assert leases.back_off(own, made)
-    assert Run.objects.get(id=run).status == "paused"
-
-
-def test_a_heartbeat_reads_signal_counts_of_its_own_runs(
-    own: Connection, run: UUID, made: leases.Claim
-) -> None:
-    worker = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
-    given = {"runs": [run], "lease": 60.0, "worker": uuid4(), **worker}
-
-    def beat(owner: UUID) -> tuple[object, ...]:
-        (found,) = own.execute(heartbeat.STATEMENT, {**given, "owners": [owner]}).fetchall()
-        return found[:2]
-
-    assert beat(uuid4()) == (None, None)
-    assert beat(made.owner) == (made.owner, 0)
+    for position, status, after in ((0, "running", "queued"), (1, "paused", "paused")):
+        row(run, position=made.position + position, status=status, owner=made.owner)
+        assert leases.back_off(own, made)
+        assert Run.objects.values_list("status", "owner").get(id=run) == (after, None)
 
 
 # The mailbox
 
 
 def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, run: UUID) -> None:
+    """After the delay of the hint, as a start does."""
+    moment = timedelta(seconds=leases.HINT_SECONDS)
+    created, started = Run.objects.values_list("created_at", "due_at").get(id=run)
+    assert started is not None
+    assert started >= created + moment
     due, late = (timezone.now() + timedelta(hours=hours) for hours in (-1, 1))
     row(run, due_at=due)
     runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at == due
     row(run, due_at=late)
+    began = now_of(own)
     runs.notify_signal(own, run)
     found = Run.objects.get(id=run)
     assert found.due_at is not None
-    assert found.due_at < late
+    assert began + moment <= found.due_at < late
     assert found.mailbox == 2
-
-
-def test_a_start_and_a_signal_are_due_after_the_hint_delay(own: Connection, desk: Rig) -> None:
-    moment = timedelta(seconds=leases.HINT_SECONDS)
-    began = now_of(own)
-    run = desk.start("a")
-    started = Run.objects.get(id=run).due_at
-    assert started is not None
-    assert started >= began + moment
-    row(run, due_at=timezone.now() + timedelta(hours=1))
-    began = now_of(own)
-    runs.notify_signal(own, run)
-    rung = Run.objects.get(id=run).due_at
-    assert rung is not None
-    assert rung >= began + moment
     assert claim(own, run) is not None  # whom the hint reaches need not wait
 
 
-def test_a_ring_leaves_a_parked_run_alone(own: Connection, run: UUID) -> None:
+def test_a_ring_makes_no_run_due_that_is_parked_or_over(own: Connection, run: UUID) -> None:
     row(run, status="quarantined", due_at=None)
     runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at is None
-
-
-def test_a_ring_at_a_run_that_is_over_is_refused(own: Connection, run: UUID) -> None:
-    row(run, ended_at=timezone.now(), status="completed", due_at=None)
+    row(run, ended_at=timezone.now(), status="completed")
     with pytest.raises(RunEnded):
         runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at is None
@@ -434,16 +393,6 @@ def test_the_sweeper_takes_the_oldest_unlocked_runs_first(
     assert taken(own) == [runs[2]]
     assert taken(own) == [runs[0]]
     assert taken(own) == []
-
-
-def test_a_sweeper_may_send_hints_for_free_runs_alone(own: Connection, desk: Rig) -> None:
-    """After its own reconnect, and after a start of Postgres."""
-    free, lost = desk.start("a"), desk.start("a")
-    assert claim(own, lost) is not None
-    for run in (free, lost):
-        row(run, due_at=timezone.now() + PAST)
-    assert taken(own, may_take_over=False) == [free]
-    assert taken(own) == [lost]
 
 
 # Signals
@@ -483,10 +432,8 @@ def test_only_future_signals_of_the_run_can_be_withdrawn(own: Connection, desk: 
 def test_signals_are_read_in_the_order_they_were_sent(own: Connection, run: UUID) -> None:
     signals.send_pause(own, run=run, by="ada", reason="")
     signals.send_resume(own, run=run, by="ada")
-    assert [type(one).__name__ for one in signals.read(own, run).due] == [
-        "PauseSignal",
-        "ResumeSignal",
-    ]
+    kinds = [type(one).__name__ for one in signals.read(own, run).due]
+    assert kinds == ["PauseSignal", "ResumeSignal"]
     assert signals.last_of(own, run, signals.PAUSE, signals.RESUME) == signals.RESUME
     assert signals.last_of(own, run, signals.CANCEL) is None
 
@@ -494,14 +441,9 @@ def test_signals_are_read_in_the_order_they_were_sent(own: Connection, run: UUID
 # Gates
 
 
-states = pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
-
-
-@states
-def test_a_gate_is_decided_while_open_and_reopened_while_decided(
-    own: Connection, desk: Rig, state: str
-) -> None:
-    run = desk.advance(desk.start("a")).id
+@pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
+def test_each_change_of_a_gate_needs_its_state(own: Connection, desk: Rig, state: str) -> None:
+    run, other = (desk.advance(desk.start("a")).id for _ in range(2))
     (gate,) = desk.open_gates(run)
     Gate.objects.filter(id=gate.id).update(state=state)
     decision = Decision(verdict=Verdict.APPROVE, by="bea")
@@ -517,40 +459,54 @@ def test_a_gate_is_decided_while_open_and_reopened_while_decided(
             else:
                 with pytest.raises(GateNotOpen):
                     act()
-
-
-@states
-def test_closing_is_for_gates_that_wait(own: Connection, desk: Rig, state: str) -> None:
-    run, other = (desk.advance(desk.start("a")).id for _ in range(2))
-    (gate,) = desk.open_gates(run)
-    Gate.objects.filter(id=gate.id).update(state=state)
     with own.transaction(force_rollback=True):
         assert gates.close_open(own, run) == ([gate.id] if state == "open" else [])
     gates.close_decided(own, [gate.id])
     after = "closed" if state == "decided" else state
     assert Gate.objects.get(id=gate.id).state == after
     assert len(desk.open_gates(other)) == 1
-
-
-def test_a_gate_that_does_not_exist_is_not_decided(own: Connection) -> None:
     with pytest.raises(GateNotOpen):
         gates.find(own, uuid4())
 
 
-def test_a_second_entry_at_one_position_cannot_be(own: Connection, last: steps.Step) -> None:
-    steps.commit(own, last, prepare=False)
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        journal.append_first(own, replace(last.entry, commit_id=uuid4()))
-    assert connection.in_atomic_block is False
-
-
-# Ids
-
-
 def test_ids_of_gates_are_in_the_order_of_their_time(desk: Rig) -> None:
-    runs = [desk.advance(desk.start("a")) for _ in range(3)]
-    gates_ = [Gate.objects.get(run=run) for run in runs]
-    assert sorted(gates_, key=lambda gate: gate.opened_at) == sorted(
-        gates_, key=lambda gate: gate.id
-    )
-    assert {gate.id.version for gate in gates_} == {7}
+    opened = [Gate.objects.get(run=desk.advance(desk.start("a")).id) for _ in range(3)]
+    assert sorted(opened, key=lambda gate: gate.opened_at) == sorted(opened, key=lambda one: one.id)
+    assert {gate.id.version for gate in opened} == {7}
+
+
+# Processes
+
+
+def test_a_heartbeat_renews_its_own_worker_and_reads_signal_counts_of_its_own_runs(
+    own: Connection, run: UUID, made: leases.Claim
+) -> None:
+    given = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
+    one, other = uuid4(), uuid4()
+
+    def beat(worker: UUID, owner: UUID) -> tuple[object, ...]:
+        values = {**given, "lease": 60.0, "worker": worker, "runs": [run], "owners": [owner]}
+        (found,) = own.execute(heartbeat.STATEMENT, values).fetchall()
+        return found[:2]
+
+    assert beat(other, uuid4()) == (None, None)
+    assert beat(one, made.owner) == (made.owner, 0)
+    long_ago = timezone.now() - timedelta(hours=2)
+    Worker.objects.update(beat_at=long_ago)
+    beat(one, made.owner)
+    assert Worker.objects.get(id=one).beat_at > long_ago
+    assert Worker.objects.get(id=other).beat_at == long_ago
+
+
+def test_only_workers_and_sweepers_long_gone_are_forgotten(own: Connection) -> None:
+    for hours in (0, 23, 25):
+        at = timezone.now() - timedelta(hours=hours)
+        worker = Worker.objects.create(id=uuid4(), host=f"{hours}", process=1)
+        Worker.objects.filter(id=worker.id).update(beat_at=at)
+        for name in (f"{workers.SWEEPER}{hours}", f"loop {hours}"):
+            Loop.objects.create(name=name, done_at=at)
+    own.execute(workers.FORGET)
+    assert set(Worker.objects.values_list("host", flat=True)) == {"0", "23"}
+    left = set(Loop.objects.values_list("name", flat=True))
+    assert {f"{workers.SWEEPER}0", f"{workers.SWEEPER}23", "loop 25"} <= left  # known as late
+    assert f"{workers.SWEEPER}25" not in left
