@@ -189,24 +189,16 @@ def test_an_event_in_a_pause_is_kept_and_the_wait_is_stopped(
     assert [result_of(one, place) for place in (0, 1)] == [ARRIVED, {"timed_out": True}]
 
 
-def test_a_fork_waits_for_itself(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for()))
-    run = one.start("a")
-    position = one.advance(run).position
-    fork = fork_run(run=run, position=position, actor=ADA)
-    assert one.advance(fork).status == "waiting"
-    assert set(send().runs) == {run, fork}
-    assert [one.advance(each).status for each in (run, fork)] == ["completed", "completed"]
-    assert (verify(run).is_consistent, verify(fork).is_consistent) == (True, True)
-
-
-def test_an_exported_run_waits_here_no_more(desk: Callable[..., Rig]) -> None:
+def test_a_fork_waits_for_itself_and_an_exported_run_no_more(desk: Callable[..., Rig]) -> None:
     one = desk(ask(waits_for()))
     run = waiting(one)
+    fork = fork_run(run=run, position=Run.objects.get(id=run).position, actor=ADA)
+    assert one.advance(fork).status == "waiting"
+    assert Wait.objects.count() == 2
     export_run(run=run, actor=ADA)
-    assert not Wait.objects.exists()
-    assert send().event.waits == 0
-    assert verify(run).is_consistent
+    assert send().runs == (fork,)
+    assert one.advance(fork).status == "completed"
+    assert (verify(run).is_consistent, verify(fork).is_consistent) == (True, True)
 
 
 def test_a_wait_that_is_lost_or_made_up_is_found(desk: Callable[..., Rig]) -> None:

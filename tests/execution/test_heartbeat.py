@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
 from pytest_django import Settings
 
-from runtime.core.enums import EffectClass
 from runtime.execution import clock
-from runtime.execution.claim import advance
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
 from runtime.models import LostLease, Run, Worker
 from runtime.ports.effects import ToolResult
@@ -22,89 +20,62 @@ from runtime.store import leases, loading, pool
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
-from tests.support.threads import Hold, in_thread
-
-
-class Holding:
-    """A worker with runs whose tool holds until the test is over."""
-
-    def __init__(self, rig: MakeBench) -> None:
-        self._hold = Hold(ToolResult(value="done"))
-        tool = FakeTool(effect=EffectClass.WRITE, body=self._hold)
-        self.desk: Rig = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
-        self._threads: list[threading.Thread] = []
-
-    def begin(self) -> UUID:
-        """Start a run, and wait until its tool runs."""
-        run, before = self.desk.start("a"), len(self.desk.effects.calls)
-        self._threads.append(in_thread(lambda: advance(run, self.desk.context)))
-        until(lambda: len(self.desk.effects.calls) > before or None, "the tool to begin")
-        return run
-
-    def end(self) -> None:
-        self._hold.go_on.set()
-        for thread in self._threads:
-            thread.join()
+from tests.support.threads import Hold, holding
 
 
 @pytest.fixture
-def holding(rig: MakeBench, settings: Settings) -> Iterator[Holding]:
-    settings.ABEYANCE_LEASE_SECONDS = 4.0
-    one = Holding(rig)
+def hold() -> Iterator[Hold]:
+    """The body of a tool that waits until the test is over."""
+    one = Hold(ToolResult(value="done"))
     yield one
-    one.end()
+    one.go_on.set()
 
 
-def lease(holding: Holding) -> datetime:
-    """Return the end of the worker's lease."""
-    found = Worker.objects.get(id=holding.desk.heartbeat.worker).lease_until
-    assert found is not None
-    return found
+@pytest.fixture
+def desk(rig: MakeBench, hold: Hold, settings: Settings) -> Rig:
+    settings.ABEYANCE_LEASE_SECONDS = 4.0
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=hold))
 
 
-def renewals(holding: Holding) -> Callable[[], bool | None]:
+def renewals(desk: Rig) -> Callable[[], bool | None]:
     """Tell whether the lease was renewed twice since now: the first time may have been under way."""
-    seen = {lease(holding)}
+    seen = set[object]()
 
     def renewed() -> bool | None:
-        seen.add(lease(holding))
+        seen.add(Worker.objects.get(id=desk.heartbeat.worker).lease_until)
         return len(seen) > 2 or None
 
     return renewed
 
 
-def test_one_row_renews_all_leases_despite_a_locked_run(holding: Holding) -> None:
-    locked, other = holding.begin(), holding.begin()
-    before = {run: Run.objects.values().get(id=run) for run in (locked, other)}
-    with pool.own() as own, own.transaction():
-        own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (locked,))
-        until(renewals(holding), "the lease to be renewed", within=60)
-        assert not holding.desk.held(locked).lost.is_set()
-    for run, row in before.items():
-        assert Run.objects.values().get(id=run) == row, "a heartbeat writes no run"
-    holding.end()
-    for run in (locked, other):
-        assert Run.objects.get(id=run).status == "completed"
+def test_one_row_renews_all_leases_despite_a_locked_run(desk: Rig, hold: Hold) -> None:
+    assert desk.heartbeat.lease.is_valid(), "before the first run is claimed"
+    locked, other = desk.start("a"), desk.start("a")
+    with holding(desk, locked, hold), holding(desk, other, hold):
+        until(lambda: len(desk.effects.calls) == 2 or None, "both tools to begin")
+        before = list(Run.objects.order_by("id").values())
+        with pool.own() as own, own.transaction():
+            own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (locked,))
+            until(renewals(desk), "the lease to be renewed", within=60)
+            assert not desk.held(locked).lost.is_set()
+        assert list(Run.objects.order_by("id").values()) == before, "a heartbeat writes no run"
+    assert {row.status for row in Run.objects.all()} == {"completed"}
 
 
-def test_no_effect_may_start_while_the_lease_is_not_renewed(holding: Holding) -> None:
+def test_no_effect_may_start_while_the_lease_is_not_renewed(desk: Rig, hold: Hold) -> None:
     """The lease may have expired, though the run is not lost. The renewal wakes the runner that asked."""
-    run, woken = holding.begin(), threading.Event()
-    held = holding.desk.held(run)
-    until(renewals(holding), "the mailbox to be known", within=60)
-    with pool.own() as own, own.transaction():
-        own.execute("SELECT FROM runtime_worker FOR UPDATE")
-        until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
-        assert not held.lost.is_set()
-        held.wake = woken.set
-    assert woken.wait(60)
-    assert held.has_budget()
-
-
-def test_a_lease_lasts_before_the_first_run_is_claimed(rig: MakeBench) -> None:
-    desk = rig({"a": turns(say("done"))})
-    assert desk.heartbeat.lease.is_valid()
-    assert Worker.objects.get(id=desk.heartbeat.worker).lease_until is not None
+    run, woken = desk.start("a"), threading.Event()
+    with holding(desk, run, hold):
+        held = desk.held(run)
+        until(renewals(desk), "the mailbox to be known", within=60)
+        with pool.own() as own, own.transaction():
+            own.execute("SELECT FROM runtime_worker FOR UPDATE")
+            until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
+            assert not held.lost.is_set()
+            wake, held.wake = held.wake, woken.set
+        assert woken.wait(60)
+        assert held.has_budget()
+        held.wake = wake
 
 
 @pytest.mark.parametrize("cut", ["the answer to the claim", "what follows"])
@@ -136,36 +107,26 @@ def test_a_run_that_a_live_process_does_not_work_on_is_released(
 
 
 def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
-    holding: Holding, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    holding.begin()
-    really = Heartbeat._renew
-    raised = threading.Event()
+    left, really = [RuntimeError("an unforeseen error")], Heartbeat._renew
 
-    def once(self: Heartbeat, *args: object) -> object:
-        if not raised.is_set():
-            raised.set()
-            raise RuntimeError("an unforeseen error")
-        return really(self, *args)  # type: ignore[arg-type]
+    def once(self: Heartbeat, *args: Any) -> object:
+        if left:
+            raise left.pop()
+        return really(self, *args)
 
     monkeypatch.setattr(Heartbeat, "_renew", once)
-    assert raised.wait(60)
-    until(renewals(holding), "a beat after that", within=60)
+    until(lambda: not left or None, "the error", within=60)
+    until(renewals(desk), "a beat after that", within=60)
     assert "Heartbeat missed: an unforeseen error" in caplog.text
 
 
 def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a machine sleeps CLOCK_MONOTONIC stands still; CLOCK_BOOTTIME does not."""
-    place = {
-        "run": uuid4(),
-        "epoch": 1,
-        "owner": uuid4(),
-        "position": 1,
-        "head": "",
-        "continuation_position": 0,
-    }
+    place = {"run": uuid4(), "owner": uuid4(), "epoch": 1, "position": 1, "head": ""}
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    claim = leases.Claim(previous="queued", at=at, **place)  # type: ignore[arg-type]
+    claim = leases.Claim(previous="queued", at=at, continuation_position=0, **place)  # type: ignore[arg-type]
     held = ClaimedRun(claim=claim, lease=Lease(), wake=lambda: None)
     held.lease.renewed(clock.elapsed())
     assert held.has_budget()

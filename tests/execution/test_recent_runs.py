@@ -5,8 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from runtime.control.pause import pause as pause_run
-from runtime.control.pause import resume as resume_run
 from runtime.core.documents.conversations import Conversations
 from runtime.execution import recent_runs
 from runtime.execution.recent_runs import RecentRuns
@@ -15,7 +13,7 @@ from runtime.ports.effects import ToolResult
 from runtime.store import steps
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations
-from tests.support.engine import ADA, MakeBench, Rig
+from tests.support.engine import MakeBench, pause, resume
 from tests.support.entries import bodies, body
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
@@ -32,24 +30,19 @@ def read(count: int) -> Conversations:
 
 def test_a_run_is_taken_as_it_was_kept_and_only_once() -> None:
     recent, conversations = RecentRuns(), read(2)
-    recent.put(RUN, ["a", "b"], conversations)
+    assert recent.put(RUN, ["a", "b"], conversations)
     assert recent.pop(OTHER, ["a", "b"]).position == 0
     assert recent.pop(RUN, ["a", "b", "c"]) is conversations
     assert recent.pop(RUN, ["a", "b", "c"]).position == 0
 
 
-@pytest.mark.parametrize("texts", [["a"], ["a", "x"], ["x", "b", "c"], []], ids=str)
-def test_entries_that_begin_in_another_way_are_read_anew(texts: list[str]) -> None:
-    recent = RecentRuns()
-    recent.put(RUN, ["a", "b"], read(2))
-    assert recent.pop(RUN, texts).position == 0
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_unread_or_unwritten_entries_are_not_kept(count: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "texts"), [(2, ["a"]), (2, ["a", "x"]), (2, []), (0, ["a", "b"]), (3, ["a", "b"])]
+)
+def test_other_unread_or_unwritten_entries_are_read_anew(count: int, texts: list[str]) -> None:
     recent = RecentRuns()
     recent.put(RUN, ["a", "b"], read(count))
-    assert recent.pop(RUN, ["a", "b"]).position == 0
+    assert recent.pop(RUN, texts).position == 0
 
 
 def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,48 +67,17 @@ def entries_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.fixture
-def desk(rig: MakeBench, continued: None) -> Rig:
-    return rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value="x")))
-
-
-def go_on(desk: Rig, run: UUID) -> str:
-    return desk.answer(run).status
-
-
-def test_a_process_reads_each_entry_of_a_run_once(desk: Rig, entries_read: list[str]) -> None:
+def test_a_process_reads_each_entry_of_a_run_once_and_verifies_it_each_time(
+    rig: MakeBench, continued: None, entries_read: list[str]
+) -> None:
+    desk = rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value="x")))
     run = desk.advance(desk.start("a")).id
     for _ in range(3):
-        assert go_on(desk, run) == "suspended"
-    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
-    assert entries_read == bodies(rows)
-    assert go_on(desk, run) == "completed"
-
-
-def test_another_process_reads_all_entries_again(
-    desk: Rig, rig: MakeBench, entries_read: list[str]
-) -> None:
-    run = desk.advance(desk.start("a")).id
-    before = len(entries_read)
-    other = rig({"a": SCRIPT}, t=FakeTool(gated=True, body=lambda _: ToolResult(value="x")))
-    other.approvals.snapshots = desk.approvals.snapshots
-    entries_read.clear()
-    assert go_on(other, run) == "suspended"
-    assert len(entries_read) > before
-    entries_read.clear()
-    desk.approvals.snapshots = other.approvals.snapshots
-    assert go_on(desk, run) == "suspended"
-    since = JournalEntry.objects.filter(run_id=run, position__gt=before).order_by("position")
-    assert entries_read == bodies(since)
-
-
-def test_an_entry_that_was_edited_since_parks_the_run(desk: Rig) -> None:
-    run = desk.advance(desk.start("a")).id
-    text = body(run_id=run, position=2)
-    JournalEntry.objects.filter(run_id=run, position=2).update(
-        body=text.replace('{"schema":', '{ "schema":')
-    )
-    assert go_on(desk, run) == "quarantined"
+        assert desk.answer(run).status == "suspended"
+    assert entries_read == bodies(JournalEntry.objects.filter(run_id=run).order_by("position"))
+    edited = body(run_id=run, position=2).replace('{"schema":', '{ "schema":')
+    JournalEntry.objects.filter(run_id=run, position=2).update(body=edited)
+    assert desk.answer(run).status == "quarantined"
 
 
 def test_an_entry_of_an_unwritten_step_is_not_kept(
@@ -125,13 +87,13 @@ def test_an_entry_of_an_unwritten_step_is_not_kept(
     desk = rig({"a": SCRIPT}, t=FakeTool(gated=True))
     monkeypatch.setattr(continuations, "needs_brief", lambda covered, tail, release: release)
     run, unwritten = desk.start("a"), list[str]()
-    pause_run(run=run, actor=ADA, reason="")
+    pause(run)
     commit = steps.commit
 
     def resumed(connection: Connection, step: steps.Step, *parts: Any, **options: Any) -> Any:
         if step.release and not unwritten:
             unwritten.append(step.entry.body)
-            resume_run(run=run, actor=ADA)
+            resume(run)
         return commit(connection, step, *parts, **options)
 
     monkeypatch.setattr(steps, "commit", resumed)

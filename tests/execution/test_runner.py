@@ -16,7 +16,7 @@ from runtime.ports.effects import (
     ToolResult,
 )
 from runtime.queries import runs
-from tests.support.engine import MakeBench, at_failpoint, crashed, lose, pause, types
+from tests.support.engine import MakeBench, at_failpoint, lose, pause, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import aside
 
@@ -78,22 +78,6 @@ def test_gates_of_one_turn_open_together_and_are_decided_apart(rig: MakeBench) -
     assert desk.heard(1) == denied
 
 
-def test_a_gate_three_agents_down_resumes_every_level(rig: MakeBench) -> None:
-    desk = rig(
-        {
-            "top": turns(ask(("mid", {"n": 1})), say("top done")),
-            "mid": turns(ask(("low", {"n": 2})), say("mid done")),
-            "low": turns(ask(("t", {"n": 3})), say("low done")),
-        },
-        t=GATED,
-    )
-    run = desk.advance(desk.start("top"))
-    stored = runs.continuation(run.id) or {}
-    assert list(stored["frames"]) == ["0", "0.c1.0", "0.c1.0.c1.0"]
-    assert stored["pending"][0]["path"] == ["top", "mid", "low", "t"]
-    assert desk.answer(run.id).output == '"top done"'
-
-
 @pytest.mark.parametrize(
     ("tool", "outcome", "told"),
     [
@@ -115,22 +99,6 @@ def test_the_model_is_told_of_a_call_that_came_to_nothing(
     assert (run.status, desk.open_gates(run.id)) == ("completed", [])
     assert (desk.heard()["tool"], desk.heard()["outcome"]) == (tool, outcome)
     assert told in str(desk.heard()["content"])
-
-
-@pytest.mark.usefixtures("short_lease")
-@pytest.mark.parametrize(
-    ("effect", "status", "attempts"),
-    [(EffectClass.IDEMPOTENT, "completed", [1, 2]), (EffectClass.WRITE, "suspended", [1])],
-)
-def test_the_effect_class_decides_about_a_call_whose_worker_died(
-    rig: MakeBench, effect: EffectClass, status: str, attempts: list[int]
-) -> None:
-    desk, run = crashed(rig, effect)
-    assert desk.advance(run).status == status
-    assert [call.attempt for call in desk.effects.calls] == attempts
-    assert len({call.key for call in desk.effects.calls}) == 1
-    doubts = ["in_doubt"] if effect is EffectClass.WRITE else []
-    assert [gate.kind for gate in desk.open_gates(run)] == doubts
 
 
 @pytest.mark.usefixtures("short_lease")

@@ -37,7 +37,7 @@ DEEPER = {
     "forks": ("tests/control/test_fork.py",),
     "export_file": ("tests/control/test_transfer.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),
-    "active_time": ("tests/execution/admission/test_budget_gate.py",),
+    "active_time": ("tests/execution/admission/test_gates.py",),
 }
 
 

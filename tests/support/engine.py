@@ -19,7 +19,7 @@ from runtime.control.settle import settle
 from runtime.control.start import create
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.codec import decode_entry, documents_of
-from runtime.core.enums import Decision, EffectClass, Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
@@ -40,9 +40,6 @@ from tests.support.fake_ports import (
     FakeEffects,
     FakeTool,
     Script,
-    ask,
-    say,
-    turns,
 )
 from tests.support.people import until
 
@@ -250,21 +247,6 @@ class Engine(HandDriven):
 
 def events_of(run: Run) -> list[dict[str, Any]]:
     return events(run.id)
-
-
-def crashed(rig: MakeBench, effect: EffectClass) -> tuple[Rig, UUID]:
-    """A run whose worker was lost while its tool ran: intent committed, no outcome, lease over."""
-
-    def body(request: ToolRequest) -> Outcome:
-        if request.attempt == 1:
-            desk.held(request.run).lost.set()
-        return ToolResult(value=request.attempt)
-
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
-    run = desk.start("a")
-    assert desk.advance(run).status == "running"
-    lose(run)
-    return desk, run
 
 
 @contextmanager

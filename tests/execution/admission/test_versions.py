@@ -1,24 +1,35 @@
 """Old and new workers side by side: which worker continues a run, which one releases it, and the entries written."""
 
 import dataclasses
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.utils import timezone
 
-from runtime.control.cancel import cancel
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import NewerSchema
-from runtime.core.events import Change, WaitEnded
+from runtime.core.events import Change
 from runtime.errors import LeaseLost
 from runtime.execution.admission.versions import MAX_PAUSE_SECONDS, RunBackoff
-from runtime.execution.step import StepBuilder
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.agents import VersionChange
-from runtime.ports.effects import Unknown
-from runtime.store import loading, pool
+from runtime.ports.effects import Outcome, ToolRequest, ToolResult, Unknown
+from runtime.store import loading
 from runtime.store.pool import Connection
-from tests.support.engine import ADA, RARELY, MakeBench, Rig, at_failpoint, crashed, events, types
+from tests.support.engine import (
+    RARELY,
+    MakeBench,
+    Rig,
+    at_failpoint,
+    cancel,
+    events,
+    later,
+    lose,
+    set_clock,
+    types,
+)
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 
 OLD = "sha256:a"  # the fingerprint of the agent a in the fake effects
@@ -53,17 +64,6 @@ def _another(rig: MakeBench, desk: Rig, agent: str = "a") -> Rig:
 
 def _claims(run: UUID) -> int:
     return Run.objects.get(id=run).epoch
-
-
-def test_a_compatible_version_change_is_journaled(rig: MakeBench) -> None:
-    desk, run = _suspended(rig)
-    _release(desk.effects, ADDED)
-    assert desk.answer(run).status == "completed"
-    (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
-    assert (changed["frame"], changed["before"], changed["fingerprint"]) == ("0", OLD, NEW)
-    assert changed["changes"] == [
-        {"part": "tool wave", "before": None, "after": {"name": "wave"}, "asks": False}
-    ]
 
 
 def test_an_old_worker_does_not_spin(rig: MakeBench, hints: list[tuple[UUID, str]]) -> None:
@@ -113,7 +113,7 @@ def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) ->
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
     assert other.advance(run).status == "suspended"
     assert other.advance(run).status == "suspended"
-    cancel(run=run, actor=ADA, reason="its agent is gone")
+    cancel(run, "its agent is gone")
     found = other.advance(run)
     assert (found.status, found.reason) == ("cancelled", "its agent is gone")
     assert other.effects.calls == []
@@ -124,7 +124,15 @@ def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) ->
 @pytest.mark.parametrize("effect", [EffectClass.READ, EffectClass.IDEMPOTENT, EffectClass.WRITE])
 def test_a_call_that_is_or_was_a_write_is_not_repeated(rig: MakeBench, effect: EffectClass) -> None:
     """The class changed while the worker was down: to a write, or from a write to a read."""
-    desk, run = crashed(rig, effect)
+
+    def body(request: ToolRequest) -> Outcome:
+        desk.held(request.run).lost.set()
+        return ToolResult(value=1)
+
+    desk = rig({"a": SCRIPT}, t=FakeTool(effect=effect, body=body))
+    run = desk.start("a")
+    assert desk.advance(run).status == "running"
+    lose(run)
     if effect is EffectClass.WRITE:
         desk.effects.tools["t"] = FakeTool(effect=EffectClass.READ)
     _release(desk.effects, ADDED, writes=() if effect is EffectClass.WRITE else ("t",))
@@ -237,8 +245,9 @@ def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:
     assert "AgentChanged" not in types(run)
 
 
-@pytest.mark.usefixtures("short_lease")
-def test_an_approved_change_does_not_repeat_a_new_write(rig: MakeBench) -> None:
+def test_an_approved_change_does_not_repeat_a_new_write(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unclear = FakeTool(
         effect=EffectClass.IDEMPOTENT, body=lambda _: Unknown(error="cut off"), retry=RARELY
     )
@@ -249,18 +258,11 @@ def test_an_approved_change_does_not_repeat_a_new_write(rig: MakeBench) -> None:
     desk.answer(run)
     desk.answer(run, Verdict.CONTINUE)
     made = len(desk.effects.calls)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.execution.step.StepBuilder.end_waits", _end_every_wait)
-        desk.heartbeat.check_signals(run)
-        Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
-        assert desk.advance(run).status == "suspended"
+    set_clock(monkeypatch, lambda: timezone.now() + timedelta(hours=2))
+    later(run)
+    assert desk.advance(run).status == "suspended"
     assert len(desk.effects.calls) == made + 1
     assert Gate.objects.get(run=run, state="open").kind == "in_doubt"
-
-
-def _end_every_wait(step_builder: StepBuilder) -> None:
-    for wait in step_builder.now.waits():
-        step_builder.add(WaitEnded(frame=wait.frame, call=wait.call))
 
 
 def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
@@ -297,11 +299,11 @@ def test_a_crash_around_an_agent_change_applies_it_once(rig: MakeBench, moment: 
     with at_failpoint(f"{moment}:AgentChanged", leave):
         desk.advance(run)
     assert types(run).count("AgentChanged") == (0 if moment == "before" else 1)
-    with pool.pooled() as connection:
-        connection.execute(
-            "UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now() WHERE id = %s",
-            (run,),
-        )
+    Run.objects.filter(id=run).update(owner=None, lease_until=None, due_at="2020-01-01T00:00:00Z")
     assert desk.answer(run).status == "completed"
-    assert types(run).count("AgentChanged") == 1
+    (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
+    assert (changed["frame"], changed["before"], changed["fingerprint"]) == ("0", OLD, NEW)
+    assert changed["changes"] == [
+        {"part": "tool wave", "before": None, "after": {"name": "wave"}, "asks": False}
+    ]
     assert len(desk.effects.calls) == 1

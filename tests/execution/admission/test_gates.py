@@ -1,0 +1,228 @@
+"""Gates of a frame: by its agent's rules, in an outage of its provider, and for exhausted limits."""
+
+from datetime import timedelta
+from typing import Any, NoReturn
+from uuid import UUID
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+from pytest_django import Settings
+
+from runtime.control.start import create
+from runtime.control.verification import verify
+from runtime.core.budgets import Budget
+from runtime.core.continuation import Continuation
+from runtime.core.enums import EffectClass, FailureCause, Verdict
+from runtime.core.machine import retries
+from runtime.models import Gate, Run
+from runtime.ports.effects import ModelFailure
+from runtime.store import pool
+from runtime.store.tables import journal
+from runtime.store.tables.continuations import load
+from tests.support.engine import ADA, MakeBench, Rig, events, later, set_clock, types
+from tests.support.fake_ports import FakeTool, ask, say, turns
+
+IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
+WHY = "a stops after every reply"
+OUT = ModelFailure(error="openai:a is in trouble (status 503)", retryable=True, model="openai:a")
+NO_KEY = ModelFailure(
+    error="the key for openai:a was refused (status 401)", retryable=True, cause=FailureCause.SETUP
+)
+
+
+def opened(desk: Rig, run: UUID, kind: str) -> Gate:
+    (gate,) = desk.open_gates(run)
+    assert (gate.kind, gate.call, gate.tool, gate.path) == (kind, "", "", ["a"])
+    return gate
+
+
+@pytest.fixture
+def held_run(rig: MakeBench) -> tuple[Rig, Run]:
+    """A run that its agent has stopped after the first reply."""
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
+    desk.effects.holds = ["", WHY]
+    return desk, desk.advance(desk.start("a"))
+
+
+def test_a_held_agent_asks_its_model_only_after_a_decision(held_run: tuple[Rig, Run]) -> None:
+    desk, run = held_run
+    assert (run.status, run.due_at, len(desk.effects.models)) == ("suspended", None, 1)
+    gate = opened(desk, run.id, "hold")
+    assert events(run.id)[-1]["reason"] == WHY
+    desk.decide(gate.id, Verdict.CONTINUE)
+    assert desk.advance(run.id).status == "completed"
+    assert len(desk.effects.models) == 2
+    assert Gate.objects.get(id=gate.id).state == "effective"
+
+
+def test_to_stop_ends_the_run_with_the_reason(held_run: tuple[Rig, Run]) -> None:
+    desk, run = held_run
+    desk.decide(opened(desk, run.id, "hold").id, Verdict.STOP, "it goes in circles")
+    run = desk.advance(run.id)
+    assert (run.status, run.reason) == ("cancelled", "it goes in circles")
+    assert len(desk.effects.models) == 1
+    assert types(run.id)[-3:] == ["GateDecided", "Cancelling", "Cancelled"]
+
+
+@pytest.mark.parametrize("broken", ["requires_approval", "describe"])
+def test_a_policy_error_keeps_the_reply_of_one_model_call(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def divides(*_: object, **__: object) -> NoReturn:
+        raise ZeroDivisionError("a rule divides by zero")
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=IDEMPOTENT)
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.effects if broken == "describe" else desk.approvals, broken, divides)
+        run = desk.advance(desk.start("a")).id
+        assert types(run)[-2:] == ["ModelReplied", "GateOpened"]
+        assert "ZeroDivisionError" in str(events(run)[-1]["reason"])
+        opened(desk, run, "hold")
+        desk.answer(run, Verdict.CONTINUE)
+        assert desk.effects.calls == []
+        opened(desk, run, "hold")
+    assert desk.answer(run, Verdict.CONTINUE).status == "completed"
+    assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 1)
+
+
+# Outages
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let attempts at a provider follow each other at once."""
+    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "_wait", lambda *terms: timedelta())
+
+
+@pytest.fixture
+def faults() -> list[ModelFailure]:
+    """The failures that the model of the agent gives before it replies."""
+    return []
+
+
+@pytest.fixture
+def desk(rig: MakeBench, at_once: None, faults: list[ModelFailure]) -> Rig:
+    replies = turns(ask(("t", {})), say("done"))
+    return rig({"a": lambda given: faults.pop(0) if faults else replies(given)}, t=IDEMPOTENT)
+
+
+def test_a_provider_that_is_out_for_long_fails_no_run(
+    desk: Rig, faults: list[ModelFailure]
+) -> None:
+    faults += [OUT] * 20
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.awaits, len(desk.effects.calls)) == ("completed", None, 1)
+
+
+@pytest.mark.parametrize("fault", [OUT, NO_KEY])
+def test_people_are_asked_once_the_time_is_over(
+    desk: Rig, faults: list[ModelFailure], settings: Settings, fault: ModelFailure
+) -> None:
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    faults += [fault] * 99
+    run = desk.advance(desk.start("a")).id
+    opened(desk, run, "hold")
+    (shown,) = desk.approvals.snapshots
+    assert shown.sentence == f"No reply comes from the model of a: {fault.error}"
+    assert shown.args["last_answer"] == fault.error
+    assert types(run)[-1] == "GateOpened"
+    assert desk.answer(run, Verdict.CONTINUE).status == "suspended", "it is out still"
+    faults.clear()
+    assert desk.answer(run, Verdict.CONTINUE).status == "completed"
+    assert Gate.objects.filter(run=run).count() == 2
+
+
+# Limits
+
+
+def start(budget: Budget) -> UUID:
+    with transaction.atomic():
+        return create(agent="a", input={}, requester=ADA, budget=budget).run
+
+
+def limits(run: UUID) -> list[tuple[Any, ...]]:
+    """Return the exhausted limits at the last limit gate: owner, kind, amount."""
+    found = [event for event in events(run) if event["type"] == "BudgetExceeded"]
+    last = [event for event in found if event["gate"] == found[-1]["gate"]]
+    return [(e["frame"], e["limit"], e["used"], e["allowed"]) for e in last]
+
+
+def grant(desk: Rig, run: UUID, **amounts: int | None) -> str:
+    desk.decide(opened(desk, run, "limit").id, Verdict.CONTINUE, result=amounts)
+    return desk.advance(run).status
+
+
+def stored(run: Run) -> Continuation:
+    with pool.pooled() as connection:
+        return load(connection, run.id, run.base, journal.read(connection, run.id)[1].text)
+
+
+def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench, continued: None) -> None:
+    desk = rig({"a": turns(*(ask(("t", {"n": n})) for n in range(3)), say("done"))}, t=IDEMPOTENT)
+    run = desk.advance(start(Budget(turns=2)))
+    now = stored(run)
+    assert (now.spent.turns, now.spent.calls, now.budget) == (2, 2, Budget(turns=2))
+    assert now.short is not None
+    assert (run.status, run.due_at, run.owner) == ("suspended", None, None)
+    assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 2)
+    assert limits(run.id) == [(None, "turns", 2, 2)]
+    (snapshot,) = desk.approvals.snapshots
+    assert snapshot.sentence == "Used up: 2 of 2 turns of the run"
+    assert grant(desk, run.id, turns=1) == "suspended", "that is less than it needs"
+    assert limits(run.id) == [(None, "turns", 3, 3)]
+    assert grant(desk, run.id, turns=None) == "completed"
+    assert types(run.id).count("BudgetGranted") == 2
+    assert len(desk.effects.models) == 4
+
+
+def test_children_of_one_turn_do_not_exceed_the_limit_together(rig: MakeBench) -> None:
+    root = turns(ask(*((f"c{n}", {}) for n in range(3))), say("done"))
+    desk = rig({"a": root, **{f"c{n}": turns(say("done")) for n in range(3)}})
+    run = desk.advance(start(Budget(turns=3)))
+    assert run.status == "suspended"
+    assert len(desk.effects.models) == 3  # the root, and two of its three children
+    assert limits(run.id) == [(None, "turns", 3, 3)]
+
+
+def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
+    desk = rig({"a": turns(say("done"))})
+    run = desk.advance(start(Budget(micros=1_000_000)))
+    assert (run.status, desk.effects.models) == ("suspended", [])
+    (snapshot,) = desk.approvals.snapshots
+    assert "the model has no known price" in snapshot.sentence
+    assert grant(desk, run.id, usd=None) == "completed"
+
+
+def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ModelFailure(error="busy", retryable=True, retry_after=50.0))})
+    began = timezone.now()
+    run = desk.advance(start(Budget(seconds=20.0)))
+    assert run.status == "waiting"
+    assert run.due_at is not None
+    assert began <= run.due_at - timedelta(seconds=20) <= timezone.now()
+    due = run.due_at + timedelta(seconds=1)
+    set_clock(monkeypatch, lambda: due)
+    later(run.id)
+    short = desk.advance(run.id)
+    assert (short.status, len(desk.effects.models)) == ("suspended", 1)
+    ((frame, limit, used, allowed),) = limits(run.id)
+    assert (frame, limit, allowed) == (None, "seconds", 20.0)
+    assert used >= 20
+    assert verify(run.id).findings == ()
+
+
+def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
+    run = desk.advance(start(Budget(seconds=60.0)))
+    assert run.status == "suspended"
+    assert stored(run).ticking is None
+    assert verify(run.id).findings == ()
+    (gate,) = desk.open_gates(run.id)
+    desk.decide(gate.id, Verdict.APPROVE)
+    week = run.created_at + timedelta(days=7)
+    set_clock(monkeypatch, lambda: week)
+    assert desk.advance(run.id).status == "completed"
