@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -44,10 +45,13 @@ def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Pr
     The schema may be given as its text. Fields are dotted paths that begin with `where`.
     """
     text = schema if isinstance(schema, str) else json.dumps(schema)
+    known = _FITS.set({})
     try:
         errors = sorted(_validator(text).iter_errors(value), key=lambda one: len(one.absolute_path))
     except (Unresolvable, re.error, RecursionError) as exc:  # of the schema, not of the value
         return [Problem(field=where, detail=f"cannot be checked: {exc}")]
+    finally:
+        _FITS.reset(known)
     found: dict[str, Problem] = {}
     for error in errors:
         for field in _fields(error, where):
@@ -197,6 +201,32 @@ def _pattern(
         yield ValidationError(f"does not match {pattern}")
 
 
+# Of the check that is under way: whether a part of the value, by its id, fits a choice. Without it types that refer to
+# each other in `anyOf` are checked 2^depth times.
+_FITS: ContextVar[dict[tuple[int, int], bool]] = ContextVar("fits")
+
+
+def _fits(validator: Any, choice: Any, instance: Any) -> bool:
+    fits, key = _FITS.get(), (id(choice), id(instance))
+    if key not in fits:
+        fits[key] = next(validator.descend(instance, choice), None) is None
+    return fits[key]
+
+
+def _any_of(
+    validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    if not any(_fits(validator, choice, instance) for choice in choices):
+        yield ValidationError("fits no choice")
+
+
+def _one_of(
+    validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    if sum(_fits(validator, choice, instance) for choice in choices) != 1:
+        yield ValidationError("does not fit one choice")
+
+
 def _is_integer(_checker: Any, instance: Any) -> bool:
     """Refuse 3.0 as an integer, because a tool that takes an int refuses it later."""
     return isinstance(instance, int) and not isinstance(instance, bool)
@@ -204,7 +234,7 @@ def _is_integer(_checker: Any, instance: Any) -> bool:
 
 _Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
-    validators={"pattern": _pattern},
+    validators={"pattern": _pattern, "anyOf": _any_of, "oneOf": _one_of},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
 

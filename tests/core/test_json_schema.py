@@ -67,3 +67,21 @@ def test_a_schema_that_cannot_be_checked_is_a_problem(
     (only,) = problems(schema, {"it": "x"}, "result")
     assert (only.field, fetched) == ("result", [])
     assert "cannot be checked" in only.detail
+
+
+@pytest.mark.parametrize("choice", ["anyOf", "oneOf"])
+def test_types_that_refer_to_each_other_are_checked_once_a_depth(choice: str) -> None:
+    """Twice at each depth would be 2^60 checks."""
+    nodes = {
+        name: {"type": "object", "properties": {"next": {choice: [_ref("a"), _ref("b"), leaf]}}}
+        for name, leaf in (("a", {"const": 1}), ("b", {"const": 2}))
+    }
+    value: Any = 3
+    for _ in range(60):
+        value = {"next": value}
+    (problem,) = problems({"$defs": nodes, **_ref("a")}, value, "arguments")
+    assert problem.field == "arguments.next"
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
