@@ -14,21 +14,21 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
 
 from tests.mutants.operators import Mutant
 from tests.mutants.trials import OFF, Seen, code_of, file_of, forget, forked, settle
 
-Place = tuple[
-    str, str
-]  # a file, and the qualified name of a function in it that is not inside another
+Place = tuple[str, str]  # a file, and the qualified name of a function that is not inside another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,51 +37,34 @@ class Warm:
 
     walked: frozenset[int]
     near: frozenset[int]
-    asked: TextIO
-    answers: TextIO
+    session: "Connection[Any, Any]"
 
     def trial(self, number: int, *, histories: bool, within: float) -> Seen | None:
         """Try a mutant with the tests of the histories, or with all others; None if it cannot be exchanged."""
-        self.asked.write(json.dumps([number, histories, within]) + "\n")
-        self.asked.flush()
-        answer = json.loads(self.answers.readline())
+        self.session.send((number, histories, within))
+        answer = self.session.recv()
         return None if answer is None else Seen(answer)
 
 
 @contextmanager
 def session(mutants: Sequence[Mutant], tests: Sequence[str], histories: str) -> Iterator[Warm]:
     """One in which these can be tried; `histories` is the file whose tests take longest."""
-    asked_end, asking_end = os.pipe()
-    answers_end, answering_end = os.pipe()
+    ours, theirs = Pipe()
     child = os.fork()
     if child == 0:
-        os.close(asking_end)
-        os.close(answers_end)
+        ours.close()
         try:
             settle()
             forget()
-            with os.fdopen(asked_end) as asked, os.fdopen(answering_end, "w") as answering:
-                plugin = _Session(mutants, histories, asked, answering)
-                pytest.main([*OFF, *tests], plugins=[plugin])
+            pytest.main([*OFF, *tests], plugins=[_Session(mutants, histories, theirs)])
         finally:
             os._exit(0)
-    os.close(asked_end)
-    os.close(answering_end)
-    with os.fdopen(asking_end, "w") as asked, os.fdopen(answers_end) as answers:
-        first = answers.readline()
-        assert first, "the tests fail as it is"
-        walked, near = map(frozenset, json.loads(first))
-        yield Warm(walked=walked, near=near, asked=asked, answers=answers)
+    theirs.close()
+    with ours:
+        assert ours.poll(600.0), "the tests take too long"
+        walked, near = ours.recv()  # EOFError if the tests fail as it is
+        yield Warm(walked=frozenset(walked), near=frozenset(near), session=ours)
     os.waitpid(child, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Exchange:
-    """The code of a function in the mutant."""
-
-    place: Place
-    function: types.FunctionType
-    code: types.CodeType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +81,11 @@ class _Session:
     """A pytest plugin that runs collected tests on request."""
 
     def __init__(
-        self, mutants: Sequence[Mutant], histories: str, asked: TextIO, answering: TextIO
+        self, mutants: Sequence[Mutant], histories: str, asked: "Connection[Any, Any]"
     ) -> None:
         self._mutants = mutants
         self._histories = histories
         self._asked = asked
-        self._answering = answering
         self._files = {str(file_of(one.module)) for one in mutants}
         self._early: set[Place] = set()
 
@@ -117,32 +99,33 @@ class _Session:
         assert not session.testsfailed
         tests = self._learnt(session)
         walked = {place for one in tests if one.file == self._histories for place in one.places}
-        places = {number: place_of(one) for number, one in enumerate(self._mutants)}
+        places = [place_of(one) for one in self._mutants]
         files = {file for file, _ in walked}
         near = [n for n, one in enumerate(self._mutants) if str(file_of(one.module)) in files]
-        self._answer([[number for number, place in places.items() if place in walked], near])
-        for line in self._asked:
-            number, histories, within = json.loads(line)
-            exchange = self._exchange(self._mutants[number], places[number])
-            if exchange is None:
-                self._answer(None)
-                continue
-            those = [one for one in tests if (one.file == self._histories) == histories]
-            chosen = _chosen(those, exchange.place)
-            self._answer(forked(partial(_tried, session, exchange, chosen), within=within))
+        self._asked.send(([n for n, place in enumerate(places) if place in walked], near))
+        with suppress(EOFError):  # every mutant was tried
+            while True:
+                number, histories, within = self._asked.recv()
+                those = [one for one in tests if (one.file == self._histories) == histories]
+                trial = self._trial(session, self._mutants[number], places[number], those)
+                self._asked.send(None if trial is None else str(forked(trial, within=within)))
         return True
 
-    def _exchange(self, mutant: Mutant, place: Place | None) -> "_Exchange | None":
+    def _trial(
+        self, session: pytest.Session, mutant: Mutant, place: Place | None, tests: list[_Test]
+    ) -> Callable[[], bool] | None:
         if place is None or place in self._early:
             return None
-        old, new = _function(mutant, place), _code(mutant, place)
-        if old.__code__.co_freevars != new.co_freevars:
+        function, code = _function(mutant, place), _code(mutant, place)
+        if function.__code__.co_freevars != code.co_freevars:
             return None
-        return _Exchange(place=place, function=old, code=new)
+        chosen = _chosen(tests, place)
 
-    def _answer(self, answer: Any) -> None:
-        self._answering.write(json.dumps(answer) + "\n")
-        self._answering.flush()
+        def tried() -> bool:
+            function.__code__ = code
+            return all(_passes(session, one.item) for one in chosen)
+
+        return tried
 
     def _fill_caches(self) -> None:
         """Fill the caches of pure functions once, so that not every trial has to."""
@@ -151,7 +134,7 @@ class _Session:
                 if hasattr(one, "cache_clear") and not inspect.signature(one).parameters:
                     one()
 
-    def _learnt(self, session: pytest.Session) -> list["_Test"]:
+    def _learnt(self, session: pytest.Session) -> list[_Test]:
         """Run all tests in a process, and return the result and duration of each."""
         with tempfile.NamedTemporaryFile("w+") as file:
 
@@ -203,11 +186,6 @@ def _chosen(tests: Sequence[_Test], place: Place) -> list[_Test]:
         (one for one in tests if one.file in files),
         key=lambda one: (place not in one.places, one.seconds),
     )
-
-
-def _tried(session: pytest.Session, exchange: _Exchange, tests: Sequence[_Test]) -> bool:
-    exchange.function.__code__ = exchange.code
-    return all(_passes(session, one.item) for one in tests)
 
 
 def _passes(session: pytest.Session, item: pytest.Item) -> bool:

@@ -73,12 +73,6 @@ def test_a_result_over_the_limit_is_set_aside_and_found_again(
         value_of(replace(blob, text="2"))
 
 
-def test_a_digest_is_that_of_the_bytes() -> None:
-    assert digest_of("[]") == (
-        "sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
-    )
-
-
 MESSAGES = (
     {"role": "input", "content": "go"},
     {

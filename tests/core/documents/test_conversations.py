@@ -118,9 +118,10 @@ LATE = OutcomeArrived(
     [
         (*STARTED, RETURNED, replied(output={"sum": 3}, output_kept=True)),
         (*STARTED, UNKNOWN, LATE, replied()),
+        (*STARTED, UNKNOWN, replace(LATE, stored=None, result={"ok": True}), replied()),
         (*STARTED[:3], READ_ONLY, STARTED[-1], CHANGED, RETURNED, replied()),
     ],
-    ids=["typed result", "late stored result", "running call of a new write"],
+    ids=["typed result", "late stored result", "late result", "running call of a new write"],
 )
 def test_what_no_walk_has_is_read_too(events: tuple[Event, ...]) -> None:
     now, texts = run_of(*events)

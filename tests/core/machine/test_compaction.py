@@ -107,5 +107,6 @@ def test_a_single_message_may_give_way() -> None:
 
 @pytest.mark.parametrize(("turns", "until"), [(3, 0), (3, 3), (3, 4), (3, 6), (1, 1)])
 def test_only_at_the_last_reply(turns: int, until: int) -> None:
+    assert compaction.cut_point(after(0, FOUR).frame("0")) == 0
     with pytest.raises(IllegalTransition):
         fold(after(turns, FOUR), [summed(until)])

@@ -22,6 +22,7 @@ from runtime.core.events import (
     AgentChanged,
     BlobRef,
     CallAdmitted,
+    Cancelling,
     Event,
     Exported,
     Forked,
@@ -101,6 +102,12 @@ def test_a_frame_opens_once_and_where_a_call_was_admitted_for_it(
     now = evolve(now, CHILD)
     assert now.call("0", "c1.0").frame == "0.c1.0"
     assert refused(now, CHILD) == ("Frame", "open")
+
+
+def test_a_run_ends_once_nothing_of_it_is_under_way() -> None:
+    now = after(*STARTED[2:], Cancelling(by="ada", reason="enough"))
+    assert plan(now) == ()
+    assert plan(evolve(now, ToolReturned(attempt=1, result=1, **CALL))) == (EndRun(),)
 
 
 @pytest.mark.parametrize("half", [{}, {"parent": "0"}, {"call": "c1.0"}])
