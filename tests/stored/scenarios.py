@@ -196,11 +196,15 @@ def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def write(scenes: dict[str, Scene], folder: Path) -> None:
-    """Store the documents in the folder of their schema."""
     for name, document in written(scenes):
-        place = folder / str(document["schema"])
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+        keep(name, document, folder)
+
+
+def keep(name: str, document: dict[str, Any], folder: Path) -> None:
+    """Store the document in the folder of its schema."""
+    place = folder / str(document["schema"])
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

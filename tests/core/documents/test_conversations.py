@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +40,7 @@ from tests.core.machine.walks import AT
 
 # A fork has messages of another run; an imported run loses permissions; a summary outlasts the entries before it.
 UNTOLD = (Forked, Imported, Compacted)
+MESSAGE = MessageReceived(by="bea", text="stop")
 RETURNED = ToolReturned(frame="0", call="c1.0", attempt=1, result={"text": "x" * 100})
 
 
@@ -72,9 +74,11 @@ def decoded(text: str, texts: list[str]) -> Continuation:
     return decode_continuation(text, lambda position: texts[position - 1])
 
 
-NOW, TEXTS = run_of(*STARTED, RETURNED)
-TEXT = stored(read(TEXTS).brief(NOW))
-MORE = texts_of([MessageReceived(by="bea", text="stop")])
+@cache
+def small() -> tuple[Continuation, list[str], str]:
+    """A state, the texts of its entries, and its brief continuation."""
+    now, texts = run_of(*STARTED, RETURNED)
+    return now, texts, stored(read(texts).brief(now))
 
 
 def test_every_state_is_read_from_its_entries_as_it_was() -> None:
@@ -129,7 +133,8 @@ def test_what_no_walk_has_is_read_too(events: tuple[Event, ...]) -> None:
 
 
 def test_nothing_that_an_entry_tells_is_written_again() -> None:
-    document = json.loads(TEXT)
+    _, _, text = small()
+    document = json.loads(text)
     (frame,) = document["frames"].values()
     assert "messages" not in frame
     assert "input" not in document
@@ -146,56 +151,62 @@ def test_nothing_that_an_entry_tells_is_written_again() -> None:
     ids=lambda event: event.type,
 )
 def test_parts_missing_from_the_entries_are_not_omitted(event: Event) -> None:
-    several = encode_entry(Entry(at=AT, events=(event, MessageReceived(by="bea", text="stop"))))
-    assert read([*TEXTS, several]).brief(NOW) is None
+    now, texts, _ = small()
+    several = encode_entry(Entry(at=AT, events=(event, MESSAGE)))
+    assert read([*texts, several]).brief(now) is None
 
 
 def test_a_state_that_its_entries_do_not_tell_is_not_left_out() -> None:
+    now, texts, _ = small()
     other, _ = run_of(*STARTED, replace(RETURNED, result="other"))
-    assert read(TEXTS).brief(other) is None
-    assert read(TEXTS[:-1]).brief(NOW) is None
-    assert read(TEXTS[:1]).brief(NOW) is None
+    assert read(texts).brief(other) is None
+    assert read(texts[:-1]).brief(now) is None
+    assert read(texts[:1]).brief(now) is None
     for text in ("", '{"schema":5}', '{"schema":5,"events":[{}]}', "[1]"):
-        assert read([*TEXTS, text]).brief(NOW) is None
+        assert read([*texts, text]).brief(now) is None
 
 
 def test_entries_that_tell_another_number_of_messages_are_folded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As they do in a release that reads an event in another way."""
+    now, texts, text = small()
     monkeypatch.setitem(conversations._CALLS, "ToolReturned", lambda *_: None)
-    assert read(TEXTS).restored(NOW, {"0": (3, 0)}) is None
-    assert decoded(TEXT, TEXTS) == NOW
+    assert read(texts).restored(now, {"0": (3, 0)}) is None
+    assert decoded(text, texts) == now
 
 
 @pytest.mark.parametrize(
     "told", [{"0": [2, 0]}, {"0": [3, 1]}, {"0": [3, 0], "0.c1.0": [1, 0]}, {}], ids=str
 )
 def test_another_number_of_messages_or_frames_is_not_restored(told: dict[str, Any]) -> None:
-    assert read(TEXTS).restored(NOW, told) is None
+    now, texts, _ = small()
+    assert read(texts).restored(now, told) is None
 
 
-@pytest.mark.parametrize("count", [0, 3, len(TEXTS) + 1])
+@pytest.mark.parametrize("count", [0, 3, len(STARTED) + 2])
 def test_only_entries_that_were_not_read_before_are_read(count: int) -> None:
     """All of them again, if it has read more than the continuation is of."""
-    found = read([*TEXTS, *MORE][:count])
+    now, texts, text = small()
+    found = read([*texts, *texts_of([MESSAGE])][:count])
     seen: list[int] = []
 
     def text_of(position: int) -> str:
         seen.append(position)
-        return TEXTS[position - 1]
+        return texts[position - 1]
 
-    assert decode_continuation(TEXT, text_of, found) == NOW
-    assert seen == list(range(count % (len(TEXTS) + 1) + 1, len(TEXTS) + 1))
-    assert found.position == len(TEXTS)
+    assert decode_continuation(text, text_of, found) == now
+    assert seen == list(range(count % (len(texts) + 1) + 1, len(texts) + 1))
+    assert found.position == len(texts)
 
 
 def test_without_its_entries_it_is_not_read() -> None:
+    _, texts, text = small()
     with pytest.raises(Unreadable, match="lack its omitted parts"):
-        decode_continuation(TEXT)
+        decode_continuation(text)
     with pytest.raises(Unreadable, match="lack its omitted parts"):
-        decode_continuation(TEXT, lambda _: TEXTS[0])
-    newer = [*TEXTS[:2], TEXTS[2].replace('{"schema":5', '{"schema":6'), *TEXTS[3:]]
+        decode_continuation(text, lambda _: texts[0])
+    newer = [*texts[:2], texts[2].replace('{"schema":5', '{"schema":6'), *texts[3:]]
     assert not read(newer).whole
     with pytest.raises(NewerSchema):
-        decoded(TEXT, newer)
+        decoded(text, newer)

@@ -1,7 +1,9 @@
 """A run as a file: it reads back equal, and a file with parts that do not fit is refused despite its signature."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -21,9 +23,14 @@ from tests.core.machine.walks import AT
 RUN = UUID(int=9)
 LEFT = Exported(by="eve")
 BIG = "x" * (KEPT_INLINE + 1)
-RETURNED, STORED = extract_blob(ToolReturned(frame="0", call="c1.0", attempt=1, result=BIG))
-assert STORED is not None
-TEXTS = {STORED.digest: STORED.text}
+
+
+@cache
+def kept() -> tuple[Event, dict[str, str]]:
+    """A result that is stored by its hash, and its text by that."""
+    event, blob = extract_blob(ToolReturned(frame="0", call="c1.0", attempt=1, result=BIG))
+    assert blob is not None
+    return event, {blob.digest: blob.text}
 
 
 def packed(*events: Event, contents: dict[str, str] | None = None) -> ExportFile:
@@ -44,13 +51,22 @@ def retold(package: ExportFile, **changes: Any) -> ExportFile:
     return replace(package, manifest=json.dumps({**json.loads(package.manifest), **changes}))
 
 
+@cache
+def leaving() -> ExportFile:
+    return packed(*STARTED[:2], LEFT)
+
+
+@cache
+def done() -> ExportFile:
+    returned, texts = kept()
+    return packed(*STARTED, returned, LEFT, contents=texts)
+
+
 def with_entries(*entries: str) -> ExportFile:
-    package = replace(LEAVING, entries=entries)
+    package = replace(leaving(), entries=entries)
     return retold(package, entries=export_file.digest_of_entries(entries))
 
 
-LEAVING = packed(*STARTED[:2], LEFT)
-DONE = packed(*STARTED, RETURNED, LEFT, contents=TEXTS)
 OTHER_ENTRIES = "its entries differ from the signed ones"
 OTHER_BLOBS = "its contents differ from the signed ones"
 MISFIT = "its manifest does not fit its entries"
@@ -58,45 +74,49 @@ ILLEGIBLE = "its manifest cannot be read"
 
 
 def test_a_packed_file_reads_back_unchanged() -> None:
-    text = export_file.encode(DONE)
+    package, (returned, texts) = done(), kept()
+    text = export_file.encode(package)
     assert text.startswith('{"format":"abeyance.run","key_id":"k","signature":"00","manifest":"{')
-    assert export_file.decode(text) == DONE
-    manifest, now = export_file.check(DONE)
+    assert export_file.decode(text) == package
+    manifest, now = export_file.check(package)
     assert (manifest.schema, manifest.run, manifest.agent) == (1, RUN, "a")
-    assert (manifest.requester, manifest.position) == ("ada", len(DONE.entries))
-    assert (manifest.agents, manifest.contents) == ({"a": "f"}, tuple(TEXTS))
+    assert (manifest.requester, manifest.position) == ("ada", len(package.entries))
+    assert (manifest.agents, manifest.contents) == ({"a": "f"}, tuple(texts))
     assert manifest.secrets == ()
-    assert replace(now, position=0) == fold(initial(RUN), [*STARTED, RETURNED, LEFT])
-    assert now.position == len(DONE.entries)
-    assert export_file.entries_signed(DONE.manifest) == manifest.entries
+    assert replace(now, position=0) == fold(initial(RUN), [*STARTED, returned, LEFT])
+    assert now.position == len(package.entries)
+    assert export_file.entries_signed(package.manifest) == manifest.entries
     assert export_file.digest_of_digests([digest_of("one"), digest_of("two")]) == (
         "sha256:fe5c467152b82b990b61225162a0eb26978d79a3cf54fb40f3e42ee67a9f7a81"
     )
 
 
 @pytest.mark.parametrize(
-    ("package", "why"),
+    ("change", "why"),
     [
-        (replace(LEAVING, entries=LEAVING.entries[:-1]), OTHER_ENTRIES),
-        (replace(LEAVING, entries=LEAVING.entries[::-1]), OTHER_ENTRIES),
-        (replace(DONE, contents={}), OTHER_BLOBS),
-        (replace(DONE, contents={**TEXTS, digest_of("1"): "1"}), OTHER_BLOBS),
-        (replace(DONE, contents=dict.fromkeys(TEXTS, "other")), OTHER_BLOBS),
-        (retold(LEAVING, agent="b"), MISFIT),
-        (retold(LEAVING, requester="eve"), MISFIT),
-        (retold(LEAVING, position=1), MISFIT),
-        (retold(LEAVING, agents={"a": "g"}), MISFIT),
-        (packed(*STARTED[:2]), "its journal does not end with an export"),
-        (packed(*STARTED, LEFT), "one of its calls is running"),
-        (packed(*STARTED, RETURNED, LEFT), "it lacks contents that it refers to"),
-        (with_entries(*LEAVING.entries[:2], LEAVING.entries[1]), "its entry 3: "),
-        (replace(LEAVING, manifest="{}"), ILLEGIBLE),
-        (replace(LEAVING, manifest="7"), ILLEGIBLE),
-        (replace(LEAVING, manifest='{"schema":"1"}'), ILLEGIBLE),
-        (replace(LEAVING, manifest="[" * 100_000), ILLEGIBLE),
+        (lambda left, _: replace(left, entries=left.entries[:-1]), OTHER_ENTRIES),
+        (lambda left, _: replace(left, entries=left.entries[::-1]), OTHER_ENTRIES),
+        (lambda _, done: replace(done, contents={}), OTHER_BLOBS),
+        (lambda left, _: replace(left, contents={digest_of("1"): "1"}), OTHER_BLOBS),
+        (lambda _, done: replace(done, contents=dict.fromkeys(done.contents, "x")), OTHER_BLOBS),
+        (lambda left, _: retold(left, agent="b"), MISFIT),
+        (lambda left, _: retold(left, requester="eve"), MISFIT),
+        (lambda left, _: retold(left, position=1), MISFIT),
+        (lambda left, _: retold(left, agents={"a": "g"}), MISFIT),
+        (lambda *_: packed(*STARTED[:2]), "its journal does not end with an export"),
+        (lambda *_: packed(*STARTED, LEFT), "one of its calls is running"),
+        (lambda *_: packed(*STARTED, kept()[0], LEFT), "it lacks contents that it refers to"),
+        (lambda left, _: with_entries(*left.entries[:2], left.entries[1]), "its entry 3: "),
+        (lambda left, _: replace(left, manifest="{}"), ILLEGIBLE),
+        (lambda left, _: replace(left, manifest="7"), ILLEGIBLE),
+        (lambda left, _: replace(left, manifest='{"schema":"1"}'), ILLEGIBLE),
+        (lambda left, _: replace(left, manifest="[" * 100_000), ILLEGIBLE),
     ],
 )
-def test_a_file_whose_parts_do_not_fit_is_refused(package: ExportFile, why: str) -> None:
+def test_a_file_whose_parts_do_not_fit_is_refused(
+    change: Callable[[ExportFile, ExportFile], ExportFile], why: str
+) -> None:
+    package = change(leaving(), done())
     with pytest.raises(Unreadable) as raised:
         export_file.check(package)
     assert str(raised.value).startswith(why)
@@ -106,10 +126,10 @@ def test_a_file_whose_parts_do_not_fit_is_refused(package: ExportFile, why: str)
 
 def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
     with pytest.raises(NewerSchema) as raised:
-        export_file.check(retold(LEAVING, schema=export_file.SCHEMA + 1, new=True))
+        export_file.check(retold(leaving(), schema=export_file.SCHEMA + 1, new=True))
     assert raised.value.schema == export_file.SCHEMA + 1
     with pytest.raises(NewerSchema):
-        export_file.check(with_entries(*LEAVING.entries[:1], '{"schema":999}'))
+        export_file.check(with_entries(*leaving().entries[:1], '{"schema":999}'))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +137,7 @@ def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
     [
         ("", "it is not JSON: "),
         ("[]", "it is no exported run"),
-        (export_file.encode(LEAVING).replace("abeyance.run", "other"), "it is no exported run"),
+        ('{"format":"other"}', "it is no exported run"),
         ('{"format":"abeyance.run"}', "it is no exported run: "),
         ("[" * 100_000, "it is nested too deep"),
     ],
