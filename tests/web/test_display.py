@@ -19,39 +19,23 @@ def test_invisible_characters_are_shown_as_code_points(char: str, text: str) -> 
         assert f"⟦U+{ord(char):04X}⟧" in shown
 
 
-@pytest.mark.parametrize("text", ["New Hire", "Ñëw-Hïrë", "日本語", "שלום", "a\nb"])
-def test_ordinary_text_is_not_changed(text: str) -> None:
-    assert escape_visible(text) == text
-
-
-def test_markup_is_escaped() -> None:
-    assert escape_visible("<img src=x onerror=alert(1)> & '\"") == (
-        "&lt;img src=x onerror=alert(1)&gt; &amp; &#x27;&quot;"
-    )
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        *((text, text) for text in ("New Hire", "Ñëw-Hïrë", "日本語", "שלום", "a\nb")),
+        ("<img src=x> & '\"", "&lt;img src=x&gt; &amp; &#x27;&quot;"),
+        (" x \n", ' x <span class="cp" title="control character">⟦U+000A⟧</span>\n'),
+        ({"who": ["<b>"]}, "{\n  &quot;who&quot;: [\n    &quot;&lt;b&gt;&quot;\n  ]\n}"),
+    ],
+)
+def test_text_is_escaped_and_a_value_is_json(value: object, shown: str) -> None:
+    assert escape_visible(value) == shown
 
 
 def test_a_forged_mark_does_not_look_like_a_real_one() -> None:
     assert "<span" not in escape_visible("⟦U+202E⟧")
     mark = '<span class="cp" title="right-to-left override">⟦U+202E⟧</span>'
     assert escape_visible("\u202e") == mark
-
-
-def test_line_breaks_at_an_end_are_written_out_and_spaces_never() -> None:
-    assert escape_visible(" x \n") == (
-        ' x <span class="cp" title="control character">⟦U+000A⟧</span>\n'
-    )
-
-
-def test_values_that_are_no_text_are_json() -> None:
-    assert escape_visible({"level": 3, "who": ["<b>"]}) == (
-        "{\n  &quot;level&quot;: 3,\n  &quot;who&quot;: [\n    &quot;&lt;b&gt;&quot;\n  ]\n}"
-    )
-
-
-def test_spaces_beside_a_changed_word_are_plain() -> None:
-    (change,) = compared({"to": "ACME Supplies GmbH"}, {"to": "ACNE Supplies  Ltd"})
-    assert parts(change.was, "del") == "<del>ACME</del> Supplies<del> GmbH</del>"
-    assert parts(change.now, "ins") == "<ins>ACNE</ins> Supplies<ins>  Ltd</ins>"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +56,9 @@ def test_spaces_at_an_end_that_differ_are_said_in_words(
     assert "⟦" not in parts(change.now, "ins")
 
 
-def test_hidden_characters_in_a_compared_value_are_marked() -> None:
-    (change,) = compared({"to": "pay me"}, {"to": "pay\u00a0me"})
-    assert "<ins>" in parts(change.now, "ins")
-    assert "⟦U+00A0⟧" in parts(change.now, "ins")
+def test_changed_words_are_marked_and_spaces_beside_them_are_plain() -> None:
+    (change,) = compared({"to": "ACME Supplies GmbH"}, {"to": "ACNE Supplies  L\u00a0d"})
+    assert parts(change.was, "del") == "<del>ACME</del> Supplies<del> GmbH</del>"
+    now = parts(change.now, "ins")
+    assert now.startswith("<ins>ACNE</ins> Supplies<ins>  L")
+    assert "⟦U+00A0⟧" in now

@@ -14,18 +14,14 @@ from tests.support.pages import shows
 
 
 @pytest.fixture
-def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 0.0)
-
-
-@pytest.fixture
 def too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limits, "HARD_SECONDS", 0.0)
 
 
 def test_a_late_page_names_its_omitted_parts(
-    late: None, bea: Client, office: Office, suspended: UUID
+    bea: Client, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 0.0)
     left_out = "Left out: this page took too long."
     unsearched = "Not searched for look-alike letters: this page took too long."
     request = office.request(suspended)
@@ -35,13 +31,17 @@ def test_a_late_page_names_its_omitted_parts(
     shows(bea, "/inbox/?view=decided", outcomes, hides=[">Done<"])
 
 
-@pytest.mark.parametrize("path", ["/inbox/", "/a/{approval}/", "/runs/{run}/", "/runs/{run}/at/3/"])
 def test_a_page_that_takes_too_long_is_given_up(
-    too_late: None, bea: Client, office: Office, suspended: UUID, path: str
+    too_late: None, bea: Client, bea_api: Caller, office: Office, suspended: UUID
 ) -> None:
+    """Forms and the API have no such limit."""
     bea.raise_request_exception = False
-    place = path.format(approval=office.request(suspended).id, run=suspended)
-    shows(bea, place, "This page takes too long", status=503)
+    request = office.request(suspended)
+    for place in ("/inbox/", request, suspended, f"/runs/{suspended}/at/3/"):
+        shows(bea, place, "This page takes too long", status=503)
+    assert bea_api.get(f"/approvals/{request.id}").status_code == 200
+    body = {"digest": request.request_digest}
+    assert bea.post(f"/a/{request.id}/approve/", body).status_code == 302
 
 
 def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:
@@ -49,12 +49,3 @@ def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended:
         read_transcript(suspended)
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         escape_visible("x")
-
-
-def test_posts_and_the_api_have_no_time_limit(
-    too_late: None, bea: Client, bea_api: Caller, office: Office, suspended: UUID
-) -> None:
-    request = office.request(suspended)
-    assert bea_api.get(f"/approvals/{request.id}").status_code == 200
-    body = {"digest": request.request_digest}
-    assert bea.post(f"/a/{request.id}/approve/", body).status_code == 302

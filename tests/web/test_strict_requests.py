@@ -28,7 +28,7 @@ class Operation:
 
     row: Row
     parameters: list[dict[str, Any]]
-    body: dict[str, Any] | None
+    fields: dict[str, Any]
 
     @property
     def who(self) -> str:
@@ -37,27 +37,24 @@ class Operation:
 
 def _operations() -> Iterator[Operation]:
     schema = json.loads(json.dumps(api.get_openapi_schema(), default=str))
+    rows = {(row.method, row.blank): row for row in ROWS}
     for path, methods in schema["paths"].items():
         for method, found in methods.items():
             yield Operation(
-                row=_row(method.upper(), path),
+                row=rows[method.upper(), blank(path)],
                 parameters=[p for p in found.get("parameters", []) if p["in"] == "query"],
-                body=_body(found, schema),
+                fields=_fields(found, schema),
             )
 
 
-def _row(method: str, path: str) -> Row:
-    return next(row for row in ROWS if (row.method, row.blank) == (method, blank(path)))
-
-
-def _body(operation: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
+def _fields(operation: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     if "requestBody" not in operation:
-        return None
+        return {}
     found = operation["requestBody"]["content"]["application/json"]["schema"]
     if "$ref" not in found:
-        return None  # read by the operation itself
+        return {}  # the operation itself reads it
     named: dict[str, Any] = schema["components"]["schemas"][found["$ref"].rsplit("/", 1)[-1]]
-    return named
+    return dict(named.get("properties", {}))
 
 
 def _ask(operation: Operation, places: dict[str, Any], *, query: str = "", body: Any = None) -> Any:
@@ -108,8 +105,7 @@ def test_body_fields_of_a_wrong_type_are_refused(
     places: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
     for operation in _operations():
-        fields = (operation.body or {}).get("properties", {})
-        for name, rule in fields.items():
+        for name, rule in operation.fields.items():
             for value in (value for value in STRANGE if not _fits(value, rule)):
                 with subtests.test(f"{operation.row.path} {name}={value!r}"):
                     sent = body_of(operation.row, operation.who, places) | {name: value}
@@ -120,16 +116,13 @@ def test_body_fields_of_a_wrong_type_are_refused(
 
 def _fits(value: Any, rule: dict[str, Any]) -> bool:
     """Tell whether the documented type allows this value; without a type all values are allowed."""
-    rules = rule.get("anyOf", [rule])
-    kinds = [kind for one in rules for kind in _kinds(one)]
+    kinds: list[str] = []
+    for one in rule.get("anyOf", [rule]):
+        kind = one.get("type", [])
+        kinds += [kind] if isinstance(kind, str) else kind
     if not kinds:
         return "enum" not in rule
     return not isinstance(value, bool) and any(isinstance(value, TYPES[kind]) for kind in kinds)  # type: ignore[arg-type]
-
-
-def _kinds(rule: dict[str, Any]) -> list[str]:
-    kind = rule.get("type", [])
-    return [kind] if isinstance(kind, str) else list(kind)
 
 
 def test_a_decision_takes_no_more_than_it_says(
@@ -151,18 +144,17 @@ def test_a_parameter_given_twice_or_in_the_path_is_refused(
     run = f"/runs/{suspended}"
     assert field_of(ada_api.get("/runs?limit=1&limit=2")) == (422, "limit")
     assert field_of(ada_api.get(f"{run}?run={suspended}")) == (422, "run")
-    for text in ("[]", "7", "nonsense", '"text"'):
+    for text in ("[]", "nonsense"):
         assert field_of(ada_api.send(f"{run}/resume", text)) == (422, "body")
-
-
-def test_strangers_hear_nothing_of_parameters() -> None:
-    assert Client().get("/api/v1/runs?surprise=1").status_code == 401
+    assert (
+        Client().get("/api/v1/runs?surprise=1").status_code == 401
+    )  # strangers hear nothing of it
 
 
 def test_kinds_and_states_of_approvals_are_documented() -> None:
     schema = api.get_openapi_schema()
-    rules = {
-        p["name"]: p["schema"] for p in schema["paths"]["/api/v1/approvals"]["get"]["parameters"]
-    }
+    operation = schema["paths"]["/api/v1/approvals"]["get"]
+    rules = {parameter["name"]: parameter["schema"] for parameter in operation["parameters"]}
     assert rules["kind"]["enum"] == ["any", "approval", "in_doubt", "hold", "limit", "version"]
     assert rules["status"]["anyOf"][0]["enum"] == list(Request.Status.values)
+    assert schema["components"]["schemas"]["Until"]["enum"] == ["suspended", "ended"]

@@ -10,10 +10,9 @@ from pytest_django import Settings
 
 from approvals.models import AuditEntry, Request
 from runtime.core.budgets import Budget
-from runtime.core.documents.codec import decode_entry, documents_of
-from runtime.models import JournalEntry, Run
+from runtime.models import Run
 from tests.support.api_client import Caller, field_of
-from tests.support.entries import bodies
+from tests.support.engine import events
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, send, shows, text_of
 
@@ -26,140 +25,23 @@ def short(office: Office) -> Request:
     return office.short(Budget(turns=1, calls=9))
 
 
-def _events(run: UUID, kind: str) -> list[dict[str, Any]]:
-    texts = bodies(JournalEntry.objects.filter(run_id=run).order_by("position"))
-    events = [event for text in texts for event in documents_of(decode_entry(text).events)]
-    return [event for event in events if event["type"] == kind]
+def _event(run: UUID, kind: str) -> dict[str, Any]:
+    (found,) = [event for event in events(run) if event["type"] == kind]
+    return found
 
 
-# The limit gate
-
-
-def _grant(client: Client, request: Request, **amounts: str) -> Any:
-    grant = {f"grant.{name}": amount for name, amount in amounts.items()}
-    return send(client, request, "continue", **grant)
-
-
-def test_the_page_names_exhausted_limits_and_asks_for_a_grant(bea: Client, short: Request) -> None:
+def test_the_page_names_exhausted_limits_and_the_usage(
+    bea: Client, bea_api: Caller, short: Request
+) -> None:
     used = "Used up: 1 of 1 turns of the run"
     shows(
         bea,
         short,
-        *(used, "Nothing new starts in this run", "More turns"),
+        *(used, "Nothing new starts in this run", "More turns", 'name="grant.turns" value="1"'),
         *("<dt>Turns of <bdi>the run</bdi></dt>", "<dd>1 used, 1 allowed</dd>"),
         hides=["not in the schema", "limit&quot;:", "More tool calls"],
     )
     shows(bea, "/inbox/", used)
-
-
-def test_a_grant_is_signed_audited_journaled_and_used(
-    bea: Client, short: Request, office: Office
-) -> None:
-    assert _grant(bea, short, turns="1").status_code == 302
-    run = office.advance(short.run_id)
-    assert run.status == "suspended"
-    (granted,) = _events(run.id, "BudgetGranted")
-    assert (granted["by"], granted["amounts"]) == ("bea", {"turns": 1})
-    audited = AuditEntry.objects.get(run=run.id, act="approved")
-    assert json.loads(audited.detail)["granted"] == {"turns": 1}
-    again = Request.objects.get(run=run.id, kind="limit", status="pending")
-    assert again.sentence == "Used up: 2 of 2 turns of the run"
-    assert _grant(bea, again, turns="unlimited").status_code == 302
-    assert office.request(office.advance(run.id).id).status == "pending"
-
-
-@pytest.mark.parametrize(
-    ("form", "problem"),
-    [
-        ({}, "the grant must grant some turns"),
-        (
-            {"turns": "0"},
-            "more turns must be between 1 and 1000000. Enter a number of turns, or unlimited.",
-        ),
-        ({"turns": "a few"}, "more turns must be a number. Enter a number of turns, or unlimited."),
-        ({"turns": "5", "calls": "5"}, "more tool calls was not reached"),
-    ],
-)
-def test_an_invalid_grant_is_named_and_decides_nothing(
-    bea: Client, short: Request, form: dict[str, str], problem: str
-) -> None:
-    page = text_of(_grant(bea, short, **form), 422)
-    has(page, f"Not decided: {problem}", f'value="{form.get("turns", "")}"')
-    short.refresh_from_db()
-    assert short.status == "pending"
-
-
-def test_a_requester_grants_nothing_to_their_own_run(
-    ada: Client, cyril: Client, short: Request
-) -> None:
-    assert _grant(ada, short, turns="5").status_code == 403
-    assert _grant(cyril, short, turns="5").status_code == 404
-
-
-def test_the_api_grants_more(bea_api: Caller, short: Request, office: Office) -> None:
-    path = f"/approvals/{short.id}/decision"
-    verdict = {"verdict": "continue", "digest": short.request_digest}
-    assert field_of(bea_api.post(path, verdict)) == (422, "grant")
-    assert field_of(bea_api.post(path, {**verdict, "grant": {"usd": 1}})) == (422, "grant.usd")
-    assert bea_api.post(path, {**verdict, "grant": {"turns": 20}}).status_code == 200
-    call = office.request(office.advance(short.run_id).id)
-    assert call.status == "pending"
-    body = {"verdict": "approve", "digest": call.request_digest, "grant": {"turns": 1}}
-    answer = bea_api.post(f"/approvals/{call.id}/decision", body)
-    assert field_of(answer) == (422, "grant")  # nothing was reached
-
-
-# A budget for one run
-
-
-def test_a_run_is_started_with_a_budget_over_the_api(
-    ada_api: Caller, office: Office, published: None, settings: Settings
-) -> None:
-    settings.ABEYANCE_BUDGET = Budget(turns=10, tokens=500)  # the default
-    budget = {"turns": 1, "usd": "2.50", "depth": None}
-    run = ada_api.post("/runs", {**BODY, "budget": budget}).json()["id"]
-    (started,) = _events(run, "RunStarted")
-    limits = [started["budget"][limit] for limit in ("turns", "micros", "tokens")]
-    assert limits == [1, 2_500_000, 500]
-    assert office.advance(UUID(run)).status == "suspended"
-    assert Request.objects.get(run=run).kind == "limit"
-
-
-@pytest.mark.parametrize(
-    ("budget", "field"),
-    [
-        (7, "budget"),
-        ({"turns": 0}, "budget.turns"),
-        ({"turns": 11}, "budget.turns"),
-        ({"usd": "a lot"}, "budget.usd"),
-        ({"money": 1}, "budget.money"),
-    ],
-)
-def test_an_invalid_budget_for_a_run_is_named(
-    ada_api: Caller, office: Office, published: None, settings: Settings, budget: Any, field: str
-) -> None:
-    settings.ABEYANCE_BUDGET = Budget(turns=10)
-    answer = ada_api.post("/runs", {**BODY, "budget": budget})
-    assert field_of(answer) == (422, field)
-    assert not Run.objects.exists()
-
-
-def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings) -> None:
-    settings.ABEYANCE_BUDGET = Budget(turns=10)
-    path = "/agents/hr_onboarding/start/"
-    shows(ada, path, "at most 10, also the default")
-    form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}
-    refused = ada.post(path, {**form, "budget.turns": "11"})
-    has(text_of(refused, 422), "Turns must be at most 10 here.")
-    assert ada.post(path, {**form, "budget.turns": "4", "budget.usd": "0.75"}).status_code == 302
-    (started,) = _events(Run.objects.get().id, "RunStarted")
-    assert (started["budget"]["turns"], started["budget"]["micros"]) == (4, 750_000)
-
-
-# Usage
-
-
-def test_page_and_api_show_usage_and_limits(bea: Client, bea_api: Caller, short: Request) -> None:
     shows(
         bea,
         short.run_id,
@@ -177,6 +59,81 @@ def test_page_and_api_show_usage_and_limits(bea: Client, bea_api: Caller, short:
         "tokens": ("0", None),
         "usd": ("0.00", None),
     }
+
+
+def test_a_grant_is_signed_audited_journaled_and_used(
+    bea: Client, short: Request, office: Office
+) -> None:
+    assert send(bea, short, "continue", **{"grant.turns": "1"}).status_code == 302
+    run = office.advance(short.run_id)
+    assert run.status == "suspended"
+    granted = _event(run.id, "BudgetGranted")
+    assert (granted["by"], granted["amounts"]) == ("bea", {"turns": 1})
+    audited = AuditEntry.objects.get(run=run.id, act="approved")
+    assert json.loads(audited.detail)["granted"] == {"turns": 1}
+    again = Request.objects.get(run=run.id, kind="limit", status="pending")
+    assert again.sentence == "Used up: 2 of 2 turns of the run"
+    assert send(bea, again, "continue", **{"grant.turns": "unlimited"}).status_code == 302
+    assert office.request(office.advance(run.id).id).status == "pending"
+
+
+def test_an_invalid_grant_is_named_and_decides_nothing(bea: Client, short: Request) -> None:
+    enter = "Enter a number of turns, or unlimited."
+    for form, problem in (
+        ({}, "the grant must grant some turns"),
+        ({"turns": "0"}, f"more turns must be between 1 and 1000000. {enter}"),
+        ({"turns": "a few"}, f"more turns must be a number. {enter}"),
+        ({"turns": "5", "calls": "5"}, "more tool calls was not reached"),
+    ):
+        grant = {f"grant.{name}": amount for name, amount in form.items()}
+        page = text_of(send(bea, short, "continue", **grant, reason="Once more."), 422)
+        has(page, f"Not decided: {problem}", f'value="{form.get("turns", "")}"', "Once more.")
+    short.refresh_from_db()
+    assert short.status == "pending"
+
+
+def test_the_api_grants_more(bea_api: Caller, short: Request, office: Office) -> None:
+    path = f"/approvals/{short.id}/decision"
+    verdict = {"verdict": "continue", "digest": short.request_digest}
+    assert field_of(bea_api.post(path, verdict)) == (422, "grant")
+    assert field_of(bea_api.post(path, {**verdict, "grant": {"usd": 1}})) == (422, "grant.usd")
+    assert bea_api.post(path, {**verdict, "grant": {"turns": 20}}).status_code == 200
+    call = office.request(office.advance(short.run_id).id)
+    body = {"verdict": "approve", "digest": call.request_digest, "grant": {"turns": 1}}
+    answer = bea_api.post(f"/approvals/{call.id}/decision", body)
+    assert field_of(answer) == (422, "grant")  # nothing was reached
+
+
+def test_a_run_is_started_with_a_budget_over_the_api(
+    ada_api: Caller, office: Office, published: None, settings: Settings
+) -> None:
+    settings.ABEYANCE_BUDGET = Budget(turns=10, tokens=500)  # the default
+    for wrong, field in (
+        (7, "budget"),
+        ({"turns": 0}, "budget.turns"),
+        ({"turns": 11}, "budget.turns"),
+        ({"usd": "a lot"}, "budget.usd"),
+        ({"money": 1}, "budget.money"),
+    ):
+        assert field_of(ada_api.post("/runs", {**BODY, "budget": wrong})) == (422, field)
+    budget = {"turns": 1, "usd": "2.50", "depth": None}
+    run = UUID(ada_api.post("/runs", {**BODY, "budget": budget}).json()["id"])
+    limits = _event(run, "RunStarted")["budget"]
+    assert (limits["turns"], limits["micros"], limits["tokens"]) == (1, 2_500_000, 500)
+    assert office.advance(run).status == "suspended"
+    assert Request.objects.get(run=run).kind == "limit"
+
+
+def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings) -> None:
+    settings.ABEYANCE_BUDGET = Budget(turns=10)
+    path = "/agents/hr_onboarding/start/"
+    shows(ada, path, "at most 10, also the default")
+    form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}
+    refused = ada.post(path, {**form, "budget.turns": "11"})
+    has(text_of(refused, 422), "Turns must be at most 10 here.")
+    assert ada.post(path, {**form, "budget.turns": "4", "budget.usd": "0.75"}).status_code == 302
+    limits = _event(Run.objects.get().id, "RunStarted")["budget"]
+    assert (limits["turns"], limits["micros"]) == (4, 750_000)
 
 
 def test_an_agents_own_limits_are_listed_beside_the_runs(bea_api: Caller, office: Office) -> None:

@@ -19,7 +19,7 @@ from config import longpoll
 from runtime.broker import dispatch
 from runtime.web.api.runs import WAIT_HEADER
 from runtime.web.live import LiveServer, Message, Send
-from tests.support.api_client import Caller
+from tests.support.api_client import Caller, field_of
 from tests.support.cast import Cast
 from tests.support.live_tabs import WITHIN, House
 from tests.support.office import Office
@@ -163,42 +163,8 @@ def test_a_ring_answers_a_waiting_request(house: House) -> None:
 
 
 def test_a_request_whose_time_is_over_gets_the_run_as_it_is(house: House) -> None:
-    answers = Answers(b"unmet; 1s")
-    answer = _answered(house, uuid4(), answers).result(WITHIN)
+    answer = _answered(house, uuid4(), Answers(b"unmet; 1s")).result(WITHIN)
     assert answer[-1]["body"] == b"unmet; 1s"
-
-
-@pytest.mark.filterwarnings(
-    "ignore:No directory at"
-)  # of static files, which these tests do not use
-def test_the_web_asks_django_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from config import asgi
-
-    run, answers, sent = uuid4(), Answers(b"unmet; 60s", b"met"), list[Message]()
-    whole = iter([{"type": "http.request"}])
-
-    async def django(scope: Message, receive: Any, send: Send) -> None:
-        assert (await receive())["body"] == b""
-        await answers(send)
-
-    async def receive() -> Message:
-        for message in whole:
-            return message
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    monkeypatch.setattr(asgi, "_django", django)
-    monkeypatch.setattr(asgi, "live_server", house.live_server)
-    scope = {"type": "http", "method": "GET", "headers": [], "query_string": b"wait=60s"}
-    asked = asgi.application({**scope, "path": f"/api/v1/runs/{run}"}, receive, send)
-    answer = asyncio.run_coroutine_threadsafe(asked, house._loop)
-    assert answers.asked.acquire(timeout=WITHIN)
-    dispatch.notify_run(run, inbox=False)
-    answer.result(WITHIN)
-    assert sent[-1]["body"] == b"met"
 
 
 def test_one_request_too_many_is_answered_at_once(
@@ -230,18 +196,10 @@ def test_the_answer_tells_whether_the_state_was_reached(
     assert said("wait=30s") == said("wait=30s&until=ended") == "unmet; 30s"
     office.approve(suspended)
     assert said("wait=30s") == "met"
-
-
-def test_a_wait_beyond_the_limit_names_it(ada_api: Caller, suspended: UUID) -> None:
     for wait in ("61s", "0s", "30", "1m", "٣s"):
         answer = ada_api.get(f"/runs/{suspended}?wait={wait}")
-        assert (answer.status_code, answer.json()["field"]) == (422, "wait")
+        assert field_of(answer) == (422, "wait")
         assert "from 1s to 60s" in answer.json()["detail"]
-
-
-def test_how_far_to_wait_is_an_enum_of_the_document(admin: Any) -> None:
-    document = admin.get("/api/v1/openapi.json").json()
-    assert document["components"]["schemas"]["Until"]["enum"] == ["suspended", "ended"]
 
 
 @pytest.mark.parametrize(

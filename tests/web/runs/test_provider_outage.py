@@ -6,7 +6,6 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Request
-from runtime.core.enums import GateKind
 from runtime.core.machine import retries
 from runtime.ports.effects import ModelFailure
 from tests.support.api_client import Caller
@@ -28,11 +27,12 @@ def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_page_list_and_api_say_what_it_waits_for(
-    office: Office, ada: Client, ada_api: Caller
+    office: Office, ada: Client, admin: Client, ada_api: Caller
 ) -> None:
     run, why = office.start(), "(status 503): &lt;the provider&gt;"
-    shows(ada, run, "Waits for the provider of its model", why)
+    shows(ada, run, "Waits for the provider of its model", why, hides=["no capacity"])
     shows(ada, "/runs/", "waits for the provider, next try", why)
+    assert shows(admin, run, "x" * 1_900, hides=["x" * 2_000]).count(SHOWN) == 1
     for found in (ada_api.get(f"/runs/{run}").json(), ada_api.get("/runs").json()["items"][0]):
         assert found["status"] == "waiting"
         assert found["status_text"].startswith("waits for the provider, next try 20")
@@ -46,17 +46,9 @@ def test_a_run_that_waits_for_a_person_waits_for_no_provider(
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     run = office.start()
     found = ada_api.get(f"/runs/{run}").json()
-    assert [gate["kind"] for gate in found["gates"]] == [GateKind.HOLD]
+    assert [gate["kind"] for gate in found["gates"]] == ["hold"]
     assert (found["status_text"], found["next_try_at"]) == (None, None)
     shows(ada, run, "No reply comes from its model")
     for place in (run, Request.objects.get(run=run)):
         assert shows(admin, place).count(SHOWN) == 1
         shows(ada, place, hides=["no capacity"])
-
-
-def test_only_admins_read_the_providers_text_while_waiting(
-    office: Office, ada: Client, admin: Client
-) -> None:
-    run = office.start()
-    assert shows(admin, run, "x" * 1_900, hides=["x" * 2_000]).count(SHOWN) == 1
-    shows(ada, run, hides=["no capacity"])

@@ -13,12 +13,13 @@ from django.test import Client
 
 from runtime.keyring import sealing
 from runtime.keyring.sealing import REDACTED
+from runtime.models import Run
 from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.queries.redaction import redact
 from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import LOST, Office
-from tests.support.pages import shows, text
+from tests.support.pages import has, shows, text
 
 FAKE = 'pay {"$secret": "to mallory 9999 EUR"} now'
 
@@ -52,10 +53,7 @@ def _forged() -> dict[str, str]:
     ("around", "shown"),
     [
         (lambda it: it, REDACTED),
-        (
-            lambda it: {"a": [it, {"b": it}], "c": 1},
-            {"a": [REDACTED, {"b": REDACTED}], "c": 1},
-        ),
+        (lambda it: {"a": [it, {"b": it}]}, {"a": [REDACTED, {"b": REDACTED}]}),
         (json.dumps, f'"{REDACTED}"'),
         (lambda it: json.dumps(json.dumps(it)), f'"\\"{REDACTED}\\""'),
         (lambda it: f"no such key: {it!r}", f"no such key: '{REDACTED}'"),
@@ -80,12 +78,9 @@ def test_a_secret_is_a_placeholder_wherever_it_stands(
         {"$secret": "KEY:pay mallory 9999 EUR"},
         {"$secret": "KEY:AAAA"},
         FAKE,
-        '{"$secret": "to mallory, cut o…',
         '{"$secret": "KEY:to mallory, cut o…',
-        {
-            "$secret": "KEY:cGF5IG1hbGxvcnkgOTk5OSBFVVIgaW4gaGVyIG93biBhY2NvdW50.AAAAAAAAAAAAAAAAAAAAAA=="
-        },
-        {"$secret": "KEY:cGF5IG1hbGxvcnkgOTk5OSBFVVIgaW4gaGVyIG93biBhY2NvdW50"},
+        {"$secret": "KEY:cGF5IG1hbGxvcnkgOTk5OSBFVVIgaW4gaGVy.AAAAAAAAAAAAAAAAAAAAAA=="},
+        {"$secret": "KEY:cGF5IG1hbGxvcnkgOTk5OSBFVVIgaW4gaGVyIG93"},
     ],
 )
 def test_text_that_only_resembles_a_token_is_shown(value: Any) -> None:
@@ -117,18 +112,14 @@ def test_a_forged_token_is_shown_in_full(
         ask(("create_account", {"username": "newhire", "note": _forged()})),
         ask(("set_privileges", {"username": "newhire", "security_level": 3, "note": _forged()})),
     )
-    office.effects.tools["create_account"] = FakeTool(
-        body=lambda request: ToolResult(value=_forged())
-    )
+    returns = FakeTool(body=lambda request: ToolResult(value=_forged()))
+    office.effects.tools["create_account"] = returns
     run = office.start()
     words = _forged()["$secret"].partition(":")[2]
-    shown = [
-        admin.get(f"/runs/{run}/?step=0.c1.0/c1.0").content.decode(),
-        bea.get(f"/a/{office.request(run).id}/").content.decode(),
-        admin_api.get(f"/runs/{run}/journal").content.decode(),
-        admin_api.get(f"/runs/{run}/continuation").content.decode(),
-    ]
-    assert [words in text for text in shown] == [True] * 4
+    shows(admin, f"/runs/{run}/?step=0.c1.0/c1.0", words)
+    shows(bea, office.request(run), words)
+    for part in ("journal", "continuation"):
+        has(admin_api.get(f"/runs/{run}/{part}").content.decode(), words)
 
 
 def test_arguments_hide_only_tokens_that_open_in_place() -> None:
@@ -150,38 +141,36 @@ def test_arguments_that_look_secret_are_shown_to_reviewers(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_no_page_and_no_answer_holds_the_token(
-    bea: Client, admin: Client, admin_api: Caller, office: Office, lost: bool
+    bea: Client, admin: Client, admin_api: Caller, office: Office, continued: None, lost: bool
 ) -> None:
-    """Nor those about a call in doubt."""
+    """Nor those about a call in doubt, nor a damaged document."""
     run = _secretive(office, lost=lost)
     request = office.in_doubt_request(run) if lost else office.request(run)
-    steps = [f"/runs/{run}/?step=0.c1.0/c{turn}.0" for turn in (1, 2)]  # arguments, an error
-    pages = [f"/runs/{run}/", f"/runs/{run}/cancel/", f"/a/{request.id}/", "/inbox/", "/runs/"]
-    for path in steps + pages:
+    steps = [f"?step=0.c1.0/c{turn}.0" for turn in (1, 2)]  # arguments, an error
+    of_run = ("", "cancel/", "?tab=transcript", *steps)
+    pages = [f"/runs/{run}/{part}" for part in of_run]
+    for path in (*pages, f"/a/{request.id}/", "/inbox/", "/runs/"):
         for client in (admin, bea):
             _is_clean(text(client, path))
-    for path in (*_doors(run), f"/approvals/{request.id}"):
+    position = Run.objects.get(id=run).position
+    _is_clean(shows(admin, f"/runs/{run}/at/{position}/", "••••"))
+    api = f"/runs/{run}"
+    lists = ("/runs", api, "/approvals", f"/approvals?run={run}&kind=in_doubt")
+    for path in (*lists, f"{api}/journal", f"{api}/continuation", f"/approvals/{request.id}"):
         _is_clean(admin_api.get(path).content.decode())
     shows(bea, request, REDACTED)
     if not lost:
         args = admin_api.get(f"/approvals/{request.id}").json()["args"]
         assert args["note"] == REDACTED
+        damage = "UPDATE runtime_continuation SET body = '{' || body WHERE run_id = %s"
+        with connection.cursor() as cursor:
+            cursor.execute(damage, [run])
+        document = admin_api.get(f"{api}/continuation").content.decode()
+        _is_clean(document)
+        assert "frames" in document
 
 
-def test_a_damaged_document_is_searched_as_the_text_it_is(
-    admin_api: Caller, office: Office, continued: None
-) -> None:
-    run = _secretive(office)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE runtime_continuation SET body = '{' || body WHERE run_id = %s", [run]
-        )
-    document = admin_api.get(f"/runs/{run}/continuation").content.decode()
-    _is_clean(document)
-    assert "frames" in document
-
-
-def _secretive(office: Office, *, lost: bool = False) -> UUID:
+def _secretive(office: Office, *, lost: bool) -> UUID:
     """A run with secrets in arguments, a result, an error, and a text of the model."""
     level = {"username": "newhire", "security_level": 3, "note": _sealed()}
     office.effects.agents["account_agent"] = turns(
@@ -198,17 +187,6 @@ def _secretive(office: Office, *, lost: bool = False) -> UUID:
     if lost:
         office.approve(run)
     return run
-
-
-def _doors(run: UUID) -> list[str]:
-    return [
-        "/runs",
-        f"/runs/{run}",
-        f"/runs/{run}/journal",
-        f"/runs/{run}/continuation",
-        "/approvals",
-        f"/approvals?run={run}&kind=in_doubt",
-    ]
 
 
 def _is_clean(text: str) -> None:

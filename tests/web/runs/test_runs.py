@@ -1,30 +1,24 @@
 """The list of runs, and the page of one run."""
 
+import re
 from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runtime.core.call_options import RetryPolicy
-from runtime.models import Run
+from runtime.models import Gate, Run
 from runtime.ports.effects import ModelFailure, Outcome, ToolFailure
 from tests.support.fake_ports import FakeTool, say
 from tests.support.office import Office
 from tests.support.pages import has, in_order, shows, text
 
 NO_MATCH = "No matching runs"
-
-
-@pytest.fixture
-def many(suspended: UUID) -> None:
-    """Ada's run, and 50 copies of it."""
-    row = Run.objects.get(id=suspended)
-    for _ in range(50):
-        row.id = uuid4()
-        row.save(force_insert=True)
 
 
 def _rows(client: Client, query: str) -> int:
@@ -41,15 +35,23 @@ def test_the_list_names_the_wait_of_each_run(
     waits = "waits for a person at <bdi>set_privileges</bdi>"
     shows(bea, "/runs/", f"/runs/{run}/", "newhire-2026", "Waiting for a person", waits)
     shows(cyril, "/runs/", "No runs yet", hides=[str(run)])
+    now = timezone.now()
+    Run.objects.filter(id=run).update(created_at=now - timedelta(hours=3))
+    Gate.objects.filter(run=run).update(opened_at=now - timedelta(minutes=2))
+    page = shows(bea, "/runs/", "3 h ago", hides=["for 3 h"])
+    assert re.search(r"for 2 min 0\d s", page)
     for _ in range(3):
         office.start()
     with django_assert_max_num_queries(8):
         text(bea, "/runs/")
 
 
-@pytest.mark.usefixtures("many")
-@pytest.mark.parametrize("query", ["", "status=suspended", "tab=people&q=hr"])
-def test_the_list_has_pages(ada: Client, query: str) -> None:
+@pytest.mark.parametrize("query", ["", "tab=people&q=hr"])
+def test_the_list_has_pages(ada: Client, suspended: UUID, query: str) -> None:
+    row = Run.objects.get(id=suspended)
+    for _ in range(50):
+        row.id = uuid4()
+        row.save(force_insert=True)
     escaped = query.replace("&", "&amp;")
     kept = f"{escaped}&amp;" if query else ""
     first = shows(ada, f"/runs/?{query}", f'href="?{kept}cursor=')
@@ -60,11 +62,6 @@ def test_the_list_has_pages(ada: Client, query: str) -> None:
     assert part.strip().startswith('<div id="live" data-live="runs"')
     source = f'data-src="/runs/?{escaped}"' if query else 'data-src="/runs/"'
     has(part, source, hides=['<nav class="views"'])
-
-
-@pytest.mark.parametrize("query", ["cursor=nonsense", "status=nonsense", "tab=nonsense"])
-def test_a_list_that_is_none_is_not_found(ada: Client, query: str) -> None:
-    text(ada, f"/runs/?{query}", 404)
 
 
 def test_a_waiting_run_shows_its_gate_and_its_tree(
@@ -80,76 +77,60 @@ def test_a_waiting_run_shows_its_gate_and_its_tree(
     links = [f"/api/v1/runs/{suspended}/{link}" for link in ("journal", "continuation")]
     has(page, hides=links)
     shows(admin, suspended, *links)
-
-
-def test_a_finished_run_shows_its_answer_and_who_approved(
-    ada: Client, office: Office, suspended: UUID
-) -> None:
     office.approve(suspended)
     answer = '<span class="raw">New Hire is on board.</span>'
     shows(ada, suspended, "Finished", answer, "approved by <bdi>bea</bdi>")
 
 
-def test_a_denied_call_says_by_whom_and_why(ada: Client, office: Office, suspended: UUID) -> None:
-    office.deny(suspended, "Too early.")
-    shows(ada, suspended, "denied by <bdi>bea</bdi>", "Too early.")
-
-
-def test_a_run_in_doubt_explains_itself(ada: Client, office: Office) -> None:
-    why = "It may have happened, so it is not repeated"
-    shows(ada, office.in_doubt(), "In doubt: <bdi>send_welcome_mail</bdi>", why)
-
-
-def test_a_failed_run_says_why(ada: Client, office: Office) -> None:
+def test_a_run_says_how_it_stands(ada: Client, office: Office, suspended: UUID) -> None:
+    shows(ada, office.start(advanced=False), "Queued", "<bdi>hr_onboarding</bdi>")
+    for status, words in (
+        ("waiting", "Waiting"),
+        ("cancelling", "Being cancelled"),
+        ("cancelled", "Cancelled"),
+    ):
+        Run.objects.filter(id=suspended).update(status=status)
+        for place in ("/runs/", suspended):
+            shows(ada, place, words)
+    denied = office.start()
+    office.deny(denied, "Too early.")
+    shows(ada, denied, "denied by <bdi>bea</bdi>", "Too early.")
     reason = "the model is <gone>" + "x" * 1000
     office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error=reason)
     shows(ada, office.start(), "The run failed", "the model is &lt;gone&gt;")
     shows(ada, "/runs/?tab=failed", "the model is &lt;gone&gt;", hides=["x" * 201])
 
 
-def test_a_run_without_a_worker_says_so(ada: Client, office: Office) -> None:
-    shows(ada, office.start(advanced=False), "Queued", "<bdi>hr_onboarding</bdi>")
-
-
-def test_garbage_in_the_journal_is_named_and_the_rest_is_shown(
-    ada: Client, suspended: UUID
+def test_a_quarantined_run_says_why_and_alarms_admins(
+    ada: Client, bea: Client, admin: Client, office: Office, suspended: UUID
 ) -> None:
+    office.start()
+    shows(admin, "/runs/", hides=['role="alert"'])
+    query = "UPDATE runtime_journalentry SET body = '{\"not' WHERE run_id = %s AND position = 3"
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE runtime_journalentry SET body = '{\"not' WHERE run_id = %s AND position = 3",
-            [suspended],
-        )
+        cursor.execute(query, [suspended])
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     why = ("Quarantined: an admin must check it", "entry 3 is not its own")
     unread = "Part of the journal cannot be read"
     shows(ada, suspended, *why, unread, "<bdi>hr_onboarding</bdi>")
+    for path in ("/inbox/", "/runs/"):
+        shows(admin, path, "1 run stopped: stored data does not verify")
+        shows(bea, path, hides=["1 run stopped"])
+    assert shows(admin, "/runs/?status=quarantined", str(suspended)).count('class="row"') == 1
 
 
-# States that need a look
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        ("waiting", "Waiting"),
-        ("cancelling", "Being cancelled"),
-        ("cancelled", "Cancelled"),
-        ("quarantined", "Quarantined: an admin must check it"),
-    ],
-)
-def test_every_status_has_words(ada: Client, suspended: UUID, status: str, words: str) -> None:
-    Run.objects.filter(id=suspended).update(status=status)
-    for place in ("/runs/", suspended):
-        shows(ada, place, words)
-
-
-def test_a_run_that_tries_again_says_when(ada: Client, office: Office) -> None:
-    busy = ModelFailure(error="busy <now>", retryable=True, retry_after=60.0)
-    office.effects.agents["hr_onboarding"] = lambda request: busy
+def test_what_tries_again_says_when(ada: Client, office: Office) -> None:
+    busy = ToolFailure(error="busy", retryable=True, retry_after=60.0)
+    slowly = RetryPolicy(attempts=3, base=60.0, ceiling=60.0)
+    office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
     run = office.start()
-    assert Run.objects.get(id=run).status == "waiting"
+    shows(ada, run, "tries again at <time")
+    said = "no result from <bdi>create_account</bdi>, tries again at <time"
+    shows(ada, f"/runs/{run}/?tab=transcript", said)
+    away = ModelFailure(error="busy <now>", retryable=True, retry_after=60.0)
+    office.effects.agents["hr_onboarding"] = lambda request: away
     why = ("no reply", "busy &lt;now&gt;", "its model is called again")
-    shows(ada, run, "The next try is at <time", *why)
+    shows(ada, office.start(), "The next try is at <time", *why)
 
 
 def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Office) -> None:
@@ -167,29 +148,6 @@ def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Of
     assert counts == [2, 1]
 
 
-def test_a_tool_that_tries_again_says_when(ada: Client, office: Office) -> None:
-    busy = ToolFailure(error="busy", retryable=True, retry_after=60.0)
-    slowly = RetryPolicy(attempts=3, base=60.0, ceiling=60.0)
-    office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
-    run = office.start()
-    shows(ada, run, "tries again at <time")
-    said = "no result from <bdi>create_account</bdi>, tries again at <time"
-    shows(ada, f"/runs/{run}/?tab=transcript", said)
-
-
-def test_admins_are_alarmed_wherever_they_start(
-    admin: Client, bea: Client, office: Office, suspended: UUID
-) -> None:
-    office.start()
-    shows(admin, "/runs/", hides=['role="alert"'])
-    Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
-    for path in ("/inbox/", "/runs/"):
-        shows(admin, path, "1 run stopped: stored data does not verify")
-        shows(bea, path, hides=["cannot be verified</h2>"])
-    assert shows(admin, "/runs/?status=quarantined", str(suspended)).count('class="row"') == 1
-    in_order(text(admin, suspended), "entry 3 is not its own", ">Agents</h2>")
-
-
 # Narrowing the list down
 
 
@@ -197,14 +155,18 @@ def test_tabs_hold_the_runs_of_their_statuses(ada: Client, office: Office, suspe
     finished = office.start()
     office.approve(finished)
     queued = office.start(advanced=False)
-    of_tabs = {"people": suspended, "finished": finished, "working": queued}
-    labels = {"people": "Waiting for people", "finished": "Finished", "working": "Working"}
-    for tab, run in of_tabs.items():
-        current = f'href="?tab={tab}" aria-current="page">{labels[tab]}</a>'
+    for tab, label, run in (
+        ("people", "Waiting for people", suspended),
+        ("finished", "Finished", finished),
+        ("working", "Working", queued),
+    ):
+        current = f'href="?tab={tab}" aria-current="page">{label}</a>'
         page = shows(ada, f"/runs/?tab={tab}", f"/runs/{run}/", current)
         assert page.count('class="row"') == 1
     for query in ("tab=failed", "status=cancelled"):
         shows(ada, f"/runs/?{query}", NO_MATCH)
+    for query in ("cursor=nonsense", "status=nonsense", "tab=nonsense"):
+        text(ada, f"/runs/?{query}", 404)
 
 
 def test_a_search_finds_by_agent_key_person_and_id(
@@ -219,13 +181,8 @@ def test_a_search_finds_by_agent_key_person_and_id(
     shows(ada, "/runs/?q=stranger", NO_MATCH, *kept)
     for words in ("ada", str(suspended)):  # he may read neither
         shows(cyril, f"/runs/?q={words}", NO_MATCH)
-
-
-@pytest.mark.parametrize(
-    ("q", "why"), [("x" * 201, "at most 200 characters"), ("a%00b", "not text")]
-)
-def test_a_search_that_cannot_be_made_is_refused_and_kept(ada: Client, q: str, why: str) -> None:
-    shows(ada, f"/runs/?q={q}", why, q.partition("%")[0], status=422)
+    for q, why in (("x" * 201, "at most 200 characters"), ("a%00b", "not text")):
+        shows(ada, f"/runs/?q={q}", why, q.partition("%")[0], status=422)
 
 
 def test_an_empty_list_of_runs_says_how_to_begin(ada: Client, bea: Client, admin: Client) -> None:

@@ -6,8 +6,10 @@ from uuid import UUID, uuid4
 from django.db.models import Q
 from django.test import Client
 
+from runtime.control.fork import fork
 from runtime.core.enums import FailureCause
 from runtime.models import JournalEntry, Run
+from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure
 from runtime.queries import runs
 from runtime.queries.history import comparison, state_at
@@ -17,55 +19,54 @@ from tests.support.office import Office
 from tests.support.pages import has, shows, text
 
 
-def moved(run: UUID, position: int) -> list[tuple[str, str, str]]:
+def _moved(run: UUID, position: int) -> list[tuple[str, str, str]]:
     past = state_at.state_after(run, position)
     assert past is not None
     return [(move.place, move.name, move.part) for move in past.moves]
 
 
-def fork(client: Client, run: UUID, position: int) -> UUID:
-    answer = client.post(f"/runs/{run}/fork/{position}/")
-    return UUID(answer["Location"].strip("/").split("/")[1])
-
-
 def test_an_entry_shows_its_changes(office: Office) -> None:
     run = office.start()
     last = Run.objects.get(id=run).position
-    assert ("", "", "phase") in moved(run, 1)
+    assert ("", "", "phase") in _moved(run, 1)
     assert ("0", "hr_onboarding", "state") in [
-        place for position in range(1, last) for place in moved(run, position)
+        place for position in range(1, last) for place in _moved(run, position)
     ]
-    assert ("0.c1.0/c2.0", "set_privileges", "state") in moved(run, last)
-    assert ("", "", "pending") in moved(run, last)
-    office.approve(run)
-    ended = Run.objects.get(id=run).position
-    assert ("", "", "outcome") in moved(run, ended)
-    assert all(moved(run, position) for position in range(1, ended + 1))
+    assert ("0.c1.0/c2.0", "set_privileges", "state") in _moved(run, last)
+    assert ("", "", "pending") in _moved(run, last)
+    ended = office.approve(run).position
+    assert ("", "", "outcome") in _moved(run, ended)
+    assert all(_moved(run, position) for position in range(1, ended + 1))
 
 
-def test_the_page_of_an_entry_shows_the_change_and_leads_on(admin: Client, suspended: UUID) -> None:
-    run, last = f"/runs/{suspended}", Run.objects.get(id=suspended).position
-    on = (f'href="{run}/at/{last - 1}/"', f'href="{run}/fork/{last}/"')
-    page = shows(admin, f"{run}/at/{last}/", "Changes by this entry", *on)
-    has(page.partition('id="moves"')[2], "gated")
-
-
-def test_the_state_at_an_entry_by_the_api(
-    admin_api: Caller, ada_api: Caller, suspended: UUID
+def test_admins_read_the_state_at_each_entry_as_it_was(
+    admin: Client, bea: Client, admin_api: Caller, office: Office, suspended: UUID
 ) -> None:
+    page, api = f"/runs/{suspended}", f"/runs/{suspended}"
     last = Run.objects.get(id=suspended).position
-    document = admin_api.get(f"/runs/{suspended}/at/{last}").json()
-    assert document["position"] == document["continuation"]["position"] == last
+    at = f"{page}/at/{last}/"
+    on = (f'href="{page}/at/{last - 1}/"', f'href="{page}/fork/{last}/"')
+    shown = shows(admin, at, "Changes by this entry", "account_agent", "GateOpened", *on)
+    has(shown.partition('id="moves"')[2], "gated")
+    live = admin_api.get(f"{api}/continuation").json()
+    office.approve(suspended)
+    assert runs.continuation(suspended) is None
+    document = admin_api.get(f"{api}/at/{last}").json()
+    assert document["continuation"] == live
+    assert document["position"] == live["position"] == last
     assert document["unreadable"] is None
     assert "GateOpened" in document["events"]
     assert {"place", "name", "part", "before", "after"} == set(document["moves"][0])
-    live = admin_api.get(f"/runs/{suspended}/continuation").json()
-    assert document["continuation"] == live
-    for nowhere in (0, last + 1, 10**30):
-        assert admin_api.get(f"/runs/{suspended}/at/{nowhere}").status_code == 404
-    assert ada_api.get(f"/runs/{suspended}/at/1").status_code == 403
-    JournalEntry.objects.filter(run_id=suspended, position=2).update(body="{}")
-    document = admin_api.get(f"/runs/{suspended}/at/{last}").json()
+    shows(admin, f"{page}/?tab=state", at)
+    text(bea, f"{page}/?tab=state", 404)
+    shows(bea, suspended, hides=["Snapshots"])
+    for nowhere in (0, 999, 10**30):
+        assert admin_api.get(f"{api}/at/{nowhere}").status_code == 404
+        text(admin, f"{page}/at/{nowhere}/", 404)
+    text(admin, f"/runs/{uuid4()}/at/1/", 404)
+    JournalEntry.objects.filter(run_id=suspended, position=2).update(body="{")
+    shows(admin, at, "Entry 2 of the journal cannot be read")
+    document = admin_api.get(f"{api}/at/{last}").json()
     assert (document["unreadable"], document["continuation"], document["moves"]) == (2, None, [])
 
 
@@ -84,10 +85,20 @@ def test_only_admins_read_a_providers_text(
     assert (said in told, "said" in kept_from) == (True, False)
 
 
+# Two runs
+
+
+def _compared(left: UUID, right: UUID) -> Comparison:
+    one, other = runs.run_detail(Q(), left), runs.run_detail(Q(), right)
+    assert one is not None
+    assert other is not None
+    return comparison.compare(one, other)
+
+
 def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> None:
     run = office.start()
     gated = Run.objects.get(id=run).position
-    new = fork(ada, run, gated)
+    new = fork(run=run, position=gated, actor=Actor(person="ada"))
     office.advance(new)
     office.approve(run)
     shows(ada, new, f'href="/runs/{run}/compare/{new}/"')
@@ -102,35 +113,18 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         shows(ada, f"/runs/{left}/compare/{right}/", entries, "send_welcome_mail")
 
 
-def test_two_runs_that_did_the_same_have_everything_in_common(ada: Client, office: Office) -> None:
-    one, two = office.start(), office.start()
+def test_unrelated_runs_are_compared_from_their_start(
+    ada: Client, cyril: Client, office: Office
+) -> None:
+    one, two, other = office.start(), office.start(), office.start(requester="bea")
+    shown = _compared(one, other)
+    assert (shown.left.common, shown.right.common) == (0, 0)
+    assert len(shown.left.own) == Run.objects.get(id=one).position
     for run in (one, two):
         office.approve(run)
     shown = _compared(one, two)
     assert not shown.related
     assert (shown.places, shown.left.own, shown.right.own) == ((), (), ())
     shows(ada, f"/runs/{one}/compare/{two}/", "None: every agent")
-
-
-def test_runs_with_different_input_have_nothing_in_common(office: Office) -> None:
-    one = office.start()
-    other = office.start(requester="bea")
-    shown = _compared(one, other)
-    assert (shown.left.common, shown.right.common) == (0, 0)
-    assert len(shown.left.own) == Run.objects.get(id=one).position
-
-
-def test_comparing_requires_permission_to_read_both_runs(
-    cyril: Client, ada: Client, suspended: UUID
-) -> None:
-    nowhere = uuid4()
-    pairs = [(cyril, suspended, suspended), (ada, suspended, nowhere), (ada, nowhere, suspended)]
-    for client, left, right in pairs:
+    for client, left, right in ((cyril, one, one), (ada, one, uuid4()), (ada, uuid4(), one)):
         text(client, f"/runs/{left}/compare/{right}/", 404)
-
-
-def _compared(left: UUID, right: UUID) -> Comparison:
-    sides = [runs.run_detail(Q(), run) for run in (left, right)]
-    assert sides[0] is not None
-    assert sides[1] is not None
-    return comparison.compare(sides[0], sides[1])

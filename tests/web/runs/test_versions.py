@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
-import pytest
 from django.db import connection
 from django.test import Client
 
@@ -79,32 +78,24 @@ def _difference(before: Any, after: Any) -> Difference:
     return found
 
 
-def test_a_difference_shows_changed_lines_and_context() -> None:
+def test_a_difference_is_by_line_with_context_and_cut_when_long() -> None:
     before = "\n".join(f"line {n}" for n in range(20))
     found = _difference(before, before.replace("line 10\n", "another\n"))
-    assert found.word == "changed"
+    assert (found.word, found.cut) == ("changed", False)
     assert [(line.kind, line.text) for line in found.lines if line.kind != "same"] == [
         ("gap", ""),
         ("was", "line 10"),
         ("is", "another"),
     ]
     assert sum(line.kind == "same" for line in found.lines) == 6
-    assert not found.cut
-
-
-def test_a_json_difference_is_by_line_and_cut_when_long() -> None:
-    assert [line.text for line in _difference({"a": 1}, {"a": 2}).lines if line.kind == "is"] == [
-        '  "a": 2'
-    ]
+    of_json = _difference({"a": 1}, {"a": 2}).lines
+    assert [line.text for line in of_json if line.kind == "is"] == ['  "a": 2']
     assert (_difference(None, {"a": 1}).word, _difference("x", None).word) == ("added", "removed")
     long = _difference(None, "line\n" * 1000)
     assert (len(long.lines), long.cut) == (MAX_LINES, True)
-
-
-def test_changes_that_need_approval_come_first() -> None:
     harmless = Change(part="tool wave", before=None, after={}, asks=False)
-    found = differences([harmless, Change(part="model", before="a", after="b", asks=True)])
-    assert [one.part for one in found] == ["model", "tool wave"]
+    both = differences([harmless, Change(part="model", before="a", after="b", asks=True)])
+    assert [one.part for one in both] == ["model", "tool wave"]
 
 
 # A run
@@ -128,17 +119,15 @@ def test_a_run_shows_its_version_change_and_the_difference(
     shows(ada, f"/runs/{suspended}/?tab=transcript", "another version of", "<del>Old.</del>")
 
 
-@pytest.mark.usefixtures("published")
-def test_a_run_whose_agent_no_worker_has_says_so(suspended: UUID, ada: Client) -> None:
+def test_a_run_that_no_worker_can_continue_says_so(
+    suspended: UUID, ada: Client, published: None
+) -> None:
     note = "No worker can continue this run"
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent="sha256:account_agent")
     shows(ada, suspended, hides=[note])
     Worker.objects.all().delete()
     _worker(hr_onboarding="sha256:hr_onboarding")
     shows(ada, suspended, f"{note}</h2><p><bdi>account_agent</bdi>:")
-
-
-def test_a_run_newer_than_all_workers_says_so(suspended: UUID, ada: Client) -> None:
     old = _publish(replace(version(tools=[], subagents=[]), name="account_agent"))
     new = _publish(replace(version(tools=[]), name="account_agent"))
     for entry in JournalEntry.objects.filter(run_id=suspended):
@@ -147,31 +136,25 @@ def test_a_run_newer_than_all_workers_says_so(suspended: UUID, ada: Client) -> N
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
     shows(ada, suspended, "<bdi>account_agent</bdi>: no live worker")
     _worker(account_agent=new)
-    shows(ada, suspended, hides=["No worker can continue this run"])
+    shows(ada, suspended, hides=[note])
 
 
 # The version gate
 
-INSTRUCTIONS = Change(part="instructions", before="Set up.\nAsk first.", after="Set up.", asks=True)
-
-
-@pytest.fixture
-def asked(office: Office, suspended: UUID) -> Request:
-    """The version gate of a run of Ada's whose account agent has changed."""
-    _goes_on(office, suspended, INSTRUCTIONS)
-    return Request.objects.get(run=suspended, kind=GateKind.VERSION)
-
 
 def test_a_run_continues_from_a_version_gate_after_a_decision(
-    bea: Client, asked: Request, office: Office
+    bea: Client, suspended: UUID, office: Office
 ) -> None:
+    after, before = "Set up.", "Set up.\nAsk first."
+    _goes_on(office, suspended, Change(part="instructions", before=before, after=after, asks=True))
+    asked = Request.objects.get(run=suspended, kind=GateKind.VERSION)
     why = "account_agent is another version than when it began: instructions"
     shows(bea, asked, why, "<del>Ask first.</del>", "Continue")
     shows(bea, "/inbox/", "instructions")
-    shows(bea, asked.run_id, "changed: waits for a person to continue it")
+    shows(bea, suspended, "changed: waits for a person to continue it")
     assert send(bea, asked, "continue").status_code == 302
-    assert office.advance(asked.run_id).status == "completed"
-    shows(bea, asked.run_id, "continued under another version")
+    assert office.advance(suspended).status == "completed"
+    shows(bea, suspended, "continued under another version")
 
 
 def test_authors_texts_at_a_version_gate_are_escaped(
