@@ -98,7 +98,7 @@ def _work(
         return
     version_changes = _version_changes(loaded, context.handler)
     now = Runner(context, held, messages, loaded, version_changes).work()
-    if not now.ended and context.recent.put(held.claim.run, loaded.texts, loaded.conversations):
+    if not now.ended and context.recent.put(held.claim.run, loaded.rows, loaded.conversations):
         dispatch.keep(held.claim.run)
     context.backoff.drop(held.claim.run)
 
@@ -178,17 +178,16 @@ def _signal_version(run: UUID) -> int:
 
 def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
     """Return the verified state of the run at the claim's position."""
-    texts = stored.texts()
-    conversations = recent.pop(claim.run, texts)
-    now, entries = stored.state(claim, conversations)
+    known = recent.pop(claim.run, stored.entries)
+    now, entries = stored.state(claim, known.conversations, known=len(known.rows))
     if digests := blob_refs(now):
         with pool.pooled() as connection:
             blobs.check(connection, digests)
     sizes = Sizes.of(entries, base=claim.continuation_position)
     return Loaded(
         now=now,
-        texts=texts,
-        conversations=conversations,
+        rows=list(entries.rows),
+        conversations=known.conversations,
         sizes=sizes,
         pending_signals=stored.pending_signals(),
         read=stored.more,

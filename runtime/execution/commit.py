@@ -77,12 +77,12 @@ class Sizes:
 class Loaded:
     """A loaded run: its verified state, its entries, and its signals.
 
-    `texts` are the entries, to which each step adds one. `conversations` may have read the first ones.
+    `rows` are the entries, to which each step adds one. `conversations` may have read the first ones.
     `read` is what the claim has read for the approvals.
     """
 
     now: Continuation
-    texts: list[str]
+    rows: list[journal.Row]
     conversations: Conversations
     sizes: Sizes
     pending_signals: signals.PendingSignals
@@ -101,7 +101,7 @@ class StepWriter:
         yielding: YieldPolicy,
     ) -> None:
         self.now = loaded.now
-        self._texts = loaded.texts  # of all entries
+        self._rows = loaded.rows  # of all entries
         self._conversations = loaded.conversations
         self._sizes = loaded.sizes
         self._loaded: signals.PendingSignals | None = (
@@ -246,11 +246,11 @@ class StepWriter:
             self._sizes = Sizes(covered=covered, tail=tail)
         else:
             self._sizes = Sizes(covered=covered + tail)
-        self._texts.append(step.entry.body)
+        self._rows.append(step.entry.row)
         dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.settled or step.closed))
 
     def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
-        if self._conversations.position > len(self._texts):
+        if self._conversations.position > len(self._rows):
             self._conversations.reset()  # they have read the entry of a step that was not written
         position, events = self.now.position + 1, records.events
         written = Entry(at=self.clock(), events=events)
@@ -303,8 +303,8 @@ class StepWriter:
 
     def _brief(self, now: Continuation, entry: journal.SignedEntry) -> Brief | None:
         """Read the new entries into the conversations, up to this one, and return the brief state or None."""
-        for text in (*self._texts[self._conversations.position :], entry.body):
-            self._conversations.read(text)
+        for _, body, *_ in (*self._rows[self._conversations.position :], entry.row):
+            self._conversations.read(body)
         return self._conversations.brief(now)
 
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:

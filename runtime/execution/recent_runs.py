@@ -1,54 +1,54 @@
-"""Caches the long runs that this process released last, so that it reads their entries once.
+"""Caches the long runs that this process released last, so that it reads and verifies their entries once.
 
-Every entry's MAC is verified again when such a run is claimed. If the entries are the same texts as before, their
-conversations are too; new entries are read.
+When such a run is claimed, its rows are compared with the rows that this process verified or wrote: texts, positions,
+MACs and key ids. If the first ones are the same, only the later ones are verified and read. Else all of them are.
 """
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from runtime.core.documents.conversations import Conversations
+from runtime.store.tables.journal import Row
 
 # Characters of stored entries. With the conversations read from them they take 4.4 times as much memory.
 MAX_CHARACTERS = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    texts: list[str]
-    conversations: Conversations
-    size: int
+class KnownEntries:
+    """The first entries of a run, as rows that this process verified or wrote, and the conversations read from them."""
+
+    rows: tuple[Row, ...] = ()
+    conversations: Conversations = field(default_factory=Conversations)
 
 
 @dataclass(frozen=True, slots=True)
 class RecentRuns:
     """The cached runs by id, the one released last at the end. A run that is taken leaves the cache."""
 
-    _runs: OrderedDict[UUID, _Read] = field(default_factory=OrderedDict)
+    _runs: OrderedDict[UUID, tuple[KnownEntries, int]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def put(self, run: UUID, texts: list[str], conversations: Conversations) -> bool:
-        """Keep the conversations of these entries, if they were read, and drop the oldest runs until there is room.
+    def put(self, run: UUID, rows: Sequence[Row], conversations: Conversations) -> bool:
+        """Keep these entries, if they were read, and drop the oldest runs until there is room.
 
         Return whether they were read.
         """
-        if not 0 < conversations.position <= len(texts):
+        if not 0 < conversations.position <= len(rows):
             return False
+        known = KnownEntries(rows=tuple(rows), conversations=conversations)
         with self._lock:
-            self._runs[run] = _Read(
-                texts=texts, conversations=conversations, size=sum(map(len, texts))
-            )
+            self._runs[run] = known, sum(len(body) for _, body, *_ in rows)
             self._runs.move_to_end(run)
-            while sum(one.size for one in self._runs.values()) > MAX_CHARACTERS:
+            while sum(size for _, size in self._runs.values()) > MAX_CHARACTERS:
                 self._runs.popitem(last=False)
         return True
 
-    def pop(self, run: UUID, texts: list[str]) -> Conversations:
-        """Return the cached conversations if the run's entries begin as they did then, else empty ones."""
+    def pop(self, run: UUID, rows: tuple[Row, ...]) -> KnownEntries:
+        """Return the cached entries if the run's rows begin with them, else none."""
         with self._lock:
-            found = self._runs.pop(run, None)
-        if found is None or texts[: len(found.texts)] != found.texts:
-            return Conversations()
-        return found.conversations
+            known, _ = self._runs.pop(run, (KnownEntries(), 0))
+        return known if rows[: len(known.rows)] == known.rows else KnownEntries()

@@ -59,17 +59,16 @@ class StoredRun:
         count, origin, *columns = self.row[9:16]
         return signals.pending(count, _rows(columns), origin)
 
-    def texts(self) -> list[str]:
-        """Return the entries as stored, not verified."""
-        return [body for _, body, *_ in self.entries]
-
-    def state(self, claim: Claim, conversations: Conversations) -> tuple[Continuation, Entries]:
+    def state(
+        self, claim: Claim, conversations: Conversations, *, known: int = 0
+    ) -> tuple[Continuation, Entries]:
         """Return the verified state at the claim's position, and the entries of the run.
 
         `conversations` must be empty or have read the first entries; the remaining entries that the state needs are
-        read into it. Raises Tampered, KeyMissing, or NewerSchema.
+        read into it. The first `known` entries are the same as rows that this process verified or wrote. Raises
+        Tampered, KeyMissing, or NewerSchema.
         """
-        entries = Entries(journal.chained(self.run, UNPRUNED, self.entries))
+        entries = Entries(journal.chained(self.run, UNPRUNED, self.entries, known=known))
         found = None if self.row[0] is None else self.row[0:4]
         base = continuations.checked(
             self.run, claim.continuation_position, found, entries.text, conversations

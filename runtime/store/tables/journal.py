@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
@@ -54,6 +54,11 @@ class SignedEntry:
     body: str
     seal: Seal
     commit_id: UUID
+
+    @property
+    def row(self) -> Row:
+        """The row as a later claim reads it."""
+        return self.position, self.body, self.seal.mac, self.seal.key_id
 
     def parameters(self) -> dict[str, object]:
         """Return the parameters of APPEND, and `head`, the MAC for the run's row."""
@@ -202,14 +207,17 @@ def _decoded(position: int, body: str) -> Entry:
         raise Tampered(f"journal entry {position}: {exc}") from exc
 
 
-def chained(run: UUID, mark: PruneMark, rows: Iterable[Row]) -> Iterator[Row]:
+def chained(run: UUID, mark: PruneMark, rows: Iterable[Row], *, known: int = 0) -> Iterator[Row]:
     """Yield the rows after the mark while each follows the one before.
 
-    They begin with position, body, MAC and key.
+    They begin with position, body, MAC and key. The first `known` ones are the same as rows verified before.
     """
     verifies = macs.verifier(purposes.JOURNAL, str(run))
-    previous = mark.head
-    for count, row in enumerate(rows, start=mark.position + 1):
+    previous, rest = mark.head, iter(rows)
+    for row in islice(rest, known):
+        previous = row[2]
+        yield row
+    for count, row in enumerate(rest, start=mark.position + known + 1):
         position, body, mac, key_id, *_ = row
         if position != count:
             raise Tampered(f"journal entry {count} is missing")
