@@ -1,7 +1,6 @@
 """Small facts of the core that others build on, each said once."""
 
 import dataclasses
-import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ from uuid import UUID
 import pytest
 
 from runtime.core import limits
-from runtime.core.budgets import NO_LIMITS, NOTHING, Budget, Rates, tokens_of
-from runtime.core.call_options import MODEL_OPTIONS, MODEL_RETRIES, TOOL_RETRIES
+from runtime.core.budgets import NO_LIMITS, Budget, Rates, tokens_of
 from runtime.core.commands import CancelRun, OpenFrame
-from runtime.core.continuation import MAX_REFUSALS, Call, CallState, Continuation, Pause, Phase
-from runtime.core.documents.codec import decode_continuation
+from runtime.core.continuation import MAX_REFUSALS, Call, Continuation, Phase
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import EffectClass, GateKind
+from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
 from runtime.core.fast_replace import replace
 from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
@@ -115,26 +112,6 @@ def test_a_wait_ends_at_the_time_limit_of_run_or_frame(
     assert exhausted_at(now) == AT + timedelta(seconds=left)
 
 
-def test_a_minimal_document_is_read_with_defaults() -> None:
-    gate = {"gate": str(RUN), "kind": "approval", "frame": "0", "call": "c1.0", "path": ["a"]}
-    call = {"id": "c1.0", "tool": "t", "args": None}
-    frame = {"id": "0", "agent": "a", "fingerprint": "f", "prompt": "p", "calls": [call]}
-    document = {"schema": 2, "run": str(RUN), "frames": {"0": frame}, "pending": [gate]}
-    now = decode_continuation(json.dumps(document))
-    assert (now.position, now.head, now.phase, now.agent) == (0, "", Phase.NEW, "")
-    assert (now.requester, now.refusals, now.cancelled_by, now.worked) == ("", 0, "", 0.0)
-    assert (now.outcome, now.paused, now.budget, now.short) == (None, None, None, None)
-    (pending,) = now.pending
-    assert (pending.kind, pending.expires_at, pending.version) == (GateKind.APPROVAL, None, "")
-    assert Pause(by="ada").reason == ""
-    found = now.frame("0")
-    assert (found.turn, found.attempt, found.failures, found.ticket) == (0, 1, 0, 0)
-    assert (found.model, found.cleared, found.context, found.since) == ("", -1, 0, 0.0)
-    assert (found.state, found.terms, found.spent) == ("asking", MODEL_OPTIONS, NOTHING)
-    one = now.call("0", "c1.0")
-    assert (one.state, one.attempt, one.failures) == (CallState.PROPOSED, 0, 0)
-
-
 def test_an_error_names_its_subject() -> None:
     illegal = IllegalTransition("Call", "closed", "ToolStarted", "0/c1.0")
     assert (illegal.machine, illegal.state, illegal.trigger) == ("Call", "closed", "ToolStarted")
@@ -146,12 +123,6 @@ def test_an_error_names_its_subject() -> None:
     assert str(NewerSchema(9)).startswith("schema 9 is newer")
     refused = NotJson("a.b", "no")
     assert (refused.where, refused.why, str(refused)) == ("a.b", "no", "a.b: no")
-
-
-def test_attempts_and_deadlines_match_the_docs() -> None:
-    assert (TOOL_RETRIES.attempts, TOOL_RETRIES.base, TOOL_RETRIES.ceiling) == (3, 0.5, 10.0)
-    assert (MODEL_RETRIES.attempts, MODEL_RETRIES.base, MODEL_RETRIES.ceiling) == (6, 1.0, 60.0)
-    assert (MODEL_OPTIONS.deadline, MODEL_OPTIONS.retry) == (120.0, MODEL_RETRIES)
 
 
 def test_operators_read_every_limit() -> None:

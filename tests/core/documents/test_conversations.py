@@ -132,15 +132,6 @@ def test_what_no_walk_has_is_read_too(events: tuple[Event, ...]) -> None:
     assert decoded(stored(read(texts).brief(now)), texts) == now
 
 
-def test_nothing_that_an_entry_tells_is_written_again() -> None:
-    _, _, text = small()
-    document = json.loads(text)
-    (frame,) = document["frames"].values()
-    assert "messages" not in frame
-    assert "input" not in document
-    assert document["told"] == {"0": [3, 0]}
-
-
 @pytest.mark.parametrize(
     "event",
     [

@@ -64,14 +64,6 @@ def test_a_lasting_fault_gets_no_other_attempt(cause: FailureCause) -> None:
         assert asked.until == called.until == AT + timedelta(seconds=1)
 
 
-def test_a_retry_policy_lists_the_repeated_failures() -> None:
-    policy = replace(POLICY, on=(FailureCause.LIMIT, FailureCause.SETUP))
-    frame = replace(FRAME, terms=ModelOptions(retry=policy))
-    causes = set(FailureCause) - {FailureCause.REQUEST}
-    rounds = {cause for cause in causes if _again(frame, cause).asks_at}
-    assert rounds == causes - {FailureCause.SETUP, FailureCause.LIMIT}
-
-
 @pytest.mark.parametrize("jitter", [0.0, 0.25, 1.0])
 @pytest.mark.parametrize(
     ("base", "failures", "bound"),
