@@ -14,18 +14,12 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 from pytest_django import Settings
-from scim2_models import ScimProvider
 from scim2_server.memory import InMemoryStorage
 from scim2_server.testserver.application import BearerTokenApplication
-from scim2_server.utils import (
-    load_default_resource_types,
-    load_default_schemas,
-    load_default_service_provider_config,
-)
+from scim2_server.utils import load_default_provider
 
 from agents.registry import Registry, load
 from agents.sdk import ToolContext
-from runtime.broker import dispatch
 from tests.support.engine import Engine, engine_of
 
 RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
@@ -73,9 +67,8 @@ def directory(settings: Settings) -> Iterator[Directory]:
             requests.append(str(args[0]))
 
     storage = InMemoryStorage()
-    server = make_server(
-        "127.0.0.1", 0, _application(storage), server_class=WSGIServer, handler_class=Handler
-    )
+    app = BearerTokenApplication(storage, load_default_provider(), bearer_tokens=[TOKEN])
+    server = make_server("127.0.0.1", 0, app, server_class=WSGIServer, handler_class=Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     settings.SCIM_URL = f"http://127.0.0.1:{server.server_port}/v2"
@@ -107,25 +100,11 @@ def hr() -> Registry:
 
 
 @pytest.fixture
-def engine(
-    hr: Registry, transactional_db: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Engine]:
+def engine(hr: Registry, by_hand: None) -> Iterator[Engine]:
     """The HR agents on the real engine."""
-    monkeypatch.setattr(
-        dispatch, "dispatch", lambda run, queue="": None
-    )  # these tests advance by hand
     with engine_of(hr) as one:
         yield one
 
 
 def context(key: str = "run/0/c1.0", deadline: float = 5.0) -> ToolContext:
     return ToolContext(run=RUN, frame="0", call="c1.0", attempt=1, key=key, deadline=deadline)
-
-
-def _application(storage: InMemoryStorage) -> BearerTokenApplication:
-    provider = ScimProvider.from_discovery(
-        load_default_schemas().values(),
-        load_default_resource_types().values(),
-        config=load_default_service_provider_config(),
-    )
-    return BearerTokenApplication(storage, provider, bearer_tokens=[TOKEN])

@@ -1,21 +1,26 @@
-"""The published agents: rows that the web answers from without importing author code."""
+"""The published agents, which the web answers from without author code, and inputs checked by their schema."""
 
 import json
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 from django.db import connection, connections
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
-from agents.catalogue.published import Catalogue, publish
+from agents.catalogue.published import publish
 from agents.models import PublishedAgent
 from agents.registry import Registry
-from runtime.errors import InvalidInput, UnknownAgent
-from runtime.ports.agents import AgentCatalogue
+from agents.sdk import inputs
+from agents.tools.person_fields import EmailAddress, FullName, Username
+from config.env.environment import ROOT
+from runtime.errors import InvalidInput
 from tests.support.specs import NEWCOMER
 
 
@@ -34,18 +39,11 @@ def test_published_agents_match_the_workers(hr: Registry) -> None:
     (mail,) = row.tools
     facts = {"name": "send_welcome_mail", "effect": "write", "risk": "low", "approval": False}
     assert mail == {**mail, **facts, "schema": agent.tools[0].schema}
-
-
-@pytest.mark.django_db
-def test_publishing_again_changes_nothing_but_the_time(hr: Registry) -> None:
-    publish(hr)
     before = _rows()
     assert len(before) == len(hr.agents)
-    for change in ({}, {"fingerprint": "sha256:old", "tools": []}):
-        if change:
-            PublishedAgent.objects.update(**change)
-        publish(hr)
-        assert _rows() == before
+    PublishedAgent.objects.update(fingerprint="sha256:old", tools=[])
+    publish(hr)
+    assert _rows() == before
 
 
 @pytest.mark.django_db(transaction=True)
@@ -65,21 +63,6 @@ def test_several_workers_may_publish_at_once(hr: Registry) -> None:
     assert len(_rows()) == len(hr.agents)
 
 
-@pytest.mark.django_db
-def test_the_catalogue_checks_input_by_the_published_schema(hr: Registry) -> None:
-    publish(hr)
-    catalogue: AgentCatalogue = Catalogue()
-    catalogue.check_input("hr_onboarding", NEWCOMER)
-    with pytest.raises(InvalidInput) as caught:
-        catalogue.check_input("hr_onboarding", {**NEWCOMER, "security_level": 100})
-    assert caught.value.field == "input.security_level"
-    with pytest.raises(UnknownAgent, match="no agent named stranger"):
-        catalogue.check_input("stranger", NEWCOMER)
-    for name in ("stranger\x00", "\ud800"):
-        with pytest.raises(UnknownAgent):
-            catalogue.check_input(name, NEWCOMER)
-
-
 ASK = """
 import json, sys
 import django
@@ -92,17 +75,20 @@ wiring.plug(catalogue=Catalogue())
 wiring.catalogue().check_input("hr_onboarding", json.loads(sys.argv[2]))
 foreign = ("agents.flows", "agents.tools", "agents.llm", "agents.sdk.scripts", "pydantic_ai", "scim2_client")
 print(json.dumps([name for name in sys.modules if name.startswith(foreign)]))
+import agents.effect_handler, agents.flows.hr
+print({"openai", "anthropic"} & {*sys.modules})
 """
 
 
 @pytest.mark.django_db(transaction=True)
-def test_reading_the_catalogue_imports_no_author_code(hr: Registry) -> None:
+def test_a_process_imports_neither_author_code_nor_clients_early(hr: Registry) -> None:
+    """The web answers from the catalogue; a worker imports a provider's client at the first call."""
     publish(hr)
     settings = connection.settings_dict
     where = {key: settings[key] for key in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}
     done = subprocess.run(
         [sys.executable, "-c", ASK, json.dumps(where), json.dumps(NEWCOMER)],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"},
         capture_output=True,
         text=True,
@@ -110,4 +96,48 @@ def test_reading_the_catalogue_imports_no_author_code(hr: Registry) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == []
+    assert done.stdout.split("\n")[:2] == ["[]", "set()"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "detail"),
+    [
+        ({"security_level": 100}, "input.security_level", "must be at most 99"),
+        ({"security_level": 3.0}, "input.security_level", "must be of type integer"),
+        ({"security_level": True}, "input.security_level", "must be of type integer"),
+        ({"email": "new.hire@example.com\n"}, "input.email", "must be a valid email"),
+        ({"email": "n@" + "a." * 150 + "a"}, "input.email", "at most 254 characters"),
+        ({"full_name": ""}, "input.full_name", "must have at least 1 characters"),
+        ({"full_name": "New\r\nBcc: all@example.com"}, "input.full_name", "must match"),
+        ({"admin": True}, "input.admin", "is not expected"),
+        ({"full_name": "\x00"}, "input.full_name", "NUL"),
+        ({"full_name": "x" * 70_000}, "input", "at most 65536"),
+    ],
+)
+def test_the_field_and_the_limit_are_named(
+    hr: Registry, change: dict[str, Any], field: str, detail: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        inputs.check(hr.get("hr_onboarding").input_schema, {**NEWCOMER, **change})
+    assert caught.value.field == field
+    assert detail in caught.value.detail
+
+
+@given(
+    kind=st.sampled_from(
+        [(FullName, "full_name"), (EmailAddress, "email"), (Username, "username")]
+    ),
+    text=st.text(max_size=20) | st.from_regex(r"\A[a-z0-9.@+\n-]{1,12}\n?\Z"),
+)
+def test_web_and_tool_accept_the_same_texts(kind: tuple[Any, str], text: str) -> None:
+    adapter: TypeAdapter[str] = TypeAdapter(kind[0])
+    try:
+        adapter.validate_python(text)
+        allowed = "\x00" not in text
+    except ValidationError:
+        allowed = False
+    try:
+        inputs.check({"properties": {kind[1]: adapter.json_schema()}}, {kind[1]: text})
+        assert allowed
+    except InvalidInput:
+        assert not allowed

@@ -1,19 +1,25 @@
-"""Loading the configured modules, and the one line that stops a worker."""
+"""Loading the configured modules: the one line that stops a worker, and the list of `manage.py agents check`."""
 
+import re
+import signal
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from pytest_django import Settings
 
 from agents import flows
 from agents.errors import RegistryError
-from agents.registry import load, survey
+from agents.management.commands import agents as command
+from agents.registry import load
 from runtime.errors import UnknownAgent
 
-AGENT = """
+HEAD = """
 from pydantic import BaseModel
 from agents.sdk.scripts import say, script
-from agents.sdk import agent
+from agents.sdk import Budget, Holds, agent, tool
 
 class Input(BaseModel):
     name: str
@@ -22,41 +28,38 @@ class Input(BaseModel):
 def play(turn):
     return say("hello")
 
-{variable} = agent(name="{name}", description="A.", instructions="Do.", input=Input, model=play)
 """
+AGENT = "{} = agent(name={!r}, description='A.', instructions='Do.', input=Input, {})\n"
+GREETER = HEAD + AGENT.format("greeter", "greeter", "model=play")
+WRONG_TOOL = "from agents.sdk import tool\n@tool()\ndef act(x): 'Acts.'"
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def module(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the author's modules."""
     monkeypatch.syspath_prepend(tmp_path)
+    settings.AGENTS_DIR = str(tmp_path)
     return tmp_path
 
 
 def test_a_module_gives_its_agents_and_their_sub_agents() -> None:
-    registry = load(["agents.flows.hr"])
+    registry = load(["agents.flows.hr", "agents.flows.hr.onboarding"])  # some of them twice
     assert set(registry.agents) == {
         "account_agent",
         "hr_access_bundle",
         "hr_onboarding",
         "hr_onboarding_single",
     }
-
-
-def test_the_same_module_twice_gives_the_same_agents() -> None:
-    assert len(load(["agents.flows.hr", "agents.flows.hr.onboarding"]).agents) == 4
-
-
-def test_an_agent_that_is_not_loaded_is_unknown() -> None:
     with pytest.raises(UnknownAgent, match="no agent named stranger"):
-        load(["agents.flows.hr"]).get("stranger")
+        registry.get("stranger")
+    with pytest.raises(RegistryError, match="ABEYANCE_AGENTS"):
+        load([])
 
 
 def test_two_agents_of_one_name_are_refused_with_both_modules(module: Path) -> None:
-    (module / "first_desk.py").write_text(AGENT.format(variable="a", name="greeter"))
-    (module / "second_desk.py").write_text(AGENT.format(variable="b", name="greeter"))
-    with pytest.raises(
-        RegistryError, match=r"named greeter: one in first_desk, one in second_desk"
-    ):
+    for name in ("first_desk", "second_desk"):
+        (module / f"{name}.py").write_text(GREETER)
+    with pytest.raises(RegistryError, match="greeter: one in first_desk, one in second_desk"):
         load(["first_desk", "second_desk"])
 
 
@@ -66,14 +69,9 @@ def test_two_agents_of_one_name_are_refused_with_both_modules(module: Path) -> N
         ("broken_desk", "1 / 0", ":1: ZeroDivisionError: division by zero"),
         ("torn_desk", "x = 1\ndef (", ":2: SyntaxError: invalid syntax"),
         ("lines_desk", "raise ValueError('one\\ntwo')", ":1: ValueError: one two"),
-        ("lacking_desk", "\nimport no_such_module", ":2: ModuleNotFoundError: No module named 'no"),
         ("ended_desk", "import sys\nsys.exit(3)", ":2: SystemExit: 3"),
         ("empty_desk", "x = 1", ": it defines no agent"),
-        (
-            "wrong_desk",
-            "from agents.sdk import tool\n@tool()\ndef act(x): 'Acts.'",
-            ":2: tool act: argument x has no type",
-        ),
+        ("wrong_desk", WRONG_TOOL, ":2: tool act: argument x has no type"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_file_and_line(
@@ -87,16 +85,73 @@ def test_a_mistake_is_one_line_with_its_file_and_line(
     assert "\n" not in said
 
 
-def test_a_mistake_in_an_imported_file_is_named_there(module: Path) -> None:
-    (module / "far_prices.py").write_text("PRICES = {}\nPRICES['A-1']\n")
-    (module / "near_desk.py").write_text("import far_prices\n")
-    with pytest.raises(RegistryError, match=r"far_prices\.py:2: KeyError: 'A-1'"):
-        load(["near_desk"], str(module))
+@pytest.mark.parametrize("name", ["config", "colorsys"])
+def test_a_folder_of_agents_is_looked_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / f"{name}.py").write_text(GREETER)
+    found = rf"is found before .*{name}\.py: give yours another"
+    with pytest.raises(RegistryError, match=found):
+        load([name], str(tmp_path))
 
 
-MANY = """
-from agents.sdk import tool
+def test_a_mistake_in_a_module_of_abeyance_is_placed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows, "__path__", [*flows.__path__, str(tmp_path)])
+    (tmp_path / "wrong.py").write_text(WRONG_TOOL)
+    with pytest.raises(RegistryError, match=rf"{tmp_path}/wrong\.py:2: tool act: argument x has"):
+        load(["agents.flows.wrong"])
 
+
+LISTED = f"""{HEAD}
+@tool(effect="read")
+def look() -> str:
+    "Looks."
+
+@tool(risk="high", approval=True)
+def act() -> str:
+    "Acts."
+
+rules = {{"approvals": "high", "holds": Holds(every=5), "budget": Budget(turns=9)}}
+waived = act.with_settings(approval=False, deadline=5, expires_in=60)
+{AGENT.format("desk", "desk", "model=play, models='openai:x', tools=[look, act], **rules")}
+{AGENT.format("lax", "lax", "model=play, output=Input, tools=[waived]")}
+"""
+
+
+def check(*options: str) -> list[str]:
+    out = StringIO()
+    call_command("agents", "check", *options, stdout=out)
+    return out.getvalue().splitlines()
+
+
+def test_it_lists_tools_classes_gates_and_settings(module: Path, settings: Settings) -> None:
+    (module / "listed_desk.py").write_text(LISTED)
+    settings.ABEYANCE_AGENTS = ("listed_desk",)
+    waived = "no person is asked, although the tool asks for one"
+    assert check() == [
+        f"listed_desk  {module}/listed_desk.py",
+        "  desk: A.",
+        "    model scripted:listed_desk.play",
+        "    tool look: read, risk low",
+        "    tool act: write, risk high, a person approves each call",
+        "    stops after every 5 replies",
+        "    stops when its budget is used up",
+        "  lax: A.",
+        "    model scripted:listed_desk.play",
+        "    result Input",
+        f"    tool act: write, risk high, {waived}, deadline 5 s, 60 s to decide",
+        "2 agents, no mistakes",
+    ]
+    assert check("--brief") == []
+    settings.ABEYANCE_MODEL, settings.OPENAI_API_KEY = "anthropic:x", ""
+    with pytest.raises(SystemExit, match="OPENAI_API_KEY must be set"):
+        check("--brief")
+
+
+MANY = f"""{HEAD}
 @tool()
 def act(x):
     "Acts."
@@ -114,65 +169,54 @@ hasty = help.with_settings(deadline=0)
 def plain():
     "Has no decorator."
 
-{first}
-{second}
+{AGENT.format("a", "first", "model='small', tools=[act.with_settings(deadline=5)]")}
+{AGENT.format("b", "second", "model=play, tools=[plain]")}
 """
 
 
-def test_a_survey_lists_every_mistake(module: Path) -> None:
-    agent = AGENT.partition("{variable}")[0] + "{} = agent(name={!r}, description='A.', "
-    agent += "instructions='Do.', input=Input, {})"
-    first = agent.format("a", "first", "model='small', tools=[act.with_settings(deadline=5)]")
-    second = agent.format("b", "second", "model=play, tools=[plain]")
-    (module / "wrong_office.py").write_text(MANY.format(first=first, second=second))
+def test_every_mistake_is_listed_with_its_place(
+    module: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (module / "wrong_office.py").write_text(MANY)
     (module / "broken_office.py").write_text("1 / 0")
     (module / "other_office.py").write_text("import broken_office")
-    found = survey(["wrong_office", "broken_office", "other_office"], str(module))
-    said = [mistake.what for mistake in found.mistakes]
-    assert [what.partition(":")[0].partition(" returns")[0] for what in said] == [
-        "tool act",
-        "tool look",
-        "tool help",
-        "agent first",
-        "agent second",
-        "ZeroDivisionError",
+    settings.ABEYANCE_AGENTS = ("wrong_office", "broken_office", "other_office", "missing_office")
+    with pytest.raises(SystemExit) as end:
+        call_command("agents", "check")
+    assert end.value.code == 1
+    said = capsys.readouterr().out.splitlines()
+    wrong = [
+        r"wrong_office\.py:\d+: tool act: ",
+        r"wrong_office\.py:\d+: tool look: its result",
+        r"wrong_office\.py:\d+: tool help: with_settings: ",
+        r"wrong_office\.py:\d+: agent first: .* not 'small'",
+        r"wrong_office\.py:\d+: agent second: .* plain: each of them is a function with @tool",
+        r"broken_office\.py:1: ZeroDivisionError",
+        r"missing_office: there is no such module",
+        r"^no agents, 7 mistakes$",
     ]
-    assert "not 'small'" in said[3]
-    assert "plain: each of them is a function with @tool" in said[4]
-    assert all(mistake.place for mistake in found.mistakes)
+    for line, pattern in zip(said[-len(wrong) :], wrong, strict=True):
+        assert re.search(pattern, line)
+    with pytest.raises(SystemExit, match=r"ZeroDivisionError.*\(1 more: make agents lists all\)"):
+        check("--brief")
+    settings.ABEYANCE_AGENTS = ()
+    with pytest.raises(SystemExit, match="no agents are configured"):
+        check("--brief")
 
 
-def test_a_name_that_is_taken_by_another_module_is_explained(module: Path) -> None:
-    (module / "config.py").write_text(AGENT.format(variable="a", name="greeter"))
-    with pytest.raises(RegistryError, match=r"is found before .*config\.py: give yours another"):
-        load(["config"], str(module))
-
-
-def test_a_folder_of_agents_is_looked_at_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_import_without_end_is_interrupted(
+    module: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
-    (tmp_path / "colorsys.py").write_text(AGENT.format(variable="a", name="greeter"))
-    with pytest.raises(RegistryError, match=r"is found before .*colorsys\.py"):
-        load(["colorsys"], str(tmp_path))
-
-
-def test_a_mistake_in_a_module_of_abeyance_is_placed_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flows, "__path__", [*flows.__path__, str(tmp_path)])
-    (tmp_path / "wrong.py").write_text("from agents.sdk import tool\n@tool()\ndef act(x): 'Acts.'")
-    with pytest.raises(
-        RegistryError, match=rf"{tmp_path}/wrong\.py:2: tool act: argument x has no"
-    ):
-        load(["agents.flows.wrong"])
-
-
-def test_a_module_that_is_not_there_is_named() -> None:
-    with pytest.raises(RegistryError, match=r"cannot load agents from nowhere.to.be.found"):
-        load(["nowhere.to.be.found"])
-
-
-def test_no_modules_are_refused() -> None:
-    with pytest.raises(RegistryError, match="ABEYANCE_AGENTS"):
-        load([])
+    # The import shortens the timer that it runs under, so the test does not wait for it.
+    (module / "endless_desk.py").write_text(
+        "import signal\n"
+        "assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 60\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.001)\n"
+        "while True:\n    pass\n"
+    )
+    settings.ABEYANCE_AGENTS = ("endless_desk",)
+    monkeypatch.setattr(command, "MAX_IMPORT_SECONDS", 60)
+    where = r"endless_desk\.py:[345]: TimeoutError: its import has not ended after 60 s"
+    with pytest.raises(SystemExit, match=where):
+        check("--brief")
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL

@@ -3,29 +3,21 @@
 import base64
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    ToolCallPart,
-    ToolReturnPart,
-)
-from pydantic_ai.models.function import AgentInfo
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pytest_django import Settings
 
 from agents import secrets
 from agents.effect_handler import AgentEffects
-from agents.errors import DefinitionError, NotSealed
+from agents.errors import NotSealed
 from agents.llm.messages import to_provider
-from agents.registry import Registry
 from agents.sdk import ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
-from runtime.broker import dispatch
 from runtime.core.digest import require_json
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import Verdict
@@ -33,7 +25,7 @@ from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
 from runtime.keyring import files, purposes, sealing
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.ports.agents import CallRejected
+from runtime.ports.agents import CallInfo, CallRejected
 from runtime.ports.effects import ModelFailure, ToolFailure, ToolResult, Unknown
 from tests.support.engine import engine_of
 from tests.support.entries import bodies
@@ -66,6 +58,18 @@ def lock(door: str, password: str, how: str = "") -> dict[str, str]:
             return {"code": ANSWER}
 
 
+@tool(secret_args=["code"])
+def enter(code: str) -> str:
+    """Enters."""
+    return "in"
+
+
+@tool(secret_result=True)
+def draw(door: str) -> str:
+    """Draws a code."""
+    return ANSWER
+
+
 @tool()
 def note(text: str) -> str:
     """Takes a note."""
@@ -83,12 +87,21 @@ def locksmith(turn: Turn) -> Reply:
     return say("Both doors are locked.")
 
 
-def _registry(model: Any = locksmith) -> Registry:
-    return registry_of(spec_of("smith", input=Question, model=model, tools=[lock, note]))
+def _smith(model: Any = locksmith) -> AgentEffects:
+    tools = [lock, enter, draw, note]
+    return AgentEffects(registry_of(spec_of("smith", input=Question, model=model, tools=tools)))
 
 
-def _perform(args: Any, name: str = "lock") -> Any:
-    return AgentEffects(_registry()).perform(tool_request("smith", name, args))
+def _frame(model: Any = locksmith) -> Frame:
+    return Frame(_smith(model), "smith", {"text": "go"})
+
+
+def _describe(args: Any) -> CallInfo:
+    return _smith().describe(agent="smith", tool="lock", args=args)
+
+
+def _perform(args: Any) -> Any:
+    return _smith().perform(tool_request("smith", "lock", args))
 
 
 def _sealed(**args: Any) -> dict[str, Any]:
@@ -97,16 +110,16 @@ def _sealed(**args: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def keys(settings: Settings, tmp_path: Path) -> Path:
+def keys(settings: Settings, tmp_path: Path) -> Iterator[Path]:
     """A key folder of this test's own; the file of the purpose in it."""
     settings.KEYS_DIR = tmp_path
     files._ring.cache_clear()
-    return files.ensure(purposes.SECRETS)
+    yield files.ensure(purposes.SECRETS)
+    files._ring.cache_clear()
 
 
-@pytest.fixture(autouse=True)
-def _fresh_ring() -> Any:
-    yield
+def _replace(keys: Path, text: str) -> None:
+    keys.write_text(text)
     files._ring.cache_clear()
 
 
@@ -120,17 +133,12 @@ def test_a_sealed_value_is_json_and_shows_only_its_key(keys: Path) -> None:
     assert CANARY not in json.dumps(args)
     assert token != _sealed()["password"][mark].partition(":")[2]
     assert secrets.open_args(lock, args) == {"door": "front", "password": CANARY}
+    _replace(keys, f"new:{'ab' * 32}\n{keys.read_text()}")
+    assert _sealed()["password"][mark].startswith("new:")
+    assert secrets.open_args(lock, args)["password"] == CANARY
 
 
-def test_a_new_key_seals_and_the_old_one_still_opens(keys: Path) -> None:
-    before = _sealed()
-    keys.write_text(f"new:{'ab' * 32}\n{keys.read_text()}")
-    files._ring.cache_clear()
-    assert _sealed()["password"]["$secret"].startswith("new:")
-    assert secrets.open_args(lock, before)["password"] == CANARY
-
-
-@pytest.mark.parametrize("args", ['{"door": "front", "password": "x', [CANARY], CANARY, None])
+@pytest.mark.parametrize("args", ['{"door": "front", "password": "x', [CANARY], None])
 def test_arguments_that_are_no_object_are_sealed_whole(keys: Path, args: Any) -> None:
     sealed = secrets.seal_args(lock, args)
     assert sealing.is_sealed(sealed)
@@ -140,9 +148,8 @@ def test_arguments_that_are_no_object_are_sealed_whole(keys: Path, args: Any) ->
 def test_a_misspelt_argument_may_be_the_secret_and_is_sealed_too(keys: Path) -> None:
     sealed = secrets.seal_args(lock, {"door": "front", "pasword": CANARY})
     assert CANARY not in json.dumps(sealed)
-    with pytest.raises(CallRejected) as caught:
-        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=sealed)
-    assert "arguments.pasword: Extra inputs" in str(caught.value)
+    with pytest.raises(CallRejected, match=r"arguments\.pasword: Extra inputs"):
+        _describe(sealed)
 
 
 def test_a_token_opens_only_where_it_belongs(keys: Path) -> None:
@@ -151,9 +158,11 @@ def test_a_token_opens_only_where_it_belongs(keys: Path) -> None:
         secrets.open_result(lock, token)
     with pytest.raises(NotSealed):
         secrets.open_reply(lock, token)
-    changed = {"$secret": token["$secret"][:-6] + "AAAA=="}
-    with pytest.raises(NotSealed):
-        secrets.open_args(lock, {"password": changed})
+    text, _, tag = token["$secret"].partition(".")
+    changed = [f"{text}.{other}" for other in ("", "AAAA", f"{tag}=")]
+    for forged in (*changed, token["$secret"][:-6] + "AAAA=="):
+        with pytest.raises(NotSealed):
+            secrets.open_args(lock, {"password": {"$secret": forged}})
     # For a tool without secrets this is an ordinary object with a strange key.
     assert secrets.open_args(note, {"text": token}) == {"text": token}
 
@@ -170,28 +179,21 @@ def test_releases_with_and_without_tags_open_each_others_tokens(keys: Path, valu
     assert json.loads(cipher.decrypt(token[:12], token[12:], where)) == value
 
 
-def test_a_token_whose_tag_was_changed_opens_nowhere(keys: Path) -> None:
-    token = _sealed()["password"]["$secret"]
-    for tag in ("", "AAAA", token.partition(".")[2] + "="):
-        with pytest.raises(NotSealed):
-            secrets.open_args(lock, {"password": {"$secret": f"{token.partition('.')[0]}.{tag}"}})
-
-
 def test_a_token_proposed_by_the_model_is_ordinary_text(keys: Path) -> None:
     forged = _sealed()["password"]
     sealed = secrets.seal_args(lock, {"door": "front", "password": forged})
     assert secrets.open_args(lock, sealed)["password"] == forged
     with pytest.raises(CallRejected, match=r"arguments\.password"):
-        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=sealed)
+        _describe(sealed)
 
 
 def test_the_schema_checks_a_secret_that_the_sentence_hides(keys: Path) -> None:
-    facts = AgentEffects(_registry()).describe(agent="smith", tool="lock", args=_sealed())
+    facts = _describe(_sealed())
     assert facts.sentence == "Lock front with ••••"
     assert facts.schema["properties"]["password"]["type"] == "string"
     assert facts.result_schema == {"type": "null"}  # no secret is reported
     with pytest.raises(CallRejected, match=r"arguments\.password: Input should be a valid string"):
-        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=_sealed(password=7))
+        _describe(_sealed(password=7))
 
 
 def test_a_result_is_sealed_and_an_error_is_without_the_secret(
@@ -199,116 +201,73 @@ def test_a_result_is_sealed_and_an_error_is_without_the_secret(
 ) -> None:
     done = _perform(_sealed())
     assert isinstance(done, ToolResult)
-    assert sealing.is_sealed(done.value)
-    assert secrets.open_result(lock, done.value) == {"code": ANSWER}
+    assert secrets.open_result(lock, done.value) == {"code": ANSWER} != done.value
     assert heard[-1] == CANARY
     assert _perform(_sealed(how="told")) == ToolFailure(error="the door does not take ••••")
     assert _perform(_sealed(how="raised")) == Unknown(error="ValueError: bad password '••••'")
+
+    def broken(*_: Any) -> ModelResponse:
+        raise KeyError(CANARY)
+
+    fault = _frame(broken).fault()
+    assert (fault.error, fault.retryable) == ("KeyError", False)
     assert "bad password" in caplog.text
+    assert "failed: KeyError" in caplog.text
     assert CANARY not in caplog.text
 
 
-def test_a_missing_key_fails_describing_and_delays_performing(keys: Path) -> None:
-    args = _sealed()
-    keys.write_text(f"other:{'ab' * 32}\n")
-    files._ring.cache_clear()
-    with pytest.raises(KeyMissing):
-        AgentEffects(_registry()).describe(agent="smith", tool="lock", args=args)
-    before = len(heard)
-    outcome = _perform(args)
-    assert isinstance(outcome, ToolFailure)
-    assert (outcome.retryable, outcome.retry_after) == (True, 60.0)
-    assert "is not in the ring" in outcome.error
-    assert len(heard) == before
-
-
-def test_a_model_call_waits_for_a_missing_key_too(keys: Path) -> None:
-    frame = Frame(AgentEffects(_registry()), "smith", {"text": "go"})
+def test_calls_of_tools_and_models_wait_for_a_missing_key(keys: Path) -> None:
+    args, frame = _sealed(), _frame()
     frame.ask()
     frame.settle(("denied", "no"))
-    keys.write_text(f"other:{'ab' * 32}\n")
-    files._ring.cache_clear()
-    outcome = perform(frame.handler, frame.request())
-    assert isinstance(outcome, ModelFailure)
-    assert (outcome.retryable, outcome.retry_after) == (True, 60.0)
+    _replace(keys, f"other:{'ab' * 32}\n")
+    with pytest.raises(KeyMissing):
+        _describe(args)
+    before = len(heard)
+    for outcome in (_perform(args), perform(frame.handler, frame.request())):
+        assert isinstance(outcome, ToolFailure | ModelFailure)
+        assert (outcome.retryable, outcome.retry_after) == (True, 60.0)
+        assert "is not in the ring" in outcome.error
+    assert len(heard) == before
 
 
 @pytest.mark.parametrize(
     "args", [{"door": "a", "password": CANARY}, f'{{"door": "a",  "password": "{CANARY}"}}']
 )
 def test_a_reply_goes_back_with_its_original_arguments(keys: Path, args: Any) -> None:
-    seen: list[ModelMessage] = []
-    replies = [
-        ModelResponse(parts=[ToolCallPart(tool_name="lock", args=args, tool_call_id="p-1")]),
-        say("done"),
-    ]
-
-    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        seen[:] = messages
-        return replies.pop(0)
-
-    frame = Frame(AgentEffects(_registry(model)), "smith", {"text": "go"})
-    (proposal,) = frame.ask().calls
-    assert CANARY not in json.dumps([proposal.args, frame.messages])
-    frame.settle(("returned", secrets.seal_result(lock, {"code": ANSWER})))
-    frame.messages = json.loads(json.dumps(frame.messages))
-    frame.ask()
-    _, back, results = seen
-    assert isinstance(back, ModelResponse)
-    assert isinstance(back.parts[0], ToolCallPart)
-    assert back.parts[0].args == args
-    assert isinstance(results, ModelRequest)
-    (part,) = results.parts
-    assert isinstance(part, ToolReturnPart)
-    assert part.content == {"code": ANSWER}
+    locking = ToolCallPart(tool_name="lock", args=args, tool_call_id="p-1")
+    others = together(call("enter", code=CANARY), call("draw", door="front")).parts
+    frame = _frame(lambda *_: ModelResponse(parts=[locking, *others]))
+    proposals = [one.args for one in frame.ask().calls]
+    assert CANARY not in json.dumps([proposals, frame.messages])
+    results = [secrets.seal_result(lock, {"code": ANSWER}), "in", secrets.seal_result(draw, ANSWER)]
+    frame.settle(*(("returned", result) for result in results))
+    messages = tuple(json.loads(json.dumps(frame.messages)))
+    smith = frame.handler.registry.get("smith")
+    told: list[Any] = to_provider(smith, messages, calls=frame.calls)
+    assert [part.args for part in told[1].parts] == [args, {"code": CANARY}, {"door": "front"}]
+    assert [part.content for part in told[2].parts] == [{"code": ANSWER}, "in", ANSWER]
 
 
 def test_equal_calls_are_found_before_sealing_their_secrets(keys: Path) -> None:
     twice = [call("lock", door="a", password=CANARY) for _ in range(2)]
-    frame = Frame(AgentEffects(_registry(lambda *_: together(*twice))), "smith", {"text": "go"})
-    first, second = frame.ask().calls
-    assert frame.handler.describe(agent="smith", tool="lock", args=first.args).gated
+    first, second = _frame(lambda *_: together(*twice)).ask().calls
+    assert _describe(first.args).gated
     with pytest.raises(CallRejected, match="of the same reply"):
-        frame.handler.describe(agent="smith", tool="lock", args=second.args)
-
-
-def test_a_models_error_is_not_quoted_with_secrets(
-    keys: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def model(*_: Any) -> ModelResponse:
-        raise KeyError(CANARY)
-
-    frame = Frame(AgentEffects(_registry(model)), "smith", {"text": "go"})
-    fault = perform(frame.handler, frame.request())
-    assert isinstance(fault, ModelFailure)
-    assert (fault.error, fault.retryable) == ("KeyError", False)
-    assert "failed: KeyError" in caplog.text
-    assert CANARY not in caplog.text
-
-
-@pytest.mark.parametrize("names", [["nothing"], "door"])
-def test_only_arguments_can_be_secret(names: Any) -> None:
-    with pytest.raises(DefinitionError, match="names of its arguments"):
-        tool(secret_args=names)(lock.function)
+        _describe(second.args)
 
 
 def test_no_secret_is_found_anywhere_on_the_engine(
-    transactional_db: None,
-    continued: None,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    by_hand: None, continued: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
     caplog.set_level(logging.DEBUG)
     stored: list[str] = []
-    with engine_of(_registry()) as engine:
+    with engine_of(_smith().registry) as engine:
         run = engine.begin("smith", {"text": "go"})
-        stored.append(Continuation.objects.get(run=run.id).body)
-        stored.append(repr(engine.snapshots))
-        run = engine.decide(run, Verdict.APPROVE)
-        stored.append(Continuation.objects.get(run=run.id).body)
-        stored.append(repr(engine.snapshots))
-        run = engine.decide(run, Verdict.APPROVE)
+        for _ in range(2):
+            stored.append(Continuation.objects.get(run=run.id).body)
+            stored.append(repr(engine.snapshots))
+            run = engine.decide(run, Verdict.APPROVE)
     assert run.status == "completed"
     assert heard[-2:] == [CANARY, ANSWER]  # the second password is the first result
     stored += map(plain_text, bodies(JournalEntry.objects.filter(run_id=run.id)))
@@ -316,28 +275,3 @@ def test_no_secret_is_found_anywhere_on_the_engine(
     everything = "\n".join([*stored, caplog.text])
     assert everything.count("$secret") >= 6
     assert "canary" not in everything
-
-
-def test_a_tool_may_seal_its_arguments_or_its_result(keys: Path) -> None:
-    @tool(secret_args=["code"])
-    def enter(code: str) -> str:
-        """Enters."""
-        return "in"
-
-    @tool(secret_result=True)
-    def draw(door: str) -> str:
-        """Draws a code."""
-        return ANSWER
-
-    @script
-    def both(turn: Turn) -> Reply:
-        """Plays the model."""
-        return together(call("enter", code=CANARY), call("draw", door="front"))
-
-    asker = spec_of("asker", input=Question, model=both, tools=[enter, draw])
-    frame = Frame(AgentEffects(registry_of(asker)), "asker", {"text": "go"})
-    frame.ask()
-    frame.settle(("returned", "in"), ("returned", secrets.seal_result(asker.tools[1], ANSWER)))
-    told: list[Any] = to_provider(asker, tuple(frame.messages), calls=frame.calls)
-    assert [part.args for part in told[1].parts] == [{"code": CANARY}, {"door": "front"}]
-    assert [part.content for part in told[2].parts] == ["in", ANSWER]

@@ -1,31 +1,23 @@
-"""The test kit: a run in memory goes the way it goes on the engine."""
+"""The test kit: runs in memory by the engine's rules, with people, crashes, and waits for a time or an event."""
 
 import json
-import re
+import random
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from pydantic import BaseModel
+from django.db import connection
 
-from agents.registry import Registry
-from agents.sdk import NotDone, RetryPolicy, ToolContext, ToolError, tool
-from agents.testing import Turn, call, drive, replies, say, together
-from agents.testing.drive import Flow
+from agents.sdk import Budget, NotDone, RetryPolicy, ToolContext, tool
+from agents.testing import Flow, Turn, call, drive, say, together
+from agents.testing.event_match import contains
 from agents.testing.worker import BEGINNING
-from runtime.core.documents.codec import decode_entry, documents_of
-from runtime.core.enums import GateKind, Risk, Verdict
+from agents.tools.timers import sleep_until, wait_for
+from runtime.core.enums import GateKind, Verdict
+from runtime.core.limits import MAX_MATCH, MAX_WAIT_DAYS
 from runtime.errors import InvalidInput
-from runtime.ports.effects import ToolResult
-from tests.agents.conftest import Directory, Sink
-from tests.support.engine import Engine, events_of
-from tests.support.specs import NEWCOMER, spec_of
-
-
-class Order(BaseModel):
-    number: str
-
+from tests.support.specs import spec_of
 
 done: list[str] = []
 
@@ -35,29 +27,15 @@ def _nothing_done() -> None:
     done.clear()
 
 
-@tool(effect="read")
-def price(number: str) -> int:
-    """Says what an order cost."""
-    done.append("price")
-    return 40
-
-
-@tool(approval=True, risk="high", sentence="Pay {euros} euros back for {number}")
-def refund(context: ToolContext, number: str, euros: int) -> dict[str, str]:
+@tool(approval=True, risk="high", sentence="Pay {euros} euros back for {name}")
+def refund(context: ToolContext, name: str, euros: int) -> dict[str, str]:
     """Pays back."""
     done.append(context.key)
-    return {"paid": number}
-
-
-@tool(effect="idempotent")
-def book(context: ToolContext, number: str) -> str:
-    """Books."""
-    done.append(context.key)
-    return "booked"
+    return {"paid": name}
 
 
 @tool()
-def post(number: str) -> str:
+def post(name: str) -> str:
     """Sends a letter."""
     done.append("post")
     return "sent"
@@ -78,7 +56,7 @@ def employ(name: str) -> str:
 
 
 @tool(retry=RetryPolicy(attempts=3, base=10.0, ceiling=60.0))
-def knock(number: str) -> str:
+def knock(name: str) -> str:
     """Fails twice, and then works."""
     done.append("knock")
     if len(done) < 3:
@@ -86,90 +64,38 @@ def knock(number: str) -> str:
     return "open"
 
 
-@tool()
-def refuse(number: str) -> str:
-    """Says no."""
-    raise ToolError("we are closed")
+desk = spec_of("desk", tools=[refund, post, unlock, employ, knock])
+A1 = {"name": "A-1"}
+PAY = call("refund", **A1, euros=40)
 
 
-desk = spec_of(
-    "desk",
-    input=Order,
-    model=replies(),
-    tools=[price, refund, book, post, unlock, employ, knock, refuse],
-)
-boss = spec_of(
-    "boss",
-    input=Order,
-    model=replies(call("desk", number="A-1"), say("It was done.")),
-    subagents=[desk],
-)
-
-A1 = {"number": "A-1"}
-PAY = call("refund", number="A-1", euros=40)
+def at_desk(*model: Any, **options: Any) -> Flow:
+    return drive(desk, A1, model=model, **options)
 
 
-def test_a_run_stops_at_a_gate_with_the_call_and_continues() -> None:
-    flow = drive(desk, A1, model=[call("price", **A1), PAY, say("Paid.")])
-    assert flow.status == "suspended"
-    assert (flow.gate.tool, flow.gate.args) == ("refund", {"number": "A-1", "euros": 40})
-    assert (flow.gate.sentence, flow.gate.risk) == ("Pay 40 euros back for A-1", Risk.HIGH)
-    assert flow.gate.path == ("desk", "refund")
-    assert done == ["price"]
-    flow.approve()
-    assert (flow.status, flow.output, flow.gates) == ("completed", "Paid.", ())
-    assert [made.tool for made in flow.calls] == ["price", "refund"]
-    assert flow.calls[1].outcome == ToolResult(value={"paid": "A-1"})
-    assert flow.calls[1].key == done[1] == f"{flow.run}/0/c2.0"
-
-
-def test_a_denied_call_is_never_made_and_the_model_hears_why() -> None:
+def test_a_call_that_is_denied_or_expires_is_never_made() -> None:
     def last(turn: Turn) -> Any:
         paid = turn.result("refund")
         assert paid is not None
         return say(f"Not paid: {paid.why}")
 
-    flow = drive(desk, A1, model=[PAY, last]).deny("too much")
-    assert flow.output == "Not paid: too much"
+    assert at_desk(PAY, last).deny("too much").output == "Not paid: too much"
+    assert at_desk(PAY, say("Too late.")).expire().output == "Too late."
     assert done == []
     with pytest.raises(AssertionError, match="to deny needs a reason"):
-        drive(desk, A1, model=[PAY]).deny("")
-
-
-def test_a_gate_may_expire() -> None:
-    flow = drive(desk, A1, model=[PAY, say("Too late.")]).expire()
-    assert (flow.output, done) == ("Too late.", [])
+        at_desk(PAY).deny("")
 
 
 def test_two_gates_are_decided_each_for_itself() -> None:
-    other = call("refund", number="A-2", euros=1)
-    flow = drive(desk, A1, model=[together(PAY, other), say("Done.")])
+    flow = at_desk(together(PAY, call("refund", name="A-2", euros=1)), say("Done."))
     assert len(flow.gates) == 2
     with pytest.raises(AssertionError, match="not one gate of any tool; waiting: refund, refund"):
         flow.approve()
 
 
-def test_a_sub_agent_with_its_own_model_waits_below_its_parent() -> None:
-    flow = drive(boss, A1, models={"desk": [PAY, say("Paid.")]})
-    assert flow.gate.path == ("boss", "desk", "refund")
-    assert flow.approve().output == "It was done."
-    assert flow.transcript[0] == 'boss begins with {"number": "A-1"}'
-    assert 'desk begins with {"number": "A-1"}' in flow.transcript
-    assert str(flow).endswith("completed: It was done.")
-
-
-@pytest.mark.parametrize("where", ["crash_before", "crash_after"])
-def test_a_lost_idempotent_call_is_repeated_with_its_key(where: str) -> None:
-    lost: Any = {where: ["book"]}
-    flow = drive(desk, A1, model=[call("book", **A1), say("Booked.")], **lost)
-    assert flow.output == "Booked."
-    assert len(set(done)) == 1
-    assert len(done) == (1 if where == "crash_before" else 2)
-
-
 def test_a_person_resolves_a_write_whose_worker_died() -> None:
     def doubted() -> Flow:
-        return drive(desk, A1, model=[call("post", **A1), say("Sent.")], crash_after=["post"])
+        return at_desk(call("post", **A1), say("Sent."), crash_after=["post"])
 
     flow = doubted()
     assert (flow.gate.kind, done) == (GateKind.IN_DOUBT, ["post"])
@@ -185,7 +111,7 @@ def test_a_person_resolves_a_write_whose_worker_died() -> None:
 
 
 def test_a_transactional_call_whose_worker_died_leaves_nothing(db: None) -> None:
-    flow = drive(desk, A1, model=[call("employ", name="new"), say("Done.")], crash_after=["employ"])
+    flow = at_desk(call("employ", name="new"), say("Done."), crash_after=["employ"])
     assert flow.output == "Done."
     assert [made.outcome is None for made in flow.calls] == [True, False]
     assert Group.objects.filter(name="new").count() == 1
@@ -193,110 +119,155 @@ def test_a_transactional_call_whose_worker_died_leaves_nothing(db: None) -> None
 
 def test_without_a_database_a_transactional_call_says_so() -> None:
     with pytest.raises(RuntimeError, match="Database access not allowed"):
-        drive(desk, A1, model=[call("employ", name="new")])
+        at_desk(call("employ", name="new"))
 
 
 def test_waits_between_attempts_pass_at_once() -> None:
-    flow = drive(desk, A1, model=[call("knock", **A1), say("In.")])
+    flow = at_desk(call("knock", **A1), say("In."))
     assert (flow.output, done) == ("In.", ["knock"] * 3)
     assert flow.clock - BEGINNING == timedelta(seconds=60)
 
 
 def test_the_kit_refuses_invalid_calls_like_the_engine() -> None:
-    flow = drive(desk, A1, model=[call("refund", number="A-1", euros="40"), say("Oh.")])
+    flow = at_desk(call("refund", **A1, euros="40"), say("Oh."))
     assert flow.output == "Oh."
     assert "c1.0 refused: arguments.euros: Input should be a valid integer" in str(flow)
-    flow = drive(desk, A1, model=[call(f"tool{number}") for number in range(5)])
+    flow = at_desk(*(call(f"tool{number}") for number in range(5)))
     assert flow.status == "failed"
     assert "5 calls that could not be made, among them tool4: there is no tool" in str(flow.reason)
+    with pytest.raises(InvalidInput) as problem:
+        drive(desk, {})
+    assert problem.value.field == "input.name"
 
 
 def test_a_script_that_runs_out_fails_the_run() -> None:
-    flow = drive(boss, A1, model=[])
+    flow = drive(spec_of("plain"), A1, model=[])
     assert flow.status == "failed"
     assert flow.reason == "NoReplyLeft: the test wrote 0 replies, and turn 1 began"
-    flow = drive(desk, A1, model=[call("price", **A1)])
+    flow = at_desk(call("post", **A1))
     assert flow.reason == "NoReplyLeft"  # the text of a model with secrets is not repeated
 
 
-def test_input_is_checked_as_at_any_start() -> None:
-    with pytest.raises(InvalidInput) as problem:
-        drive(desk, {})
-    assert problem.value.field == "input.number"
-
-
 def test_a_cancelled_run_starts_nothing_more() -> None:
-    flow = drive(desk, A1, model=[PAY]).cancel("not needed")
+    flow = at_desk(PAY).cancel("not needed")
     assert (flow.status, flow.reason, flow.gates, done) == ("cancelled", "not needed", (), [])
 
 
-def test_secrets_are_sealed_in_the_journal_and_open_for_the_tool() -> None:
-    flow = drive(desk, A1, model=[call("unlock", code="sesame"), say("In.")])
+def test_secrets_are_sealed_in_the_journal_and_open_for_the_tool(settings: Any) -> None:
+    settings.ABEYANCE_MODEL = "openai:nothing"  # a configured provider is not asked
+    flow = at_desk(call("unlock", code="sesame"), say("In."))
     assert (flow.output, done) == ("In.", ["sesame"])
     assert "sesame" not in "".join(flow.journal)
 
 
-def test_a_tool_changed_during_a_wait_needs_a_new_approval() -> None:
-    @tool(approval=True, sentence="Pay {euros} euros back for {number}, at most 100")
-    def refund(number: str, euros: int, limit: int = 100) -> str:
-        """Pays back, within a limit."""
-        return "paid"
-
-    flow = drive(desk, A1, model=[PAY, say("Paid.")])
-    first = flow.gate
-    flow.deploy(spec_of("desk", input=Order, model=replies(), tools=[refund])).approve()
-    assert (flow.status, done) == ("suspended", [])
-    assert (flow.gate.kind, flow.gate.args["agent"]) == ("version", "desk")
-    flow.settle("continue")
-    assert (flow.status, done) == ("suspended", [])
-    assert flow.gate.action_digest != first.action_digest
-    assert flow.gate.sentence.endswith("at most 100")
-    assert flow.approve().output == "Paid."
+LATER = (BEGINNING + timedelta(days=3)).isoformat()
+SOON = (BEGINNING + timedelta(hours=1)).isoformat()
+SIGNED = {"contract": "C-1", "by": {"name": "Bo", "roles": ["owner"]}}
 
 
-def test_a_provider_that_is_configured_is_not_asked(settings: Any) -> None:
-    settings.ABEYANCE_MODEL = "openai:nothing"
-    assert drive(desk, A1, model=[say("Here.")]).output == "Here."
+def _last(turn: Turn) -> Any:
+    return say(json.dumps([[one.outcome, one.content] for one in turn.results]))
 
 
-# The same flows on the engine and in memory, each against a directory and a mail server of its own
+def _for(match: Any = None, until: str = LATER) -> Any:
+    return call("wait_for", event="signed", match=match or {}, until=until)
 
 
-def _plain(events: list[dict[str, Any]]) -> str:
-    """Without what differs from run to run: ids, times and what hangs on them."""
-    text = json.dumps(events, indent=1)
-    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)
-    text = re.sub(r"\b[0-9a-f]{32}\b", "<id>", text)
-    text = re.sub(r"<[0-9a-f]{40}@", "<<id>@", text)
-    text = re.sub(r'"pyd_ai_[^"]*"', '"<id>"', text)
-    text = re.sub(r"sha256:[0-9a-f]{64}", "sha256:…", text)
-    return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|\+00:00)", "<time>", text)
+def started(*steps: Any, **given: Any) -> Flow:
+    clerk = spec_of("clerk", tools=[sleep_until, wait_for], **given)
+    return drive(clerk, {"name": "C-1"}, model=[*steps, _last])
 
 
-def _of(flow: Flow) -> list[dict[str, Any]]:
-    return [event for text in flow.journal for event in documents_of(decode_entry(text).events)]
+def results(run: Flow) -> Any:
+    assert run.output is not None, str(run)
+    return json.loads(run.output)
 
 
-@pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
-@pytest.mark.parametrize("name", ["hr_onboarding", "hr_onboarding_single", "hr_access_bundle"])
-def test_hr_flows_write_the_same_journal_in_memory(
-    engine: Engine, directory: Directory, sink: Sink, hr: Registry, name: str, verdict: Verdict
-) -> None:
-    why = "because" if verdict is Verdict.DENY else ""
-    run = engine.begin(name, NEWCOMER)
-    while run.status == "suspended":
-        tool = min(engine.tool_at(gate) for gate in engine.gates(run))
-        run = engine.decide(run, verdict, why, tool=tool)
-    outside = [len(sink.mails), [len(one.roles or []) for one in directory.accounts()]]
-    directory.storage.resources = []
-    sink.mails.clear()
+def test_a_call_returns_the_event_that_it_waited_for() -> None:
+    run = started(_for({"contract": "C-1"}))
+    assert (run.status, run.gates, run.calls) == ("waiting", (), ())
+    assert [(wait.event, wait.match) for wait in run.waits] == [("signed", {"contract": "C-1"})]
+    for event, data in (("paid", SIGNED), ("signed", {"contract": "C-2"}), ("signed", {})):
+        with pytest.raises(AssertionError, match="nothing waits for"):
+            run.send(event, data)
+    assert run.status == "waiting"
+    run.write("never mind")
+    assert run.status == "waiting"
+    run.send("signed", SIGNED, id="42")
+    assert results(run) == [["success", {"event": "signed", "id": "42", "data": SIGNED}]]
 
-    flow = drive(hr.get(name), NEWCOMER)
-    while flow.status == "suspended":
-        waits = min(gate.tool for gate in flow.gates)
-        flow = flow.approve(waits) if verdict is Verdict.APPROVE else flow.deny(why, waits)
 
-    assert flow.status == run.status == "completed"
-    assert flow.output == json.loads(run.output or "")
-    assert outside == [len(sink.mails), [len(one.roles or []) for one in directory.accounts()]]
-    assert _plain(_of(flow)) == _plain(events_of(run))
+def test_calls_of_a_turn_wait_side_by_side_to_their_moment() -> None:
+    """The time of a wait is no active time."""
+    both = together(_for(), call("sleep_until", moment=SOON))
+    run = started(both, budget=Budget(seconds=60)).sleep()
+    assert (run.status, len(run.waits)) == ("waiting", 1)
+    run.sleep()
+    assert run.clock.isoformat() == LATER
+    said = [["success", {"timed_out": True}], ["success", {"slept_until": SOON}]]
+    assert results(run) == said
+
+
+@pytest.mark.parametrize(
+    ("wait", "why"),
+    [
+        (_for(until="2029-12-31T09:00:00Z"), "until: must be still to come"),
+        (_for(until="tomorrow"), "until: must be a moment with its zone"),
+        (_for(until="2030-01-02T09:00:00"), "until: must be a moment with its zone"),
+        (_for(until="2039-01-02T09:00:00Z"), f"at most {MAX_WAIT_DAYS} days ahead"),
+        (_for({"x": "y" * MAX_MATCH}), f"at most {MAX_MATCH} are taken"),
+        (call("sleep_until", moment="2029-01-02T09:00:00Z"), "moment: must be still to come"),
+    ],
+)
+def test_an_invalid_wait_is_an_error_with_the_current_time(wait: Any, why: str) -> None:
+    """Many of them do not fail the run."""
+    found = results(started(*[wait] * 7))
+    assert [outcome for outcome, _ in found] == ["failed"] * 7
+    assert why in found[0][1]
+    assert "are taken" in why or "2030-01-01T09:00:00" in found[0][1]
+
+
+def test_a_wait_that_people_must_allow_begins_when_they_have() -> None:
+    run = started(_for(), approvals="every_call")
+    assert run.gate.sentence.startswith("Wait for the event signed")
+    assert len(run.approve().waits) == 1
+    run.cancel("not needed")
+    assert (run.status, run.waits) == ("cancelled", ())
+
+
+VALUES = [None, True, False, 0, 1, 1.0, 2.5, "", "a", "b"]
+
+
+def _value(chance: random.Random, depth: int) -> Any:
+    kind = chance.random()
+    if depth and kind < 0.35:
+        return {key: _value(chance, depth - 1) for key in "abc" if chance.random() < 0.5}
+    if depth and kind < 0.6:
+        return [_value(chance, depth - 1) for _ in range(chance.randint(0, 3))]
+    return chance.choice(VALUES)
+
+
+def _part(chance: random.Random, value: Any) -> Any:
+    """Something that may be contained in it."""
+    if isinstance(value, dict):
+        return {key: _part(chance, one) for key, one in value.items() if chance.random() < 0.7}
+    if isinstance(value, list):
+        return [_part(chance, one) for one in value if chance.random() < 0.7]
+    return value if chance.random() < 0.8 else chance.choice(VALUES)
+
+
+@pytest.mark.django_db
+def test_an_event_in_memory_matches_as_postgres_says() -> None:
+    chance = random.Random(15)
+    pairs = []
+    for _ in range(2000):
+        data = {"x": _value(chance, 3), "y": _value(chance, 2)}
+        pairs.append((data, _part(chance, data)))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT d::jsonb @> m::jsonb FROM unnest(%s::text[], %s::text[]) AS p(d, m)",
+            [[json.dumps(data) for data, _ in pairs], [json.dumps(match) for _, match in pairs]],
+        )
+        said = [row[0] for row in cursor.fetchall()]
+    assert [contains(data, match) for data, match in pairs] == said
+    assert 300 < sum(said) < 1700

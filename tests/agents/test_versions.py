@@ -7,7 +7,6 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from agents.catalogue import published
 from agents.catalogue.published import publish
 from agents.catalogue.versions import changes, writes
 from agents.effect_handler import AgentEffects
@@ -15,7 +14,8 @@ from agents.models import AgentVersion
 from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import replies
 from runtime.errors import UnknownAgent
-from tests.support.specs import child, greet, registry_of, version
+from runtime.ports.agents import VersionChange
+from tests.support.specs import child, greet, handler_of, registry_of, version
 
 
 def greeting(**changed: Any) -> AgentSpec:
@@ -23,63 +23,57 @@ def greeting(**changed: Any) -> AgentSpec:
     return version(tools=[replace(greet, **changed)])
 
 
-OTHER_SCHEMA = {**greet.schema, "required": []}
+STRICTER: list[tuple[AgentSpec, str]] = [
+    (version(tools=[greet, replace(greet, name="wave")]), "tool wave"),
+    (version(subagents=[child(), replace(child(), name="other")]), "sub-agent other"),
+    (version(subagents=[child("Helps a lot.")]), "sub-agent helper: description"),
+    (greeting(description="Greet anybody."), "tool greet: description"),
+    (greeting(risk="high"), "tool greet: risk"),
+    (greeting(approval=True), "tool greet: approval"),
+    (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),
+    (greeting(secret_args=frozenset({"name"})), "tool greet: secret"),
+]
+LAXER: list[tuple[AgentSpec, str]] = [
+    (version(instructions="Greet.\nBe brief."), "instructions"),
+    (version(model=replies), "model"),
+    (version(tools=[]), "tool greet"),
+    (version(subagents=[]), "sub-agent helper"),
+    (version(subagents=[replace(child(), input_schema={})]), "sub-agent helper: schema"),
+    (greeting(schema={**greet.schema, "required": []}), "tool greet: schema"),
+    (greeting(effect="write"), "tool greet: effect"),
+    (greeting(effect="read"), "tool greet: effect"),
+    (greeting(risk="low"), "tool greet: risk"),
+]
 
 
 @pytest.mark.parametrize(
-    ("newer", "part"),
-    [
-        (version(tools=[greet, replace(greet, name="wave")]), "tool wave"),
-        (version(subagents=[child(), replace(child(), name="other")]), "sub-agent other"),
-        (version(subagents=[child("Helps a lot.")]), "sub-agent helper: description"),
-        (greeting(description="Greet anybody."), "tool greet: description"),
-        (greeting(risk="high"), "tool greet: risk"),
-        (greeting(approval=True), "tool greet: approval"),
-        (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),
-        (greeting(secret_args=frozenset({"name"})), "tool greet: secret"),
-    ],
+    ("newer", "part", "asks"),
+    [*((*one, False) for one in STRICTER), *((*one, True) for one in LAXER)],
 )
-def test_additions_wording_and_stricter_rules_need_no_approval(newer: AgentSpec, part: str) -> None:
+def test_removals_replacements_and_laxer_rules_need_approval(
+    newer: AgentSpec, part: str, asks: bool
+) -> None:
     (change,) = changes(version().definition, newer.definition)
-    assert (change.part, change.asks) == (part, False)
+    assert (change.part, change.asks) == (part, asks)
 
 
 @pytest.mark.parametrize(
-    ("newer", "part"),
+    ("careful", "parts"),
     [
-        (version(instructions="Greet.\nBe brief."), "instructions"),
-        (version(model=replies), "model"),
-        (version(tools=[]), "tool greet"),
-        (version(subagents=[]), "sub-agent helper"),
-        (version(subagents=[replace(child(), input_schema={})]), "sub-agent helper: schema"),
-        (greeting(schema=OTHER_SCHEMA), "tool greet: schema"),
-        (greeting(effect="write"), "tool greet: effect"),
-        (greeting(effect="read"), "tool greet: effect"),
-        (greeting(risk="low"), "tool greet: risk"),
+        (
+            greeting(approval=True, secret_args=frozenset({"name"})),
+            ["tool greet: approval", "tool greet: secret"],
+        ),
+        (version(approvals="every_call"), ["tool greet: approval", "sub-agent helper: approval"]),
     ],
 )
-def test_removals_replacements_and_laxer_rules_need_approval(newer: AgentSpec, part: str) -> None:
-    (change,) = changes(version().definition, newer.definition)
-    assert (change.part, change.asks) == (part, True)
-
-
-def test_dropping_an_approval_or_a_secret_needs_approval() -> None:
-    careful = greeting(approval=True, secret_args=frozenset({"name"}))
+def test_dropping_an_approval_or_a_secret_needs_approval(
+    careful: AgentSpec, parts: list[str]
+) -> None:
     found = changes(careful.definition, version().definition)
-    assert {change.part: change.asks for change in found} == {
-        "tool greet: approval": True,
-        "tool greet: secret": True,
-    }
-
-
-def test_the_mode_every_call_counts_for_each_tool() -> None:
-    stricter = changes(version().definition, version(approvals="every_call").definition)
+    assert sorted(change.part for change in found if change.asks) == sorted(parts)
+    stricter = changes(version().definition, careful.definition)
     assert not any(change.asks for change in stricter)
-    laxer = changes(version(approvals="every_call").definition, version().definition)
-    assert {change.part for change in laxer if change.asks} == {
-        "tool greet: approval",
-        "sub-agent helper: approval",
-    }
 
 
 def test_a_tool_that_has_become_a_write_is_named() -> None:
@@ -88,82 +82,53 @@ def test_a_tool_that_has_become_a_write_is_named() -> None:
     assert writes(version(tools=[]).definition, greeting(effect="write").definition) == ()
 
 
-@pytest.mark.django_db
-def test_a_version_is_published_once_by_its_fingerprint() -> None:
-    publish(registry_of(version()))
-    first = AgentVersion.objects.get()
-    publish(registry_of(version()))
-    assert AgentVersion.objects.get().published_at == first.published_at
-    (found,) = published.versions([first.fingerprint]).values()
-    assert (found.agent, found.definition) == ("greeter", version().definition)
+OLD, NEW = version(), greeting(effect="write", risk="high")
 
 
-@pytest.mark.django_db
-def test_a_worker_compares_its_agent_with_a_published_version() -> None:
-    publish(registry_of(version()))
-    _later()
-    publish(registry_of(greeting(effect="write")))
-    old, new = (
-        AgentEffects(registry_of(version())),
-        AgentEffects(registry_of(greeting(effect="write"))),
-    )
-    before, after = version().fingerprint, greeting(effect="write").fingerprint
-    assert new.compare_version("greeter", after) is None
-    found = new.compare_version("greeter", before)
+def _met(mine: AgentSpec, other: AgentSpec) -> VersionChange:
+    found = AgentEffects(registry_of(mine)).compare_version("greeter", other.fingerprint)
     assert found is not None
-    assert (found.older, found.asks, found.writes) == (False, True, ("greet",))
-    assert found.agent.fingerprint == after
-    back = old.compare_version("greeter", after)
-    assert back is not None
-    assert back.older
-    with pytest.raises(UnknownAgent):
-        new.compare_version("stranger", before)
+    return found
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize("facts", ['{"name": "greeter"}', "not JSON"])
-def test_a_description_changed_in_the_database_is_rejected(facts: str) -> None:
-    publish(registry_of(version()))
-    AgentVersion.objects.update(facts=facts)
-    new = AgentEffects(registry_of(version(tools=[greet, replace(greet, name="wave")])))
-    found = new.compare_version("greeter", version().fingerprint)
-    assert found is not None
-    assert [(change.part, change.asks) for change in found.changes] == [("version", True)]
-
-
-def _later() -> None:
-    """Date all published versions back by a day."""
+@pytest.fixture
+def both(db: None) -> None:
+    """The old version, published a day before the new one."""
+    publish(registry_of(OLD))
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE agents_agentversion SET published_at = published_at - interval '1 day'"
         )
+    publish(registry_of(NEW))
+    publish(registry_of(OLD))  # the same once more is no version
 
 
-@pytest.mark.django_db
+def test_a_worker_compares_its_agent_with_a_published_version(both: None) -> None:
+    found = _met(NEW, OLD)
+    assert (found.older, found.asks, found.writes) == (False, True, ("greet",))
+    assert found.agent.fingerprint == NEW.fingerprint
+    assert _met(OLD, NEW).older
+    handler = handler_of(NEW)
+    assert handler.compare_version("greeter", NEW.fingerprint) is None
+    with pytest.raises(UnknownAgent):
+        handler.compare_version("stranger", OLD.fingerprint)
+
+
+@pytest.mark.parametrize("facts", ['{"name": "greeter"}', "not JSON"])
+def test_a_description_changed_in_the_database_is_rejected(both: None, facts: str) -> None:
+    AgentVersion.objects.filter(fingerprint=OLD.fingerprint).update(facts=facts)
+    found = _met(NEW, OLD)
+    assert [(change.part, change.asks) for change in found.changes] == [("version", True)]
+
+
 @pytest.mark.parametrize("command", ["promote_version", "newest"])
 def test_promoting_a_version_takes_a_release_back(
-    command: str, caplog: pytest.LogCaptureFixture
+    both: None, command: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    publish(registry_of(version()))
-    _later()
-    publish(registry_of(greeting(risk="high")))
-    old = AgentEffects(registry_of(version()))
-    after = greeting(risk="high").fingerprint
-    met = old.compare_version("greeter", after)
-    assert met is not None
-    assert met.older
-    call_command(command, "greeter", version().fingerprint[:20])
-    assert ("is now promote_version" in caplog.text) == (command == "newest")
-    met = old.compare_version("greeter", after)
-    assert met is not None
-    assert (met.older, met.asks) == (False, True)
-
-
-@pytest.mark.django_db
-def test_a_version_that_is_to_be_the_newest_must_be_one() -> None:
-    publish(registry_of(version()))
-    publish(registry_of(greeting(risk="high")))
     with pytest.raises(CommandError, match="more than one version of greeter begins with sha256:"):
-        call_command("promote_version", "greeter", "sha256:")
+        call_command(command, "greeter", "sha256:")
     with pytest.raises(CommandError, match="no version of stranger begins with sha256:"):
-        call_command("promote_version", "stranger", "sha256:")
+        call_command(command, "stranger", "sha256:")
+    call_command(command, "greeter", OLD.fingerprint[:20])
+    assert ("is now promote_version" in caplog.text) == (command == "newest")
+    assert (_met(OLD, NEW).older, _met(OLD, NEW).asks) == (False, True)

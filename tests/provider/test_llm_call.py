@@ -1,4 +1,4 @@
-"""One model call through the real client: what each mistake of a provider is called, and whether to ask again."""
+"""One model call through the real client: requests to each kind of provider, and what its mistakes are called."""
 
 import asyncio
 import gc
@@ -6,31 +6,185 @@ import queue
 import socket
 from dataclasses import replace
 from types import AsyncGeneratorType, CoroutineType
+from typing import Any
 
 import pytest
+from openai import AsyncOpenAI
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
+from pydantic_ai.providers.openai import OpenAIProvider
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
+from agents.endpoints import Endpoint, Kind
 from agents.llm import event_loop
+from agents.llm.messages import to_provider, tools_of
+from agents.llm.openai_client import Client
+from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
+from agents.sdk import tool
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
+from runtime.ports.effects import ModelFailure, Outcome
 from tests.support.frames import Frame
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
-from tests.support.specs import NEWCOMER
+from tests.support.specs import CREATE, NEWCOMER, registry_of
+
+# Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
+# schemas: for a tool with patterns, and for one without.
+KINDS = [
+    ("team", Kind.OPENAI, "/v1", "qwen/qwen3", "max_tokens", [True, True]),
+    ("azure", Kind.AZURE, "/openai/v1", "gpt-4.1", "max_completion_tokens", [None, True]),
+    ("foundry", Kind.AZURE, "/openai/v1", "mistral-large", "max_tokens", [None, True]),
+    ("bedrock", Kind.BEDROCK, "/openai/v1", "openai.o", "max_completion_tokens", [None, True]),
+    ("gemini", Kind.GEMINI, "/v1beta/openai", "gemini-3", "max_tokens", [None, None]),
+    ("ollama", Kind.OLLAMA, "/v1", "org/llama:7b", "max_tokens", [None, None]),
+    ("our_gpu", Kind.VLLM, "/v1", "org/llama:7b", "max_tokens", [True, True]),
+]
+SETUP, FROM_PROVIDER = FailureCause.SETUP, FailureCause.PROVIDER
+GEMINI = {
+    "code": 400,
+    "message": "API key not valid.",
+    "details": [{"reason": "API_KEY_INVALID", "domain": "googleapis.com"}],
+}
 
 
-def test_an_answer_has_calls_and_the_provider_s_token_count(
-    provider: Provider, frame: Frame
+@tool(effect="read")
+def note(text: str) -> str:
+    """Keep a note."""
+    return text
+
+
+def _frame(hr: Registry, model: str, agent: str = "account_agent", **changes: Any) -> Frame:
+    spec = replace(hr.agents[agent], model=None, models=(model,), **changes)
+    return Frame(AgentEffects(registry_of(spec)), agent, NEWCOMER)
+
+
+@pytest.fixture
+def ours(hr: Registry, provider: Provider, settings: Settings) -> Frame:
+    """A model of a server of one's own."""
+    _name(settings, provider, "our_gpu", Kind.VLLM)
+    return _frame(hr, "our_gpu:model")
+
+
+def _name(
+    settings: Settings, provider: Provider, name: str, kind: Kind, key: str = KEY, **given: Any
 ) -> None:
+    endpoint = Endpoint(name=name, kind=kind, url=provider.url, key=key, **given)
+    settings.ABEYANCE_PROVIDERS = {name: endpoint}
+
+
+@pytest.mark.parametrize(("name", "kind", "root", "model", "limit", "strict"), KINDS)
+def test_a_request_goes_out_as_the_provider_wants_it(
+    hr: Registry,
+    provider: Provider,
+    settings: Settings,
+    name: str,
+    kind: Kind,
+    root: str,
+    model: str,
+    limit: str,
+    strict: list[bool | None],
+) -> None:
+    provider.root = root
+    _name(settings, provider, name, kind)
+    tools = (hr.agents["account_agent"].tools[0], note)
+    frame = _frame(hr, f"{name}:{model}", temperature=0.5, max_tokens=100, tools=tools)
     answer = frame.ask()
     assert [call.tool for call in answer.calls] == ["create_account"]
+    assert answer.model == f"{name}:{model}"
+    (body,) = provider.bodies
+    assert (body["model"], body["temperature"], body[limit]) == (model, 0.5, 100)
+    assert [one["function"].get("strict") for one in body["tools"]] == strict
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, *_ in KINDS])
+def test_a_wrong_key_or_address_is_a_matter_of_setup(
+    hr: Registry,
+    provider: Provider,
+    settings: Settings,
+    name: str,
+    kind: Kind,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    frame = _frame(hr, f"{name}:model")
+    for key, root, said in (
+        ("sk-canary", "/v1", f"the key for {name}:model was refused (status 401)"),
+        (KEY, "/elsewhere", "look at the name of the model and the provider's address"),
+    ):
+        _name(settings, provider, name, kind, key)
+        provider.root = root
+        fault = frame.fault()
+        assert (fault.cause, fault.retryable) == (SETUP, True)
+        assert said in fault.error
+        assert "canary" not in fault.error + caplog.text
+
+
+def test_a_server_of_one_s_own_needs_no_key(
+    hr: Registry, provider: Provider, settings: Settings
+) -> None:
+    provider.key = "none"
+    _name(settings, provider, "our_gpu", Kind.VLLM, key="")
+    assert _frame(hr, "our_gpu:model").ask().calls
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_server_that_does_not_stream_is_understood(
+    hr: Registry, provider: Provider, settings: Settings, asks: bool
+) -> None:
+    _name(settings, provider, "our_gpu", Kind.VLLM, streams=asks)
+    provider.streams = False
+    frame = _frame(hr, "our_gpu:model", "hr_access_bundle")
+    answer = frame.ask()
+    assert [(call.tool, call.args) for call in answer.calls] == [(CREATE.tool, CREATE.args)]
     assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
     (body,) = provider.bodies
-    tools = {tool["function"]["name"] for tool in body["tools"]}
-    assert tools == {"create_account", "set_privileges"}
+    assert (body["stream"], "stream_options" in body) == (asks, asks)
+    frame.settle(("returned", {"id": "7"}))
+    both = [call.tool for call in frame.ask().calls]
+    assert both == ["set_privileges", "grant_application_access"]
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "cause", "error", "said"),
+    [
+        (200, {"message": "out of memory"}, FROM_PROVIDER, "", "out of memory"),
+        (403, {"message": "No.", "code": "insufficient_quota"}, SETUP, "is used up", "No."),
+        (403, {"message": "No.", "code": "model_not_found"}, SETUP, "there is no our_gpu", "No."),
+        (400, GEMINI, SETUP, "the key for our_gpu:model was refused", ""),
+    ],
+)
+def test_a_refusal_says_what_is_wrong(
+    ours: Frame,
+    provider: Provider,
+    status: int,
+    document: dict[str, Any],
+    cause: FailureCause,
+    error: str,
+    said: str,
+) -> None:
+    refusal = {"error": document}
+    provider.refusal = (status, [refusal] if document is GEMINI else refusal)
+    fault = ours.fault()
+    assert (fault.cause, fault.retryable, fault.said) == (cause, True, said)
+    assert error in fault.error
+
+
+def test_a_page_for_people_means_a_wrong_address(ours: Frame, provider: Provider) -> None:
+    provider.page = "<title>Sign in</title>"
+    fault = ours.fault()
+    assert (fault.cause, fault.retryable) == (SETUP, True)
+    assert "look at the provider's address" in fault.error
+
+
+def test_a_reply_ends_the_memory_of_an_outage(ours: Frame) -> None:
+    outages, both = ours.handler.outages, ("our_gpu:model", "our_gpu:second")
+    outages.begin("our_gpu:model")
+    assert outages.choose(both) == "our_gpu:second"
+    ours.ask()
+    assert outages.choose(both) == "our_gpu:model"
 
 
 @pytest.mark.parametrize(
@@ -46,25 +200,19 @@ def test_an_answer_has_calls_and_the_provider_s_token_count(
 def test_the_engine_and_not_the_client_retries_server_errors(
     provider: Provider, frame: Frame, fault: Fault, error: str, after: float | None
 ) -> None:
-    provider.faults.append(fault)
-    found = frame.fault()
-    assert error in found.error
-    assert (found.retryable, found.retry_after) == (True, after)
-    assert len(provider.bodies) == 1
-    assert isinstance(perform(frame.handler, frame.request()), ModelAnswer)
-
-
-@pytest.mark.parametrize("fault", [Fault.CUT, Fault.SHORT, Fault.MALFORMED_JSON, Fault.RATE_LIMIT])
-def test_a_failed_call_leaves_no_open_stream(
-    provider: Provider, frame: Frame, fault: Fault
-) -> None:
+    """A failed call leaves no open stream."""
     perform(frame.handler, frame.request())  # do all imports and caching first
     gc.collect()
     gc.disable()
     try:
         provider.faults.append(fault)
-        frame.fault()
-        _go_round()
+        found = frame.fault()
+        assert error in found.error
+        assert (found.retryable, found.retry_after) == (True, after)
+        assert len(provider.bodies) == 2
+        for _ in range(2):  # until the models' loop has finished its current callbacks
+            loop = event_loop._running_loop()
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         left = [one for one in gc.garbage if isinstance(one, AsyncGeneratorType | CoroutineType)]
@@ -73,12 +221,9 @@ def test_a_failed_call_leaves_no_open_stream(
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-
-
-def _go_round() -> None:
-    """Wait until the models' loop has finished its current callbacks."""
-    for _ in range(2):
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), event_loop._running_loop()).result(60)
+    answer = frame.ask()
+    assert [call.tool for call in answer.calls] == ["create_account"]
+    assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
@@ -88,11 +233,8 @@ def test_an_endless_reply_is_cut_at_the_deadline_and_kept(
     provider.faults.append(fault)
     found = frame.fault(2.0)
     assert found.error == "openai:loopback did not answer within 2 s"
-    assert (found.retryable, found.cause, found.model) == (
-        True,
-        FailureCause.TIME,
-        "openai:loopback",
-    )
+    assert (found.retryable, found.cause) == (True, FailureCause.TIME)
+    assert found.model == "openai:loopback"
     assert ("drip drip" if fault is Fault.TRICKLE else "and then") in found.partial
     assert provider.left.wait(60)
 
@@ -126,52 +268,59 @@ def test_a_provider_that_is_away_is_worth_another_attempt(
         assert frame.fault(0.5).retryable
 
 
-def test_a_wrong_key_is_the_key_s_fault_and_is_not_quoted(
-    provider: Provider, frame: Frame, settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings.OPENAI_API_KEY = "sk-canary-1234567890"
-    fault = frame.fault()
-    assert "the key for openai:loopback was refused (status 401)" in fault.error
-    assert fault.cause is FailureCause.SETUP
-    assert "canary" not in fault.error + caplog.text
-
-
-def test_a_wrong_address_is_told_as_such(
-    provider: Provider, frame: Frame, settings: Settings
-) -> None:
-    settings.OPENAI_BASE_URL = f"{provider.url}/elsewhere"
-    fault = frame.fault()
-    assert "look at the name of the model and the provider's address" in fault.error
-    assert fault.cause is FailureCause.SETUP
-
-
-def test_a_request_the_provider_rejects_is_the_request_s_fault(
-    provider: Provider, frame: Frame
-) -> None:
-    provider.registry = Registry(agents={})
-    fault = frame.fault()
-    assert "rejected the request (status 400), code bad_request" in fault.error
-    assert not fault.retryable
-
-
 def test_the_providers_text_is_kept_without_keys(
-    provider: Provider, frame: Frame, settings: Settings
+    hr: Registry, provider: Provider, frame: Frame
 ) -> None:
     told = f"max_tokens is too large; asked with {KEY}"
     provider.refusal = (400, {"error": {"message": told, "code": "bad_value"}})
     fault = frame.fault()
     assert "rejected the request (status 400), code bad_value" in fault.error
-    assert fault.said == "max_tokens is too large; asked with ••••"
+    assert (fault.said, fault.retryable) == ("max_tokens is too large; asked with ••••", False)
+    agent = hr.agents["account_agent"]
+    tools = (replace(agent.tools[0], secret_result=True),)
+    secretive = Registry(agents={agent.name: replace(agent, tools=tools)})
+    fault = Frame(AgentEffects(secretive), agent.name, NEWCOMER).fault()
+    assert (fault.cause, fault.said) == (FailureCause.REQUEST, "")
     provider.refusal = (401, {"error": {"message": f"wrong: {KEY[:8]}"}})
     assert frame.fault().said == ""
 
 
-def test_no_provider_text_is_kept_for_an_agent_with_secrets(
-    provider: Provider, hr: Registry
+OWN = OpenAIChatModelSettings(temperature=0.5, extra_body={"seed": 7, "mine": [1]})
+
+
+@pytest.mark.parametrize(
+    ("offers", "asked"),
+    [(True, OpenAIChatModelSettings()), (False, OpenAIChatModelSettings()), (True, OWN)],
+    ids=["tools", "no tools", "settings and a body of their own"],
+)
+def test_a_request_is_the_one_that_the_client_itself_would_send(
+    hr: Registry, frame: Frame, provider: Provider, offers: bool, asked: OpenAIChatModelSettings
 ) -> None:
+    frame.ask()
+    frame.settle(("denied", "not this one"))
     agent = hr.agents["account_agent"]
-    tools = (replace(agent.tools[0], secret_result=True),)
-    secretive = Registry(agents={agent.name: replace(agent, tools=tools)})
-    provider.refusal = (400, {"error": {"message": "you sent hunter2"}})
-    fault = Frame(AgentEffects(secretive), agent.name, NEWCOMER).fault()
-    assert (fault.cause, fault.said) == (FailureCause.REQUEST, "")
+    conversation = to_provider(agent, tuple(frame.messages), calls=frame.calls)
+    tools = tools_of(agent) if offers else ModelRequestParameters()
+
+    async def ask(kind: type[AsyncOpenAI]) -> None:
+        client = kind(api_key=KEY, base_url=provider.url)
+        model = OpenAIChatModel("loopback", provider=OpenAIProvider(openai_client=client))
+        request = model_request_stream(
+            model, conversation, model_request_parameters=tools, model_settings=asked
+        )
+        async with client, request as stream:
+            async for _ in stream:
+                pass
+
+    for kind in (AsyncOpenAI, Client):
+        asyncio.run(ask(kind))
+    *_, theirs, ours = provider.bodies
+    assert ours == theirs
+    assert [message["role"] for message in ours["messages"]][-3:] == ["user", "assistant", "tool"]
+    assert bool(ours.get("tools")) is offers
+
+
+def test_calls_are_shared_out_among_a_few_clients(provider: Provider) -> None:
+    models: list[Any] = [model_of("openai:loopback") for _ in range(2 * CLIENTS)]
+    assert len({id(model.client) for model in models}) == CLIENTS
+    assert models[:CLIENTS] == models[CLIENTS:]

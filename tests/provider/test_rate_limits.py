@@ -9,28 +9,20 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from pydantic_ai.messages import ModelResponse
 
 from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.sdk import RetryPolicy
-from agents.sdk.scripts import Turn, say, script
+from agents.sdk.scripts import say, script
 from runtime.models import Run
 from tests.support.engine import Engine, engine_of, events_of
 from tests.support.provider.server import Provider, serving
 from tests.support.provider.storms import Closed
-from tests.support.specs import Question, registry_of, spec_of
+from tests.support.specs import registry_of, spec_of
 
 RUNS = 24
 WORKERS = 3
 STUBBORN = RetryPolicy(attempts=10_000, base=1.0, ceiling=60.0)
-
-
-@script
-def _echo(turn: Turn) -> ModelResponse:
-    return say(turn.input["text"])
-
-
-ECHO = spec_of("echo", input=Question, model=_echo, retry=STUBBORN)
+ECHO = spec_of("echo", model=script(lambda turn: say(turn.input["name"])), retry=STUBBORN)
 REGISTRY = registry_of(ECHO)
 
 
@@ -55,7 +47,7 @@ def _weather_out(provider: Provider, rate_limits: RateLimits | None) -> int:
 
 def _run(worker: Engine, number: int) -> Run:
     try:
-        return worker.begin("echo", {"text": str(number)})
+        return worker.begin("echo", {"name": str(number)})
     finally:
         connection.close()
 
@@ -63,7 +55,6 @@ def _run(worker: Engine, number: int) -> Run:
 def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) -> None:
     naive = _weather_out(provider, None)
     held_back = _weather_out(provider, RateLimits())
-    print(f"{held_back} requests for {RUNS} answers in a storm, {naive} without a brake")  # noqa: T201
     assert held_back <= naive / 2
     waits = [event for run in Run.objects.all() for event in events_of(run) if event.get("ticket")]
     assert {event["cause"] for event in waits} == {"brake"}
@@ -72,9 +63,9 @@ def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) 
 def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
     rate_limits = RateLimits()
-    rate_limits.on_rejected("openai", _go(rate_limits.acquire("openai", 0)), 4.0)
+    rate_limits.on_rejected("openai", _go(rate_limits), 4.0)
     with engine_of(registry_of(once), rate_limits) as worker:
-        run = worker.begin("echo", {"text": "patience"})
+        run = worker.begin("echo", {"name": "patience"})
     assert run.output == '"patience"'
     (wait,) = [event for event in events_of(run) if event["type"] == "RetryScheduled"]
     assert (wait["cause"], wait["ticket"], wait["attempt"]) == ("brake", 1, 1)
@@ -84,7 +75,7 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
 # The brake by itself
 
 
-def _moved(seconds: float) -> None:
+def _pass(seconds: float) -> None:
     """Let so many seconds pass for every rate limit."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -104,39 +95,43 @@ def _gap() -> float:
 def braked(transactional_db: None) -> RateLimits:
     """A provider has just said that it wants no request for 10 s."""
     rate_limits = RateLimits()
-    rate_limits.on_rejected("openai", _go(rate_limits.acquire("openai", 0)), 10.0)
+    rate_limits.on_rejected("openai", _go(rate_limits), 10.0)
     return rate_limits
 
 
-def _wait(said: object) -> Wait:
+def _wait(rate_limits: RateLimits, ticket: int = 0) -> Wait:
+    said = rate_limits.acquire("openai", ticket)
     assert isinstance(said, Wait)
     return said
 
 
-def _go(said: object) -> Permit:
+def _go(rate_limits: RateLimits, ticket: int = 0) -> Permit:
+    said = rate_limits.acquire("openai", ticket)
     assert isinstance(said, Permit)
     return said
 
 
 def test_calls_wait_for_the_named_time_then_go_one_by_one(braked: RateLimits) -> None:
-    first, second = (_wait(braked.acquire("openai", 0)) for _ in range(2))
+    first, second = (_wait(braked) for _ in range(2))
     assert (first.queue_number, second.queue_number) == (1, 2)
     assert timedelta(seconds=4) < second.until - first.until < timedelta(seconds=8)
-    _moved(10.0)
-    assert _go(braked.acquire("openai", first.queue_number)).is_limited
-    assert _wait(braked.acquire("openai", second.queue_number)).queue_number == 2
-    assert _wait(braked.acquire("openai", 0)).queue_number == 3
-    _moved(10.0)
-    _go(braked.acquire("openai", second.queue_number))
+    _pass(10.0)
+    assert _go(braked, first.queue_number).is_limited
+    assert _wait(braked, second.queue_number).queue_number == 2
+    assert _wait(braked).queue_number == 3
+    _pass(10.0)
+    _go(braked, second.queue_number)
     assert isinstance(braked.acquire("anthropic", 0), Permit)  # other providers are not limited
 
 
 def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> None:
-    began = _wait(braked.acquire("openai", 0))
-    _moved(10.0)
-    go = _go(braked.acquire("openai", began.queue_number))
+    ticket = _wait(braked).queue_number
+    _pass(10.0)
+    early = _go(braked, ticket)
     for _ in range(5):
-        braked.on_rejected("openai", go, 10.0)
+        braked.on_rejected("openai", early, 10.0)
+    assert _gap() == 20.0
+    braked.on_success("openai", early)  # of an older call
     assert _gap() == 20.0
 
 
@@ -147,20 +142,12 @@ def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> 
         said = braked.acquire("openai", ticket)
         if isinstance(said, Wait):
             ticket = said.queue_number
-            _moved(10.0)
+            _pass(10.0)
             continue
-        braked.on_success("openai", _go(said))
+        assert isinstance(said, Permit)
+        braked.on_success("openai", said)
         ticket = 0
         gaps.append(_gap())
     assert gaps == sorted(gaps, reverse=True)
     assert len(gaps) > 20
-    assert not _go(braked.acquire("openai", 0)).is_limited
-
-
-def test_a_success_of_an_older_call_keeps_the_interval(braked: RateLimits) -> None:
-    said = _wait(braked.acquire("openai", 0))
-    _moved(10.0)
-    early = _go(braked.acquire("openai", said.queue_number))
-    braked.on_rejected("openai", early, 10.0)
-    braked.on_success("openai", early)
-    assert _gap() == 20.0
+    assert not _go(braked).is_limited

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from agents.sdk import NotDone, ToolContext, ToolError, tool
-from agents.sdk.scripts import Reply, Turn, call, say, script
 from tests.support.specs import spec_of
 
 
@@ -29,33 +28,17 @@ def spin(folder: str) -> str:
 
 
 @tool(isolate=True)
-def crash() -> str:
-    """End the process."""
-    os.abort()
+def end(how: str) -> str:
+    """End in a way."""
+    match how:
+        case "crash":
+            os.abort()
+        case "refuse":
+            raise ToolError("not today")
+        case "undone":
+            raise NotDone("later", after=3.0)
+        case _:
+            raise ValueError("a surprise")
 
 
-@tool(isolate=True)
-def refuse() -> str:
-    """Say no."""
-    raise ToolError("not today")
-
-
-@tool(isolate=True)
-def undone() -> str:
-    """Say that nothing happened."""
-    raise NotDone("later", after=3.0)
-
-
-@tool(isolate=True)
-def fail() -> str:
-    """Raise something else."""
-    raise ValueError("a surprise")
-
-
-@script
-def plays(turn: Turn) -> Reply:
-    """Plays isolating."""
-    return say("Done.") if turn.results else call("whoami", name=turn.input["name"])
-
-
-isolating = spec_of("isolating", model=plays, tools=[whoami])
+isolating = spec_of("isolating", tools=[whoami])

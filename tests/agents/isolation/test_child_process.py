@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,10 +11,8 @@ import psutil
 import pytest
 
 from agents.effect_handler import AgentEffects
-from agents.errors import DefinitionError
 from agents.isolation.processes import Child, Children
 from agents.registry import load
-from agents.sdk import tool
 from agents.sdk.spec import ToolSpec
 from runtime.core.enums import FailureCause
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
@@ -33,20 +32,22 @@ def call(children: Children, tool: ToolSpec, deadline: float = 60.0, **args: Any
     return children.perform(tool, args, request_of(tool, deadline, **args))
 
 
-def request_of(tool: ToolSpec, deadline: float, **args: Any) -> ToolRequest:
+def request_of(tool: ToolSpec, deadline: float = 60.0, **args: Any) -> ToolRequest:
     more = {"run": uuid4(), "key": "the key", "deadline": deadline, "effect": tool.effect}
     return tool_request("isolating", tool.name, args, **more)
 
 
-def test_an_isolated_tool_runs_in_another_process(children: Children) -> None:
-    first = call(children, isolated.whoami, name="ada")
-    again = call(children, isolated.whoami, name="bea")
+def test_a_worker_isolates_a_tool_and_a_kit_runs_it_itself(children: Children) -> None:
+    registry, request = load([isolated.__name__]), request_of(isolated.whoami, name="ada")
+    here = AgentEffects(registry, close_connections=lambda: None)
+    there = replace(here, children=children)
+    first, again, own = (handler.perform(request) for handler in (there, there, here))
     assert isinstance(first, ToolResult)
     assert isinstance(again, ToolResult)
+    assert isinstance(own, ToolResult)
     assert (first.value["name"], first.value["key"]) == ("ada", "the key")
     assert 0 < first.value["left"] <= 60.0
-    assert first.value["process"] != os.getpid()
-    assert again.value == {**again.value, "name": "bea", "process": first.value["process"]}
+    assert first.value["process"] == again.value["process"] != own.value["process"] == os.getpid()
 
 
 def test_the_deadline_kills_a_tool_and_its_child_processes(
@@ -60,21 +61,20 @@ def test_the_deadline_kills_a_tool_and_its_child_processes(
     until(lambda: not any(_runs(pid) for pid in pids) or None, "both to be gone")
 
 
-def test_a_tool_that_ends_its_process_is_in_doubt(children: Children) -> None:
-    error = "the process of crash ended (SIGABRT) before it said what became of it"
-    assert call(children, isolated.crash) == Unknown(error=error, cause=FailureCause.TOOL)
-
-
 def test_an_isolated_tools_error_has_the_same_outcome(children: Children) -> None:
-    assert call(children, isolated.refuse) == ToolFailure(error="not today")
-    undone = call(children, isolated.undone)
+    refuse, undone, fail, crash = (
+        call(children, isolated.end, how=how) for how in ("refuse", "undone", "fail", "crash")
+    )
+    assert refuse == ToolFailure(error="not today")
     assert undone == ToolFailure(error="later", retryable=True, retry_after=3.0, cause=undone.cause)  # type: ignore[union-attr]
-    assert call(children, isolated.fail) == Unknown(error="ValueError: a surprise")
+    assert fail == Unknown(error="ValueError: a surprise")
+    error = "the process of end ended (SIGABRT) before it said what became of it"
+    assert crash == Unknown(error=error, cause=FailureCause.TOOL)
 
 
 def test_a_process_that_does_not_start_did_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    outcome = call(Children(["tests.agents.no_such_module"]), isolated.crash)
-    error = "the process for crash did not start: look at the worker's log"
+    outcome = call(Children(["tests.agents.no_such_module"]), isolated.end, how="crash")
+    error = "the process for end did not start: look at the worker's log"
     assert outcome == ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
     assert f"Call the key waits: {error}" in caplog.text
 
@@ -84,38 +84,6 @@ def test_a_process_ends_when_its_worker_is_gone() -> None:
     assert child._process.stdin is not None
     child._process.stdin.close()
     assert child._process.wait(60) == -9
-
-
-def test_a_transactional_tool_cannot_be_isolated() -> None:
-    def write(number: int) -> str:
-        """Write."""
-        return ""
-
-    with pytest.raises(DefinitionError, match="its transaction is the worker's"):
-        tool(effect="transactional", isolate=True)(write)
-
-
-def test_an_isolated_tool_is_a_function_of_its_module() -> None:
-    def inner(number: int) -> str:
-        """Do."""
-        return ""
-
-    with pytest.raises(DefinitionError, match="must be a function of its module"):
-        tool(isolate=True)(inner)
-
-
-def test_a_worker_isolates_a_tool_and_a_kit_runs_it_itself(children: Children) -> None:
-    registry = load([isolated.__name__])
-    request = request_of(isolated.whoami, 60.0, name="ada")
-    there = AgentEffects(registry, close_connections=_nothing, children=children).perform(request)
-    here = AgentEffects(registry, close_connections=_nothing).perform(request)
-    assert isinstance(there, ToolResult)
-    assert isinstance(here, ToolResult)
-    assert there.value["process"] != here.value["process"] == os.getpid()
-
-
-def _nothing() -> None:
-    """Leave the connections as they are."""
 
 
 def _runs(pid: int) -> bool:

@@ -1,8 +1,9 @@
-"""A stored reply holds the provider's fields, each argument once, and is restored unchanged."""
+"""A stored reply has each argument once and is restored unchanged; long conversations are translated once."""
 
 import json
 from dataclasses import replace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from pydantic import ValidationError
@@ -18,14 +19,16 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from agents.llm import plain_replies
-from agents.llm.messages import from_provider
+from agents.llm import conversation_cache, plain_replies, replies
+from agents.llm.conversation_cache import KEPT, MIN_CACHED_MESSAGES, conversation_of
+from agents.llm.messages import from_provider, to_provider
 from agents.llm.replies import _dumped, _validated, read, whole
 from agents.sdk import tool
 from agents.sdk.scripts import call, say
 from agents.sdk.spec import AgentSpec
-from runtime.core.continuation import Call
+from runtime.core.continuation import Call, CallState
 from runtime.ports.effects import ModelAnswer
+from tests.bench.sides.agents import Walk, walker
 from tests.support.specs import spec_of
 
 ARGS = {"word": "xyzzy", "none": None, "more": [1, 2.5, {"ä": True}]}
@@ -40,32 +43,28 @@ def look_up(word: str) -> str:
 asker = spec_of("asker", model=lambda *_: say(""), tools=[look_up])
 
 
-def message_of(answer: ModelAnswer) -> tuple[dict[str, Any], tuple[Call, ...]]:
+def as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def kept(answer: ModelAnswer) -> tuple[dict[str, Any], tuple[Call, ...]]:
     """Return the frame's message and its calls as the core stores them."""
     calls = tuple(
-        Call(id=f"c1.{number}", tool=one.tool, args=json.loads(json.dumps(one.args)))
+        Call(id=f"c1.{number}", tool=one.tool, args=as_json(one.args))
         for number, one in enumerate(answer.calls)
     )
-    message = {
-        "role": "model",
-        "reply": json.loads(json.dumps(answer.reply)),
-        "text": answer.text,
-        "calls": [call.id for call in calls],
-    }
-    return message, calls
+    ids = [call.id for call in calls]
+    reply = as_json(answer.reply)
+    return {"role": "model", "reply": reply, "text": answer.text, "calls": ids}, calls
 
 
 def back(answer: ModelAnswer) -> ModelResponse:
-    message, calls = message_of(answer)
+    message, calls = kept(answer)
     return read(message, {call.id: call for call in calls})
 
 
 def called(args: Any, **given: Any) -> ToolCallPart:
     return ToolCallPart(tool_name="look_up", args=args, tool_call_id="p-7", **given)
-
-
-def as_json(value: Any) -> Any:
-    return json.loads(json.dumps(value))
 
 
 WRITTEN = [
@@ -79,7 +78,6 @@ WRITTEN = [
 @pytest.mark.parametrize(
     "parts",
     [
-        [TextPart("xyzzy")],
         [TextPart("a"), TextPart("b")],
         [TextPart("", id="t-1")],
         [ThinkingPart("hm", signature="s1gn3d", provider_name="acme"), TextPart("xyzzy")],
@@ -109,11 +107,11 @@ def test_a_reply_comes_back_as_the_provider_gave_it(parts: list[Any]) -> None:
     )
     answer = from_provider(asker, given)
     found = back(answer)
-    message, calls = message_of(answer)
+    message, calls = kept(answer)
     (filled,) = whole([message], calls)
     assert _comparable(_validated(filled["reply"])) == _comparable(found)
-    kept = replace(given, timestamp=found.timestamp, usage=replace(given.usage, input_tokens=0))
-    assert _comparable(found) == _comparable(kept)
+    same = replace(given, timestamp=found.timestamp, usage=replace(given.usage, input_tokens=0))
+    assert _comparable(found) == _comparable(same)
 
 
 def _comparable(response: ModelResponse) -> ModelResponse:
@@ -136,49 +134,19 @@ def test_arguments_and_texts_are_stored_once(args: Any) -> None:
 
 def test_nothing_empty_and_nothing_of_the_clients_own_is_stored() -> None:
     assert from_provider(asker, say("Done.")).reply == {"parts": [{"part_kind": "text"}]}
-    assert from_provider(asker, call("look_up", word="a")).reply == {
-        "parts": [{"part_kind": "tool-call"}]
-    }
-
-
-def test_only_the_name_of_a_real_model_is_stored() -> None:
-    given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
-    answer = from_provider(replace(asker, model=None, models=("acme:m",)), given)
-    assert answer.reply["model_name"] == "m-2026"
-    assert "model_name" not in from_provider(asker, given, model=asker.model_name).reply
-
-
-def test_a_reply_is_the_same_message_whenever_it_is_read() -> None:
     answer = from_provider(asker, call("look_up", word="a"))
-    assert back(answer) == back(answer)
+    assert answer.reply == {"parts": [{"part_kind": "tool-call"}]}
+    assert back(answer) == back(answer)  # the same message whenever it is read
+    given = ModelResponse(parts=[TextPart("so")], model_name="m-2026")
+    assert from_provider(asker, given).reply["model_name"] == "m-2026"
+    assert "model_name" not in from_provider(asker, given, model=asker.model_name).reply
 
 
 def test_calls_without_an_id_of_the_provider_get_one_that_stays() -> None:
     calls = [ToolCallPart(tool_name="look_up", args=ARGS) for _ in range(2)]
     answer = from_provider(asker, ModelResponse(parts=calls))
-    found = [[part.tool_call_id for part in back(answer).tool_calls] for _ in range(2)]
-    assert found == [["c1-0", "c1-1"]] * 2  # Anthropic takes no dot
-
-
-def test_secrets_stay_sealed_in_the_stored_reply(sealed: AgentSpec) -> None:
-    answer = from_provider(sealed, ModelResponse(parts=[called({"word": "xyzzy"})]))
-    assert "xyzzy" not in json.dumps([answer.reply, answer.calls[0].args])
-    (part,) = answer.reply["parts"]
-    assert set(part) == {"part_kind", "tool_name", "tool_call_id", "args"}
-
-
-@pytest.fixture
-def sealed() -> AgentSpec:
-    from agents.testing import setup
-
-    setup.prepare(secrets=True)
-
-    @tool(effect="read", secret_args=("word",))
-    def whisper(word: str) -> str:
-        """Looks a word up."""
-        return word
-
-    return replace(asker, tools=(replace(whisper, name="look_up"),))
+    found = [part.tool_call_id for part in back(answer).tool_calls]
+    assert found == ["c1-0", "c1-1"]  # Anthropic takes no dot
 
 
 PLAIN = [
@@ -191,36 +159,20 @@ PLAIN = [
         provider_url="https://acme.example",
         provider_response_id="r-1",
     ),
-    ModelResponse(parts=[TextPart("", id="t-1", provider_name="acme"), called({}), called(None)]),
+    ModelResponse(parts=[TextPart("", id="t-1", provider_name="acme"), called({})]),
 ]
 
 
 @pytest.mark.parametrize("given", PLAIN, ids=repr)
-def test_a_plain_reply_is_dumped_as_pydantic_dumps_it(given: ModelResponse) -> None:
-    found = plain_replies.dump(given)
-    assert list((found or {}).items()) == list(_dumped(given).items())
-
-
-@pytest.mark.parametrize("given", PLAIN[:-1], ids=repr)
-def test_a_plain_reply_is_built_as_pydantic_reads_it(given: ModelResponse) -> None:
+def test_a_plain_reply_is_written_and_read_as_by_pydantic(given: ModelResponse) -> None:
+    found, dumped = plain_replies.dump(given), _dumped(given)
+    assert list((found or {}).items()) == list(dumped.items())
     usage = {"usage": {"cache_read_tokens": 3, "details": {"reasoning": 7}}}
-    kept = {**as_json(_dumped(given)), "provider_details": {"a": None}, **usage}
-    assert plain_replies.build(kept, kept["parts"]) == _validated(kept)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        ModelResponse(parts=[], state="suspended"),
-        ModelResponse(parts=[], metadata={"a": 1}),
-        ModelResponse(parts=[], usage=RequestUsage(cache_read_tokens=3)),
-        ModelResponse(parts=[called(ARGS, provider_details={"a": 1})]),
-        ModelResponse(parts=[FilePart(BinaryContent(b"\x00", media_type="image/png"))]),
-    ],
-    ids=repr,
-)
-def test_replies_with_other_fields_are_left_to_pydantic(given: ModelResponse) -> None:
-    assert plain_replies.dump(given) is None
+    stored = {**as_json(dumped), "provider_details": {"a": None}, **usage}
+    assert plain_replies.build(stored, stored["parts"]) == _validated(stored)
+    used = RequestUsage(cache_read_tokens=3)
+    for other in ({"state": "suspended"}, {"metadata": {"a": 1}}, {"usage": used}):
+        assert plain_replies.dump(replace(given, **other)) is None  # it is left to pydantic
 
 
 @pytest.mark.parametrize(
@@ -245,13 +197,11 @@ def test_a_reply_with_a_field_of_another_type_is_not_read(
 
 
 def test_a_script_that_changes_arguments_changes_only_its_own() -> None:
-    call = Call(id="c1.0", tool="look_up", args={"word": "a"})
-    reply = {"parts": [{"part_kind": "tool-call"}]}
-    message = {"role": "model", "reply": reply, "text": "", "calls": ["c1.0"]}
-    (part,) = read(message, {"c1.0": call}).tool_calls
+    message, (call_,) = kept(from_provider(asker, call("look_up", word="a")))
+    (part,) = read(message, {"c1.0": call_}).tool_calls
     assert isinstance(part.args, dict)
     part.args["word"] = "b"
-    assert call.args == {"word": "a"}
+    assert call_.args == {"word": "a"}
 
 
 def test_a_reply_of_an_earlier_release_stays_as_it_is() -> None:
@@ -259,3 +209,107 @@ def test_a_reply_of_an_earlier_release_stays_as_it_is() -> None:
     reply = {"kind": "response", "parts": [part, {"part_kind": "text", "content": "so"}]}
     message = {"role": "model", "reply": reply, "text": "other", "calls": ["c1.0"]}
     assert whole([message], (Call(id="c1.0", tool="t", args={}),)) == (message,)
+
+
+def messages(turns: int = MIN_CACHED_MESSAGES) -> tuple[dict[str, Any], ...]:
+    """Return the messages of a walker frame after so many turns."""
+    found: list[dict[str, Any]] = [{"role": "input", "content": {"turns": turns}}]
+    for turn in range(1, turns + 1):
+        call = {"part_kind": "tool-call", "tool_name": "step", "args": {"n": turn}}
+        reply = {"kind": "response", "parts": [{**call, "tool_call_id": f"p{turn}"}]}
+        result = {"call": f"c{turn}.0", "tool": "step", "outcome": "returned", "content": turn}
+        found += [
+            {"role": "model", "reply": reply, "text": "", "calls": [f"c{turn}.0"]},
+            {"role": "results", "results": [result]},
+        ]
+    return tuple(found)
+
+
+def parts(conversation: list[Any]) -> list[Any]:
+    """All that is said; replies of a script bear the time of their translation."""
+    return [
+        (part.part_kind, getattr(part, "content", None), getattr(part, "tool_call_id", None))
+        for message in conversation
+        for part in message.parts
+    ]
+
+
+@pytest.fixture
+def run() -> UUID:
+    return uuid4()
+
+
+def test_only_new_messages_are_translated(run: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+
+    def counted(agent: AgentSpec, given: Any, done: Any, *_: Any) -> list[Any]:
+        begun.append(len(done))
+        return to_provider(agent, given, done)
+
+    monkeypatch.setattr(conversation_cache, "to_provider", counted)
+    whole = messages()
+    for end in range(1, len(whole) + 1):
+        found: list[Any] = conversation_of(walker, run, "0", whole[:end])
+        assert parts(found) == parts(to_provider(walker, whole[:end]))
+        found.append(found[0])  # the caller may change the list
+    again, same = (to_provider(walker, whole) for _ in range(2))
+    assert again[1:] == same[1:]  # an input bears the time of its translation
+    assert begun == [*[0] * MIN_CACHED_MESSAGES, *range(MIN_CACHED_MESSAGES, len(whole))]
+
+
+def test_equal_messages_loaded_anew_are_not_translated_anew(run: UUID) -> None:
+    calls = (Call(id="c1.0", tool="step", args={"n": 1}),)
+    before = conversation_of(walker, run, "0", messages()[:-2], calls=calls)
+    again = (replace(calls[0], state=CallState.RETURNED), Call(id="c2.0", tool="step", args={}))
+    after = conversation_of(walker, run, "0", messages(), calls=again)
+    assert all(one is other for one, other in zip(before, after, strict=False))
+    assert parts(after) == parts(to_provider(walker, messages()))
+    changed = messages()
+    changed[2]["results"][0]["content"] = "something else"
+    other = conversation_of(walker, run, "0", changed, calls=again)
+    assert parts(other) == parts(to_provider(walker, changed))
+
+
+def test_a_reply_with_other_arguments_is_translated_anew(run: UUID) -> None:
+    def told(text: str) -> Any:
+        call = Call(id="c1.0", tool="step", args={"text": text})
+        given = messages()
+        given[1]["reply"]["parts"] = [{"part_kind": "tool-call"}]
+        return conversation_of(walker, run, "0", given, calls=(call,))[1].parts[0]
+
+    assert [told("a").args, told("b").args] == [{"text": "a"}, {"text": "b"}]
+
+
+def test_other_instructions_are_told_from_the_beginning(run: UUID) -> None:
+    other = spec_of("other", instructions="Other.", input=Walk)
+    for agent, given, said in (
+        (walker, "Walk.", "Walk."),
+        (walker, "Run.", "Run."),
+        (other, "", "Other."),
+    ):
+        found: list[Any] = conversation_of(agent, run, "0", messages(), given)
+        assert {one.instructions for one in found if one.kind == "request"} == {said}
+
+
+def test_two_threads_do_not_add_to_the_same_conversation(
+    run: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = messages()
+    conversation_of(walker, run, "0", whole[:-2])
+    other: list[list[Any]] = []
+
+    def interrupted(message: Any, calls: Any) -> Any:
+        if not other:
+            other.append([])
+            other[0] = conversation_of(walker, run, "0", whole)
+        return read(message, calls)
+
+    monkeypatch.setattr(replies, "read", interrupted)
+    found = conversation_of(walker, run, "0", whole)
+    assert parts(found) == parts(other[0]) == parts(to_provider(walker, whole))
+
+
+def test_no_more_conversations_are_kept_than_said() -> None:
+    for _ in range(KEPT + 3):
+        conversation_of(walker, uuid4(), "0", messages())
+    assert len(conversation_cache._known) == KEPT

@@ -1,0 +1,277 @@
+"""Definitions that authors may write, and the errors for invalid ones."""
+
+import importlib
+import sys
+from collections.abc import Callable  # noqa: F401
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from agents.errors import DefinitionError
+from agents.sdk import Budget, Compaction, FailureCause, Holds, NotDone, ToolContext, tool
+from agents.sdk.scripts import Turn, say, script
+from agents.sdk.spec import ToolSpec
+from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
+from runtime.core.enums import EffectClass, Risk
+from tests.support.specs import Input, spec_of
+
+PATIENT = RetryPolicy(attempts=9, base=2.0, ceiling=60.0)
+NEVER = RetryPolicy(attempts=0, base=1.0, ceiling=1.0)
+INFINITE = float("inf")
+
+
+class Greeting(TypedDict):
+    text: str
+
+
+@tool(effect="idempotent", approval=True, risk="high", sentence="Greet {name} {times} times")
+def greet(
+    context: ToolContext, name: str, times: int = 1, tone: Literal["warm", "dry"] = "warm"
+) -> Greeting:
+    """Greets a person."""
+    return {"text": f"{name} {times} {tone} {context.key}"}
+
+
+class NotJsonAtAll:
+    pass
+
+
+def defined(header: str = "def act(x: int)", body: str = '"""Acts."""', **options: Any) -> ToolSpec:
+    """Make a tool of a function with this header."""
+    found: dict[str, Any] = {}
+    exec(f"{header}:\n    {body}", globals(), found)  # noqa: S102
+    return tool(**options)(found["act"])
+
+
+def test_a_tool_is_described_by_its_signature() -> None:
+    assert (greet.name, greet.description) == ("greet", "Greets a person.")
+    assert (greet.effect, greet.risk, greet.approval) == (EffectClass.IDEMPOTENT, Risk.HIGH, True)
+    assert (greet.deadline, greet.retry, greet.expires_in) == (30.0, TOOL_RETRIES, None)
+    assert greet.defaults == {"times": 1, "tone": "warm"}
+    assert list(greet.schema["properties"]) == ["name", "times", "tone"]
+    assert (greet.schema["required"], greet.schema["additionalProperties"]) == (["name"], False)
+    assert greet.schema["properties"]["times"]["default"] == 1
+    assert (greet.result_schema or {})["properties"]["text"]["type"] == "string"
+
+
+def test_a_plain_tool_is_a_write_without_approval() -> None:
+    act = defined(
+        "def act(schema: str, copy: int) -> None"
+    )  # names that a class would stumble over
+    assert (act.effect, act.risk, act.approval) == (EffectClass.WRITE, Risk.LOW, False)
+    assert act.sentence == "Call act with schema {schema}, copy {copy}"
+    assert defined("def act()").sentence == "Call act"
+    assert act.result_schema == {"type": "null"}
+    assert defined("def act() -> Any").result_schema is defined("def act()").result_schema is None
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        ("def act(x: NotJsonAtAll)", "argument x has no JSON form"),
+        ("def act(x)", "argument x has no type"),
+        ("def act(*x: int)", "argument x cannot be given by name"),
+        ("def act(x: int, context: ToolContext)", "the context must be the first parameter"),
+        ("def act(x: float = INFINITE)", "the default of x: not a finite number"),
+        ("def act() -> NotJsonAtAll", "its result has no JSON form"),
+        ("def act() -> dict[str, Callable[[], int]]", "its result has no JSON form"),
+        ("def act() -> object", "its result can be any object"),
+        ("def act(x: 'Nowhere')", "a type is not known"),
+    ],
+)
+def test_types_that_are_not_json_fail_at_registration(header: str, complaint: str) -> None:
+    with pytest.raises(DefinitionError, match=f"^tool act.*{complaint}") as caught:
+        defined(header)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"body": "pass"}, "describe it in a docstring"),
+        ({"effect": "maybe"}, "'maybe' is not one of"),
+        ({"risk": "huge"}, "'huge' is not one of"),
+        ({"sentence": "Greet {who}"}, "names who, no argument"),
+        ({"sentence": "Greet {x.__class__}"}, "not the bare name"),
+        ({"sentence": "Greet {x!r}"}, "not the bare name"),
+        ({"sentence": "Greet {x:>9}"}, "not the bare name"),
+        ({"sentence": "Greet {x"}, "cannot be read"),
+        ({"retry": NEVER}, "at least one attempt"),
+        ({"retry": RetryPolicy(attempts=1, base=2.0, ceiling=1.0)}, "base <= ceiling"),
+        ({"retry": RetryPolicy(attempts=1, base=-1.0, ceiling=1.0)}, "base <= ceiling"),
+        ({"retry": RetryPolicy(attempts=1, base=1.0, ceiling=1.0, on=("request",))}, "wrong"),
+        ({"retry": RetryPolicy(attempts=1, base=1.0, ceiling=1.0, on=("unknown",))}, "one of"),
+        ({"expires_in": 0}, "expires_in must be a number of seconds"),
+        ({"deadline": INFINITE}, "deadline must be a number of seconds"),
+        ({"secret_args": ["nothing"]}, "names of its arguments"),
+        ({"secret_args": "x"}, "names of its arguments"),
+        ({"effect": "transactional", "header": "async def act()"}, "cannot be async"),
+        ({"effect": "transactional", "isolate": True}, "its transaction is the worker's"),
+    ],
+)
+def test_options_of_a_tool_that_cannot_work_are_refused(
+    options: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(DefinitionError, match=f"tool act: .*{complaint}"):
+        defined(**options)
+
+
+def test_an_isolated_tool_is_a_function_of_its_module() -> None:
+    def inner(number: int) -> str:
+        """Do."""
+        return ""
+
+    with pytest.raises(DefinitionError, match="must be a function of its module"):
+        tool(isolate=True)(inner)
+
+
+def test_an_agent_sets_times_and_approval_of_a_tool_for_itself() -> None:
+    ours = greet.with_settings(deadline=5).with_settings(expires_in=60)
+    assert (ours.deadline, ours.expires_in, ours.approval, ours.waived) == (5, 60, True, False)
+    assert (greet.deadline, greet.expires_in) == (30, None)
+    assert "deadline" in str(spec_of(tools=[ours]).definition)
+    assert "deadline" not in str(spec_of(tools=[greet]).definition)
+    lax = greet.with_settings(approval=False)
+    assert lax.waived
+    assert lax.with_settings(deadline=5).waived
+    assert not lax.with_settings(approval=True).waived
+    assert not defined().with_settings(approval=False).waived
+    for setting in ({"deadline": 0}, {"expires_in": INFINITE}, {"approval": "no"}):
+        with pytest.raises(DefinitionError, match="tool greet: with_settings: "):
+            greet.with_settings(**setting)
+
+
+async def late(case: Input) -> str:
+    return "Do."
+
+
+def of_nothing() -> str:
+    return "Do."
+
+
+TEXT_OR_DEF = "instructions are a text, or a def"
+SPEC = spec_of("final_answer")
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        *(({"name": name}, "lower case") for name in ("", "Greeter", "../etc", "a" * 65)),
+        ({"tools": [greet], "subagents": [spec_of("greet")]}, r"two of its .* named greet"),
+        ({"models": ["large"]}, "provider:model"),
+        ({"models": ["openai:"]}, "provider:model"),
+        ({"model": "gpt-x"}, "provider:model"),
+        ({"model": "openai:x", "models": ["openai:y"]}, "in models alone"),
+        ({"models": ["openai:x", "openai:x"]}, "listed once"),
+        ({"model": 7}, "model is a script"),
+        ({"temperature": 2.1}, "from 0 to 2"),
+        ({"temperature": "hot"}, "from 0 to 2"),
+        ({"max_tokens": 0}, "a whole number"),
+        ({"max_tokens": 1.5}, "a whole number"),
+        ({"retry": NEVER}, "at least one attempt"),
+        ({"deadline": 0}, "deadline must be"),
+        ({"approvals": "never"}, "by_tool, every_call, low, medium, high"),
+        ({"budget": Budget(turns=0)}, "its budget: turns must be between 1 and 1000000"),
+        ({"budget": Budget(depth=17)}, "its budget: depth must be between 1 and 16"),
+        ({"budget": Budget(usd="free")}, "its budget: usd must be an amount such as 1.50"),
+        ({"holds": Holds(every=0)}, "holds.every"),
+        ({"holds": Holds(after=0)}, "holds.after"),
+        ({"compaction": Compaction()}, "compaction needs"),
+        ({"compaction": Compaction(messages=3)}, "compaction begins"),
+        ({"compaction": Compaction(bytes=999)}, "compaction begins"),
+        ({"output": dict}, "output must be a Pydantic model"),
+        ({"output": Input, "subagents": [SPEC]}, "give your tool another name"),
+        *(
+            ({"instructions": given}, TEXT_OR_DEF)
+            for given in (lambda case: "Do.", of_nothing, late, print, BaseModel, 7)
+        ),
+    ],
+)
+def test_options_of_an_agent_that_cannot_work_are_refused(
+    option: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(DefinitionError, match=f"agent {option.get('name', 'a')}: .*{complaint}"):
+        spec_of(**option)
+
+
+def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
+    @script
+    def other(_: Turn) -> Any:
+        return say("other")
+
+    def agent(**changes: Any) -> str:
+        return spec_of(**{"tools": [greet], **changes}).fingerprint
+
+    def greeting(**changes: Any) -> str:
+        options = {"effect": "idempotent", "approval": True, "risk": "high", **changes}
+        return agent(tools=[tool(**options)(greet.function)])
+
+    variants = [
+        agent(),
+        agent(instructions="Do not."),
+        agent(model=other),
+        agent(tools=[]),
+        agent(subagents=[spec_of("c")]),
+        agent(model=None),
+        agent(model="openai:x"),
+        agent(model="openai:y"),
+        agent(models=["openai:x"]),
+        agent(temperature=0.0),
+        agent(temperature=0.5),
+        agent(max_tokens=100),
+        agent(approvals="every_call"),
+        agent(approvals="medium"),
+        agent(output=Input),
+        greeting(effect="write"),
+        greeting(effect="read"),
+        greeting(effect="transactional"),
+        greeting(risk="low"),
+        greeting(approval=False),
+        greeting(secret_args=["name"]),
+        greeting(secret_result=True),
+    ]
+    assert len(set(variants)) == len(variants)
+    assert agent() == agent(steps=["one"]) == agent(temperature=None, max_tokens=None)
+    assert agent(model="openai:x") == agent(model=None, models=["openai:x"])
+    assert agent() == greeting() == greeting(retry=PATIENT, expires_in=60)
+
+
+@pytest.mark.parametrize(
+    ("approvals", "gated"),
+    [
+        ("by_tool", []),
+        ("every_call", [Risk.LOW, Risk.MEDIUM, Risk.HIGH]),
+        ("low", [Risk.LOW, Risk.MEDIUM, Risk.HIGH]),
+        ("medium", [Risk.MEDIUM, Risk.HIGH]),
+        (Risk.HIGH, [Risk.HIGH]),
+    ],
+)
+def test_an_agent_can_add_gates_to_its_tools_but_remove_none(
+    approvals: Any, gated: list[Risk]
+) -> None:
+    spec = spec_of(approvals=approvals)
+    assert [risk for risk in Risk if spec.requires_approval(risk, asked=False)] == gated
+    assert all(spec.requires_approval(risk, asked=True) for risk in Risk)
+
+
+def test_old_names_work_and_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    for old, new, name in (
+        ("agents.gateway.scripted", "agents.sdk.scripts", "script"),
+        ("agents.tools.waits", "agents.tools.timers", "sleep_until"),
+    ):
+        sys.modules.pop(old, None)
+        found = getattr(importlib.import_module(old), name)
+        assert found is getattr(importlib.import_module(new), name)
+        assert f"{old} is now {new}; the old name goes with the next release" in caplog.messages
+    for module, old, new in (
+        ("agents.sdk", "Blame", "FailureCause"),
+        ("agents.testing", "Made", "ToolCall"),
+    ):
+        home = importlib.import_module(module)
+        assert getattr(home, old) is getattr(home, new)
+        assert not hasattr(home, "Nothing")
+        assert f"{module}.{old} is now {module}.{new}; the old name goes" in caplog.text
+    assert NotDone(blame="network").cause is FailureCause.NETWORK
+    assert "NotDone(blame=…) is now cause=…; the old name goes with the next" in caplog.text
