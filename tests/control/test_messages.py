@@ -14,9 +14,8 @@ from runtime.errors import RunEnded, TooManyUndelivered
 from runtime.models import Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelRequest, Outcome
-from tests.support.engine import ADA, MakeBench, Rig, cancel, events, pause, resume, types
+from tests.support.engine import ADA, MakeBench, Rig, cancel, events, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
-from tests.support.people import until
 from tests.support.threads import Hold, holding, wait_until_blocked
 
 BEA = Actor(person="bea")
@@ -89,22 +88,6 @@ def test_an_uncommitted_message_is_not_lost_at_the_end_of_a_run(rig: MakeBench) 
         wait_until_blocked()
     assert Run.objects.get(id=run).output == '"3 messages"'
     assert types(run)[-3:] == ["MessageReceived", "ModelReplied", "Completed"]
-
-
-def test_a_message_during_a_pause_is_received_on_resuming(rig: MakeBench) -> None:
-    hold = Hold(counting)
-    desk = rig({"a": hold})
-    run = desk.start("a")
-    with holding(desk, run, hold):
-        pause(run)
-        desk.heartbeat.check_signals(run)
-        until(lambda: Run.objects.get(id=run).status == "paused" or None, "the pause")
-    assert types(run)[-2:] == ["Paused", "ModelReplied"]
-    write(run)
-    assert desk.advance(run).status == "paused"
-    assert len(desk.effects.models) == 1
-    resume(run)
-    assert desk.advance(run).output == '"3 messages"'
 
 
 def test_a_cancelled_run_takes_no_message_and_receives_none(gated: Rig) -> None:

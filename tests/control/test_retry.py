@@ -3,14 +3,11 @@
 from uuid import UUID
 
 import pytest
-from django.db import transaction
+from django.utils import timezone
 
-from runtime.control.cancel import cancel
 from runtime.control.retry import retry as retry_run
-from runtime.control.transfer import export_run
 from runtime.control.verification import verify
 from runtime.core.continuation import MAX_REFUSALS
-from runtime.core.enums import Verdict
 from runtime.errors import NotFailed
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
@@ -58,26 +55,17 @@ def test_a_failed_run_continues_from_its_last_good_step(rig: MakeBench) -> None:
     assert verify(run.id).findings == ()
 
 
-@pytest.mark.parametrize("end", ["completed", "cancelled", "exported", "suspended", "removed"])
-def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench, end: str) -> None:
-    faults = [BAD] if end == "removed" else []
-    desk = rig({"a": failing(faults, turns(ask(("t", {})), say("done")))}, t=GATED)
-    run = desk.advance(desk.start("a"))
-    if end in ("completed", "removed"):
-        desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
-    with transaction.atomic():
-        if end == "cancelled":
-            cancel(run=run.id, actor=ADA, reason="enough")
-        if end == "exported":
-            export_run(run=run.id, actor=ADA)
-    desk.advance(run.id)
-    if end == "removed":
-        Run.objects.filter(id=run.id).update(removed_at="2026-01-01T00:00:00Z")
-    position = Run.objects.get(id=run.id).position
-    with pytest.raises(NotFailed) as raised:
-        retry(run.id)
-    assert raised.value.run_status == end
-    assert Run.objects.get(id=run.id).position == position
+def test_only_a_failed_run_that_is_kept_is_tried_again(rig: MakeBench) -> None:
+    desk = rig({"a": failing([], turns(ask(("t", {})), say("done")))}, t=GATED)
+    run = desk.advance(desk.start("a")).id
+    for status in ("suspended", "completed", "cancelled", "exported", "removed"):
+        kept = {"removed_at": timezone.now()} if status == "removed" else {"status": status}
+        Run.objects.filter(id=run).update(**{"status": "failed", **kept})
+        before = Run.objects.values().get(id=run)
+        with pytest.raises(NotFailed) as raised:
+            retry(run)
+        assert raised.value.run_status == status
+        assert Run.objects.values().get(id=run) == before
 
 
 def test_a_call_in_doubt_is_not_repeated(rig: MakeBench) -> None:

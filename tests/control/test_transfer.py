@@ -10,8 +10,6 @@ from django.conf import settings
 from django.db import transaction
 
 from runtime.control import verification
-from runtime.control.cancel import cancel
-from runtime.control.pause import pause
 from runtime.control.transfer import export_run, import_run
 from runtime.core.documents import export_file
 from runtime.core.documents.compression import plain_text
@@ -24,7 +22,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries.journal import stored
 from runtime.store import pool
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, cancel, pause
 from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
@@ -96,7 +94,7 @@ def test_an_export_ends_the_run_and_closes_its_gates(desk: Rig, continued: None)
     with pytest.raises((GateNotOpen, RunEnded)):
         desk.decide(gate.id, Verdict.APPROVE)
     with pytest.raises(RunEnded), transaction.atomic():
-        cancel(run=run.id, actor=EVE, reason="too late")
+        cancel(run.id, "too late")
 
 
 def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
@@ -104,6 +102,9 @@ def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
 ) -> None:
     run = desk.advance(desk.start("a", {"n": 1})).id
     before = desk.open_gates(run)[0].id
+    pause(run, "moving")
+    assert desk.advance(run).status == "paused"
+    assert sound(run)
     text = export(run)
     theirs = {mac for *_, mac in stored(JournalEntry.objects.filter(run_id=run))}
     elsewhere(run)
@@ -132,21 +133,9 @@ def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
     assert sound(run)
 
 
-def test_a_paused_run_leaves_and_goes_on_elsewhere_at_once(
-    desk: Rig, elsewhere: Callable[[UUID], None]
+def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = desk.advance(desk.start("a")).id
-    pause(run=run, actor=EVE, reason="moving")
-    assert desk.advance(run).status == "paused"
-    assert sound(run)
-    text = export(run)
-    elsewhere(run)
-    imported(text)
-    assert sound(run)
-    assert desk.advance(run).status == "suspended"
-
-
-def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(desk: Rig) -> None:
     queued = desk.start("a")
     with pytest.raises(NotAtRest):
         export(queued)
@@ -162,17 +151,11 @@ def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(desk: Rig) -> N
     Run.objects.filter(id=other).update(owner=other)
     with pytest.raises(NotAtRest):
         export(other)
-
-
-def test_a_run_too_large_to_import_is_not_exported(
-    desk: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = desk.advance(desk.start("a")).id
+    Run.objects.filter(id=other).update(owner=None)
     monkeypatch.setattr(export_file, "MAX_BYTES", 100)
     with pytest.raises(TooLarge):
-        export(run)
-    assert Run.objects.get(id=run).status == "suspended"
-    assert sound(run)
+        export(other)
+    assert Run.objects.get(id=other).status == "suspended", "it is too large to be imported"
 
 
 def test_an_import_requires_the_keys_of_sealed_secrets(

@@ -18,7 +18,6 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run
-from runtime.ports.access import Expression
 from runtime.ports.agents import VersionChange
 from runtime.ports.approvals import Part
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult
@@ -26,7 +25,7 @@ from runtime.store import pool, steps
 from runtime.store.pool import Connection
 from tests.execution.conftest import Ledger
 from tests.support.engine import ADA, MakeBench, Rig, pause, types
-from tests.support.fake_ports import FakeApprovals, FakeTool, ask, say, turns
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import aside, in_thread
 
 OLD, NEW = "sha256:a", "sha256:a2"
@@ -153,34 +152,6 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     kinds = ["ToolStarted", "RetryScheduled", "ToolStarted", "OutcomeUnknown", "GateOpened"]
     assert types(run.id)[-5:] == kinds
     assert len(desk.effects.calls) == 1
-
-
-def test_what_a_claim_has_read_is_too_old_once_signals_were_read_again(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, read = FakeApprovals.open, list[object]()
-
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        read.append(kwargs["read"])
-        return real(*args, **kwargs)
-
-    query = Expression(sql="7", parameters={})
-    monkeypatch.setattr(FakeApprovals, "open", noted)
-    monkeypatch.setattr(FakeApprovals, "claim_query", lambda _: query)
-
-    def send(_: object) -> ToolResult:
-        aside(lambda: send_message(run=runs[0], text="hello", actor=ADA))
-        desk.heartbeat.check_signals(runs[0])
-        return ToolResult(value=1)
-
-    desk = rig(
-        {"a": turns(ask(("u", {})), ask(("t", {})), say("done"))},
-        t=FakeTool(gated=True),
-        u=FakeTool(body=send),
-    )
-    runs = [desk.start("a")]
-    assert desk.advance(runs[0]).status == "suspended"
-    assert read == [None]
 
 
 # Commits whose answer was cut off

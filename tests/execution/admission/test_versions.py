@@ -62,49 +62,36 @@ def _another(rig: MakeBench, desk: Rig, agent: str = "a") -> Rig:
     return other
 
 
-def _claims(run: UUID) -> int:
-    return Run.objects.get(id=run).epoch
-
-
-def test_an_old_worker_does_not_spin(rig: MakeBench, hints: list[tuple[UUID, str]]) -> None:
-    desk, run = _suspended(rig)
-    _release(desk.effects, ADDED, older=True)
-    desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    entries = JournalEntry.objects.filter(run_id=run).count()
-    now = 100.0
-    desk.context = dataclasses.replace(desk.context, backoff=RunBackoff(clock=lambda: now))
-    hints.clear()
-    before = _claims(run)
-    for _ in range(200):
-        desk.advance(run)
-        now += 0.01
-    assert (_claims(run) - before, len(hints)) == (2, 2)
-    assert JournalEntry.objects.filter(run_id=run).count() == entries
-    assert Run.objects.get(id=run).owner is None
-    new = _another(rig, desk)
-    assert new.advance(run).status == "completed"
-    assert (len(new.effects.calls), desk.effects.calls) == (1, [])
-
-
-def test_a_worker_that_meets_newer_entries_leaves_them_untouched(
-    rig: MakeBench, continued: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("newer", ["its agent", "its entries"])
+def test_an_old_worker_leaves_a_run_untouched_and_does_not_spin(
+    rig: MakeBench,
+    continued: None,
+    hints: list[tuple[UUID, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    newer: str,
 ) -> None:
     desk, run = _suspended(rig)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    entries, before = JournalEntry.objects.filter(run_id=run).count(), _claims(run)
+    before, entries, now = Run.objects.get(id=run), types(run), 100.0
+    desk.context = dataclasses.replace(desk.context, backoff=RunBackoff(clock=lambda: now))
+    hints.clear()
 
-    def newer(*_: object) -> None:
+    def fails(*_: object) -> None:
         raise NewerSchema(99)
 
     with monkeypatch.context() as patch:
-        patch.setattr("runtime.core.documents.codec.decode_continuation", newer)
-        for _ in range(50):
+        if newer == "its agent":
+            _release(desk.effects, ADDED, older=True)
+        else:
+            patch.setattr("runtime.core.documents.codec.decode_continuation", fails)
+        for _ in range(200):
             found = desk.advance(run)
-    assert (found.status, found.owner) == ("suspended", None)
-    assert JournalEntry.objects.filter(run_id=run).count() == entries
-    assert _claims(run) - before <= 2
+            now += 0.01
+    assert (found.status, found.owner, types(run)) == ("suspended", None, entries)
+    assert (found.epoch - before.epoch, len(hints)) == (2, 2)
     new = _another(rig, desk)
     assert new.advance(run).status == "completed"
+    assert (len(new.effects.calls), desk.effects.calls) == (1, [])
 
 
 def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from pytest_django import Settings
 
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.enums import Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate
 from runtime.ports.effects import (
@@ -18,14 +18,12 @@ from runtime.ports.effects import (
     Unknown,
 )
 from tests.support.engine import (
-    RARELY,
     MakeBench,
     Rig,
     cancel,
     events,
     failing,
     later,
-    set_clock,
     types,
 )
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -44,30 +42,6 @@ def test_a_call_that_did_not_happen_is_tried_three_times(
     assert [call.attempt for call in desk.effects.calls] == [1, 2, 3]
     assert len({call.key for call in desk.effects.calls}) == 1
     assert desk.heard()["content"] == told
-
-
-def test_a_long_wait_releases_the_run_until_its_time(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("random.random", lambda: 0.9)
-    tool = failing(1, Unknown(error="cut off"))
-    waiting = FakeTool(effect=EffectClass.READ, body=tool.body, retry=RARELY)
-    desk = rig(
-        {"a": turns(ask(("t", {}), ("u", {})), say("done"))},
-        t=waiting,
-        u=FakeTool(effect=EffectClass.IDEMPOTENT),
-    )
-    run = desk.advance(desk.start("a"))
-    assert (run.status, run.owner) == ("waiting", None)
-    assert sorted(call.tool for call in desk.effects.calls) == ["t", "u"]
-    (wait,) = [event for event in events(run.id) if event["type"] == "RetryScheduled"]
-    assert run.due_at == datetime.fromisoformat(str(wait["until"]))
-    assert desk.advance(run.id).status == "waiting"
-    assert len(desk.effects.calls) == 2
-    set_clock(monkeypatch, lambda: run.due_at)
-    later(run.id)
-    assert desk.advance(run.id).status == "completed"
-    assert [call.attempt for call in desk.effects.calls if call.tool == "t"] == [1, 2]
 
 
 def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
