@@ -45,23 +45,17 @@ def kept(broker: "redis.Redis") -> UUID:
 def test_a_signal_sends_its_hint_to_the_process_that_keeps_the_run(
     broker: "redis.Redis", kept: UUID
 ) -> None:
+    (name,) = broker.keys(f"abeyance:listens:{_own()}")
+    assert 0 < int(broker.pttl(name)) <= 3_000
     notify(kept)
-    _flush()
-    assert _counts(broker) == {"own": 1, dispatch.RESUMED: 0}
-    assert 0 < int(broker.ttl(_own())) <= sticky_queue.UNREAD_SECONDS
-
-
-def test_the_hint_of_another_run_goes_to_all_workers(broker: "redis.Redis", kept: UUID) -> None:
     notify(uuid4())
     _flush()
-    assert _counts(broker) == {"own": 0, dispatch.RESUMED: 1}
-
-
-def test_a_process_that_listens_no_more_gets_no_hint(broker: "redis.Redis", kept: UUID) -> None:
-    dispatch.stop_listening()
-    notify(kept)
+    assert _counts(broker) == {"own": 1, dispatch.RESUMED: 1}
+    assert 0 < int(broker.ttl(_own())) <= sticky_queue.UNREAD_SECONDS
+    dispatch.dispatch(kept)
+    dispatch.send_all([(kept, dispatch.RESUMED)])
     _flush()
-    assert _counts(broker) == {"own": 0, dispatch.RESUMED: 1}
+    assert _counts(broker) == {"own": 1, dispatch.RESUMED: 3}  # of other workers and the sweeper
 
 
 def test_hints_that_a_process_leaves_unread_go_to_all_workers(
@@ -74,12 +68,9 @@ def test_hints_that_a_process_leaves_unread_go_to_all_workers(
     dispatch.stop_listening()
     assert broker.lrange(dispatch.RESUMED, 0, -1) == unread
     assert len(unread) == 2
-    assert not broker.exists(_own())
-
-
-def test_the_end_of_a_worker_process_leaves_its_queue(broker: "redis.Redis", kept: UUID) -> None:
-    tasks.stop()
-    assert not broker.exists(f"abeyance:listens:{_own()}")
+    notify(kept)
+    _flush()
+    assert _counts(broker) == {"own": 0, dispatch.RESUMED: 3}
 
 
 def test_a_broker_that_forbids_scripts_gets_hints_for_all_workers(
@@ -94,20 +85,6 @@ def test_a_broker_that_forbids_scripts_gets_hints_for_all_workers(
     assert broker.llen(dispatch.NEW) == 1
 
 
-def test_a_process_counts_as_listening_for_three_seconds(broker: "redis.Redis", kept: UUID) -> None:
-    (name,) = broker.keys(f"abeyance:listens:{_own()}")
-    assert 0 < int(broker.pttl(name)) <= 3_000
-
-
-def test_the_sweeper_and_other_workers_hint_to_all_workers(
-    broker: "redis.Redis", kept: UUID
-) -> None:
-    dispatch.send_all([(kept, dispatch.RESUMED)])
-    dispatch.dispatch(kept)
-    _flush()
-    assert _counts(broker) == {"own": 0, dispatch.RESUMED: 2}
-
-
 def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
     own = dispatch.open_own_queue()
     draining: list[str] = []
@@ -115,6 +92,9 @@ def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
     until(lambda: broker.exists(f"abeyance:listens:{own}") or None, "the process to listen")
     draining.append("now")
     until(lambda: not broker.exists(f"abeyance:listens:{own}") or None, "it to listen no more", 2.5)
+    sticky_queue.listen(broker, own)
+    tasks.stop()
+    assert not broker.exists(f"abeyance:listens:{own}")
 
 
 def test_a_process_without_a_queue_keeps_no_run(

@@ -2,8 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
-
 from runtime.core.continuation import SETTLED
 from runtime.core.machine.replay import Entry
 from runtime.queries.journal import JournalLine
@@ -11,41 +9,30 @@ from runtime.queries.spans.fold import Fold, fold
 from runtime.queries.spans.states import SpanResult, SpanState
 from tests.core.machine.walks import AT, Walk
 
-SEEDS = range(60)
-
 
 def _folded(seed: int) -> Fold:
-    events = Walk(seed).history
-    return fold(
-        (
-            JournalLine(
-                position=number,
-                entry=Entry(at=AT + timedelta(seconds=number), events=(event,)),
-                mac="",
-            )
-            for number, event in enumerate(events, 1)
-        ),
-        start=AT,
-    )
+    lines = [
+        JournalLine(
+            position=number,
+            entry=Entry(at=AT + timedelta(seconds=number), events=(event,)),
+            mac="",
+        )
+        for number, event in enumerate(Walk(seed).history, 1)
+    ]
+    return fold(lines, start=AT)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_an_ended_run_has_no_open_span(seed: int) -> None:
-    told = _folded(seed)
-    if not all(frame.outcome for frame in told.roots):
-        return
-    for span in told.spans():
-        assert span.start is None or span.end is not None, span.state
-        assert span.end is None or span.state.result is not SpanResult.OPEN, span.state
+def test_an_ended_run_has_no_open_span() -> None:
+    for told in map(_folded, range(60)):
+        if all(frame.outcome for frame in told.roots):
+            for span in told.spans():
+                assert span.start is None or span.end is not None, span.state
+                assert span.end is None or span.state.result is not SpanResult.OPEN, span.state
 
 
 def test_calls_recorded_in_the_original_are_called_so() -> None:
-    recorded = 0
-    for seed in range(3, 100, 10):  # forks
-        for frame in _folded(seed).frames.values():
-            for call in frame.calls:
-                if call.state in SETTLED and not call.spans and not call.child:
-                    (span,) = call.shown()
-                    assert span.state is SpanState.RECORDED
-                    recorded += 1
-    assert recorded
+    forks = [_folded(seed).frames.values() for seed in range(3, 100, 10)]
+    calls = [call for frames in forks for frame in frames for call in frame.calls]
+    recorded = [call for call in calls if call.state in SETTLED and not call.spans]
+    states = {span.state for call in recorded if not call.child for span in call.shown()}
+    assert states == {SpanState.RECORDED}

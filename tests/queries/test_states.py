@@ -21,20 +21,13 @@ LINES = tuple(
     JournalLine(position=at, entry=Entry(at=AT + timedelta(seconds=at), events=(event,)), mac="")
     for at, event in enumerate(LONG, 1)
 )
-MAX_BYTES = (
-    6_000_000  # all states of this run take 7,600,000, and with the documents of two 11,700,000
+MAX_BYTES = 6_000_000  # all states take 7,600,000, and with the documents of two 11,700,000
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [lambda: usage_of(RUN, LINES), lambda: state_at.state_after(RUN, len(LINES))],
 )
-
-
-def _usage() -> object:
-    return usage_of(RUN, LINES)
-
-
-def _state() -> object:
-    return state_at.state_after(RUN, len(LINES))
-
-
-@pytest.mark.parametrize("shown", [_usage, _state])
 def test_not_all_states_of_a_long_run_are_in_memory_at_once(
     shown: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,23 +39,3 @@ def test_not_all_states_of_a_long_run_are_in_memory_at_once(
     finally:
         tracemalloc.stop()
     assert peak < MAX_BYTES
-
-
-def test_the_state_after_an_entry_follows_the_state_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_at, "read", lambda *_, until, **__: LINES[:until])
-    first = state_at.state_after(RUN, 1)
-    assert first is not None
-    assert first.unreadable is None
-    found = state_at.state_after(RUN, 5)
-    assert found is not None
-    assert found.events == ("ToolStarted",)
-    assert "0/c1.0" in [move.place for move in found.moves]
-
-
-def test_the_first_unreadable_entry_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = JournalLine(position=3, entry=None, mac="")
-    monkeypatch.setattr(state_at, "read", lambda *_, **__: (*LINES[:2], broken, *LINES[3:5]))
-    found = state_at.state_after(RUN, 5)
-    assert found is not None
-    assert found.unreadable == 3
-    assert found.document is None

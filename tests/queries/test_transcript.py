@@ -14,27 +14,31 @@ from runtime.queries.transcript.transcript import read_transcript
 pytestmark = pytest.mark.django_db
 
 AT = "2026-11-21T22:00:00+00:00"
-OPENED: dict[str, Any] = {
-    "type": "FrameOpened",
-    "frame": "0",
-    "agent": "a",
-    "fingerprint": "f",
-    "prompt": "p",
-    "plan": None,
-    "input": {},
-}
+LATER = "2026-11-21T22:05:00+00:00"
+TERMS = {"effect": "idempotent", "digest": "d", "deadline": 1.0}
+
+
+def _event(type: str, frame: str = "0", **more: Any) -> dict[str, Any]:
+    return {"type": type, "frame": frame, **more}
+
+
+def _call(type: str, **more: Any) -> dict[str, Any]:
+    return _event(type, call="c1.0", **more)
 
 
 def _replied(frame: str, *tools: str) -> dict[str, Any]:
     calls = [{"tool": tool, "args": {}} for tool in tools]
-    return {
-        "type": "ModelReplied",
-        "frame": frame,
-        "reply": {},
-        "text": "",
-        "calls": calls,
-        "usage": {},
-    }
+    return _event("ModelReplied", frame, reply={}, text="", calls=calls, usage={})
+
+
+def _retry(call: str | None) -> dict[str, Any]:
+    return _event("RetryScheduled", call=call, until=LATER, attempt=1, cause="error", error="busy")
+
+
+OPENED = _event("FrameOpened", agent="a", fingerprint="f", prompt="p", plan=None, input={})
+STARTED = [_call("CallAdmitted", terms=TERMS), _call("ToolStarted", attempt=1, at=AT)]
+CANCELLING = {"type": "Cancelling", "by": "ada", "reason": "enough"}
+CANCELLED = {"type": "Cancelled", "reason": "enough"}
 
 
 def _journal(*bodies: str | list[dict[str, Any]]) -> UUID:
@@ -54,15 +58,7 @@ def _journal(*bodies: str | list[dict[str, Any]]) -> UUID:
 
 @pytest.mark.parametrize(
     "body",
-    [
-        "",
-        "null",
-        "[]",
-        "{}",
-        '{"schema": 99}',
-        '{"schema": 1, "at": "then", "events": []}',
-        "[" * 200_000,
-    ],
+    ["", "[]", '{"schema": 99}', '{"schema": 1, "at": "then", "events": []}', "[" * 200_000],
 )
 def test_an_entry_that_cannot_be_read_is_named(body: str) -> None:
     found = read_transcript(_journal([OPENED], body, [_replied("0", "t")]))
@@ -70,63 +66,30 @@ def test_an_entry_that_cannot_be_read_is_named(body: str) -> None:
     assert [call.tool for call in found.roots[0].calls] == ["t"]
 
 
-def test_events_that_fit_nothing_are_left_out() -> None:
-    started = {"type": "ToolStarted", "frame": "9", "call": "c1.0", "attempt": 1, "at": AT}
-    found = read_transcript(_journal([started, _replied("7", "t"), OPENED]))
-    assert [frame.id for frame in found.frames()] == ["0"]
-
-
-def test_frames_that_are_each_other_s_parent_make_no_loop() -> None:
+def test_frames_that_fit_nowhere_make_no_loop_and_are_shown_if_they_can() -> None:
+    started = _event("ToolStarted", "9", call="c1.0", attempt=1, at=AT)
     loop = {**OPENED, "frame": "1", "parent": "1", "call": "c1.0"}
-    found = read_transcript(_journal([OPENED, _replied("0", "t"), loop, _replied("1", "u"), loop]))
+    nowhere = [started, _replied("7", "t")]
+    replies = [_replied("0", "t"), loop, _replied("1", "u"), loop]
+    found = read_transcript(_journal([*nowhere, OPENED, *replies]))
     assert [frame.id for frame in found.frames()] == ["0", "1"]
-
-
-def test_a_frame_whose_parent_is_lost_is_still_shown() -> None:
     lost = {**OPENED, "frame": "0.c1.0", "parent": "0", "call": "c1.0"}
     found = read_transcript(_journal("", [lost]))
     assert [frame.agent for frame in found.roots] == ["a"]
 
 
 def test_asking_again_forgets_the_first_decision() -> None:
-    terms = {"effect": "write", "digest": "d", "deadline": 1.0}
-    call = {"frame": "0", "call": "c1.0"}
-    gate = {"type": "GateOpened", "gate": str(uuid4()), "kind": "approval", "terms": terms, **call}
-    decided = {
-        "type": "GateDecided",
-        "gate": gate["gate"],
-        "verdict": "approve",
-        "by": "bea",
-        "reason": "",
-        **call,
-    }
+    gate = _call(
+        "GateOpened", gate=str(uuid4()), kind="approval", terms={**TERMS, "effect": "write"}
+    )
+    decided = _call("GateDecided", gate=gate["gate"], verdict="approve", by="bea", reason="")
     found = read_transcript(_journal([OPENED, _replied("0", "t")], [gate], [decided], [gate]))
     (only,) = found.roots[0].calls
     assert (only.state, only.decided_by) == (CallState.GATED, "")
 
 
-# Waits and ends
-
-LATER = "2026-11-21T22:05:00+00:00"
-TERMS = {"effect": "idempotent", "digest": "d", "deadline": 1.0}
-
-
-def _call(type: str, **more: Any) -> dict[str, Any]:
-    return {"type": type, "frame": "0", "call": "c1.0", **more}
-
-
-def _retry(call: str | None, until: str | None) -> dict[str, Any]:
-    attempt = {"attempt": 1, "cause": "error", "error": "busy"}
-    return {**_call("RetryScheduled", until=until, **attempt), "call": call}
-
-
-STARTED = [_call("CallAdmitted", terms=TERMS), _call("ToolStarted", attempt=1, at=AT)]
-CANCELLING = {"type": "Cancelling", "by": "ada", "reason": "enough"}
-CANCELLED = {"type": "Cancelled", "reason": "enough"}
-
-
 def test_a_retry_says_when_until_its_time_has_come() -> None:
-    waiting = [[OPENED, _replied("0", "t")], STARTED, [_retry("c1.0", LATER)]]
+    waiting = [[OPENED, _replied("0", "t")], STARTED, [_retry("c1.0")]]
     found = read_transcript(_journal(*waiting))
     (call,) = found.roots[0].calls
     assert (call.label, call.note) == ("tries again at", "busy")
@@ -137,12 +100,12 @@ def test_a_retry_says_when_until_its_time_has_come() -> None:
 
 
 def test_a_model_that_is_asked_again_says_so_until_it_answers() -> None:
-    asked = [[OPENED], [_retry(None, LATER)]]
+    asked = [[OPENED], [_retry(None)]]
     found = read_transcript(_journal(*asked))
     assert found.roots[0].retry is not None
     assert (found.roots[0].retry.error, found.roots[0].retry.attempt) == ("busy", 1)
     assert found.next_try == datetime.fromisoformat(LATER)
-    ended = {"type": "WaitEnded", "frame": "0", "call": None}
+    ended = _event("WaitEnded", call=None)
     found = read_transcript(_journal(*asked, [ended]))
     assert (found.roots[0].retry is not None, found.next_try) == (True, None)
     found = read_transcript(_journal(*asked, [ended], [_replied("0", "t")]))
@@ -150,7 +113,7 @@ def test_a_model_that_is_asked_again_says_so_until_it_answers() -> None:
 
 
 def test_a_cancelled_run_tries_nothing_again() -> None:
-    journal = [[OPENED, _replied("0", "t", "u")], STARTED, [_retry("c1.0", LATER)]]
+    journal = [[OPENED, _replied("0", "t", "u")], STARTED, [_retry("c1.0")]]
     found = read_transcript(_journal(*journal, [CANCELLING], [CANCELLED]))
     first, second = found.roots[0].calls
     assert first.label == "not tried again: the run was ended first"
@@ -164,6 +127,6 @@ def test_a_cancelled_run_tries_nothing_again() -> None:
 def test_reading_leaves_no_traces() -> None:
     read = _call("CallAdmitted", terms={**TERMS, "effect": "read"})
     returned = _call("ToolReturned", attempt=1, result=1)
-    journal = _journal([OPENED, _replied("0", "t")], [read, STARTED[1]], [returned])
-    (call,) = read_transcript(journal).roots[0].calls
+    found = read_transcript(_journal([OPENED, _replied("0", "t")], [read, STARTED[1]], [returned]))
+    (call,) = found.roots[0].calls
     assert (call.label, call.has_side_effects) == ("done", False)

@@ -1,8 +1,8 @@
 """Bytes of a run: its journal, its continuation, and the bytes written on the way."""
 
 from base64 import b64encode
-from collections.abc import Sequence
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,14 +13,13 @@ from runtime.core.enums import EffectClass
 from runtime.core.machine.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
-from runtime.ports.approvals import Part
 from runtime.ports.effects import ToolResult
 from runtime.queries import runs
 from runtime.store import failpoints, steps
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
-from tests.support.engine import MakeBench, Rig
+from tests.support.engine import MakeBench, Rig, lose
 from tests.support.entries import bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
@@ -51,10 +50,16 @@ def desk(rig: MakeBench) -> Rig:
     return rig({"a": turns(*calls, say("done"))}, t=tool)
 
 
-def passed(desk: Rig, gates: int) -> Run:
+def suspended(desk: Rig, gates: int) -> Run:
+    """A run that waits at a gate after so many."""
     run = desk.advance(desk.start("a"))
     for _ in range(gates):
         run = desk.answer(run.id)
+    assert run.status == "suspended"
+    shown = runs.continuation(run.id) or {}
+    assert (shown["position"], shown["head"]) == (run.position, run.head)
+    (gate,) = desk.open_gates(run.id)
+    assert [str(gate.id)] == [pending["gate"] for pending in shown["pending"]]
     return run
 
 
@@ -63,26 +68,17 @@ def journal(run: UUID) -> int:
 
 
 def test_a_short_run_has_no_continuation_and_is_folded(desk: Rig) -> None:
-    run = passed(desk, 2)
-    assert (run.status, run.base) == ("suspended", 0)
+    assert suspended(desk, 2).base == 0
     assert not Continuation.objects.exists()
-    shown = runs.continuation(run.id) or {}
-    assert (shown["position"], shown["head"]) == (run.position, run.head)
-    assert [str(gate.id) for gate in desk.open_gates(run.id)] == [
-        pending["gate"] for pending in shown["pending"]
-    ]
 
 
 def test_a_long_run_keeps_few_times_its_payload(desk: Rig, written: list[int]) -> None:
-    run = passed(desk, GATES - 2)
+    run = suspended(desk, GATES - 2)
     kept = Continuation.objects.get(run=run)
-    assert run.status == "suspended"
     assert journal(run.id) + sum(written) <= 5 * PAYLOAD  # each time anew would be 54 times
     assert run.base == kept.position < run.position
     assert len(kept.body) == written[-1]
     assert max(written) < 3 * len(TEXT)  # the run's input and output are in its entries
-    shown = runs.continuation(run.id) or {}
-    assert (shown["position"], shown["head"]) == (run.position, run.head)
     JournalEntry.objects.filter(run_id=run.id, position=run.position).update(body="{}")
     assert desk.answer(run.id).status == "quarantined"
 
@@ -124,13 +120,11 @@ def test_a_step_that_is_built_again_is_read_again(
     refused: list[int] = []
     told: list[Told | None] = []
 
-    def overtaken(
-        connection: Connection, step: steps.Step, lent: Sequence[Part], *, prepare: bool
-    ) -> steps.Result:
+    def overtaken(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> Any:
         if step.kind == "ToolStarted" and not refused:
             refused.append(step.entry.position)
             return steps.Result.NEW_SIGNALS
-        return commit(connection, step, lent, prepare=prepare)
+        return commit(connection, step, *lent, prepare=prepare)
 
     def noted(continuation: State, left_out: Told | None) -> dict[str, object]:
         told.append(left_out)
@@ -141,14 +135,16 @@ def test_a_step_that_is_built_again_is_read_again(
     desk = walking(rig, 3)
     assert desk.advance(desk.start("a")).status == "completed"
     assert refused
-    assert told
     assert all(told)
+    assert told
 
 
 def test_a_takeover_folds_only_entries_since_the_continuation(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, results = walking(rig, 12), 0
+    folded: list[int] = []
+    real = entries._fold
 
     def die(moment: str, kind: str, _: int) -> None:
         nonlocal results
@@ -156,21 +152,18 @@ def test_a_takeover_folds_only_entries_since_the_continuation(
         if results == 8:
             raise LeaseLost
 
+    def fold(now: State, position: int, mac: str, entry: Entry) -> State:
+        folded.append(position)
+        return real(now, position, mac, entry)
+
     run = desk.start("a")
     with monkeypatch.context() as patch:
         patch.setattr(failpoints, "hit", die)
         desk.advance(run)
     row = Run.objects.get(id=run)
     assert 0 < row.base < row.position
-    folded: list[int] = []
-    real = entries._fold
-
-    def fold(now: State, position: int, mac: str, entry: Entry) -> State:
-        folded.append(position)
-        return real(now, position, mac, entry)
-
     monkeypatch.setattr(entries, "_fold", fold)
-    Run.objects.filter(id=run).update(owner=None, lease_until=None, due_at="2020-01-01T00:00:00Z")
+    lose(run)
     assert desk.advance(run).status == "completed"
     assert folded[0] == row.base + 1
 

@@ -398,34 +398,26 @@ def test_the_sweeper_takes_the_oldest_unlocked_runs_first(
 # Signals
 
 
-def decision_of(run: UUID, gate: UUID, own: Connection, at: datetime | None) -> None:
-    body = signals.body_of(gate, Decision(verdict=Verdict.APPROVE, by="bea"))
-    own.execute(
-        f"WITH decided AS (SELECT %(run)s::uuid AS run_id) {signals.SEND}",
-        {"run": run, "kind": signals.GATE_DECIDED, "body": body, "effective_at": at},
-    )
-
-
-def test_a_signal_counts_from_its_effective_time(own: Connection, run: UUID) -> None:
+def test_signals_count_from_their_effective_time_and_can_be_withdrawn_before(
+    own: Connection, desk: Rig
+) -> None:
+    run, other = desk.start("a"), desk.start("a")
     later, latest = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
-    for at in (latest, None, later):
-        decision_of(run, uuid4(), own, at)
+    made = [uuid4() for _ in range(4)]
+    for to, gate, at in zip(
+        (run, run, run, other), made, (latest, None, later, later), strict=True
+    ):
+        body = signals.body_of(gate, Decision(verdict=Verdict.APPROVE, by="bea"))
+        own.execute(
+            f"WITH decided AS (SELECT %(run)s::uuid AS run_id) {signals.SEND}",
+            {"run": to, "kind": signals.GATE_DECIDED, "body": body, "effective_at": at},
+        )
     mail = signals.read(own, run)
     assert (len(mail.due), mail.next) == (1, later)
     assert len(signals.waiting(own, run)) == 3
-
-
-def test_only_future_signals_of_the_run_can_be_withdrawn(own: Connection, desk: Rig) -> None:
-    run, other = desk.start("a"), desk.start("a")
-    later = timezone.now() + timedelta(hours=1)
-    made = [uuid4() for _ in range(4)]
-    decision_of(run, made[0], own, None)
-    decision_of(run, made[1], own, later)
-    decision_of(run, made[2], own, later)
-    decision_of(other, made[3], own, later)
-    assert signals.withdraw(own, run, made[0]) == []
-    assert signals.withdraw(own, run, made[1]) == [made[1]]
-    assert signals.withdraw(own, run) == [made[2]]
+    assert signals.withdraw(own, run, made[1]) == []
+    assert signals.withdraw(own, run, made[2]) == [made[2]]
+    assert signals.withdraw(own, run) == [made[0]]
     assert [len(signals.waiting(own, one)) for one in (run, other)] == [1, 1]
 
 

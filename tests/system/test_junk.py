@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 import redis
 
+from runtime.broker import dispatch
 from runtime.broker.dispatch import ADVANCE, NEW, RESUMED
 from tests.support import processes
 from tests.support.people import Office, until
@@ -27,26 +28,13 @@ def office(sandbox: Path) -> Iterator[Office]:
         yield Office(stack)
 
 
-def letter(task: str, args: object, **changed: object) -> bytes:
-    """A message as Celery writes it."""
+def letter(args: object, task: str = ADVANCE, **changed: object) -> bytes:
+    """A message as Celery writes it, with some changes."""
+    made = json.loads(dispatch._message(uuid4(), NEW))
     body = json.dumps([args, {}, {"callbacks": None, "errbacks": None}]).encode()
-    number = str(uuid4())
-    return json.dumps(
-        {
-            "body": base64.b64encode(body).decode(),
-            "content-encoding": "utf-8",
-            "content-type": "application/json",
-            "headers": {"id": number, "task": task, "root_id": number, "lang": "py"},
-            "properties": {
-                "correlation_id": number,
-                "delivery_tag": number,
-                "delivery_info": {"exchange": "", "routing_key": NEW},
-                "body_encoding": "base64",
-                "priority": 0,
-            },
-            **changed,
-        }
-    ).encode()
+    headers = {**made["headers"], "task": task}
+    encoded = base64.b64encode(body).decode()
+    return json.dumps({**made, "body": encoded, "headers": headers, **changed}).encode()
 
 
 def junk(mark: Path) -> list[bytes]:
@@ -60,18 +48,16 @@ def junk(mark: Path) -> list[bytes]:
         b"[" * 100_000,
         b'{"properties": {"delivery_tag": null}}',
         pickle.dumps(_Touch(mark)),
-        letter(ADVANCE, ["x"], body="not base64"),
-        letter(ADVANCE, ["x"], headers=None),
-        letter(
-            ADVANCE, ["x"], **{"content-type": "application/x-python-serialize", "body": pickled}
-        ),
-        letter(ADVANCE, ["x"], **{"content-type": "application/x-unknown"}),
-        letter("os.system", [f"touch {mark}"]),
-        letter(ADVANCE, ["not a run"]),
-        letter(ADVANCE, [str(uuid4()), "and", "more"]),
-        letter(ADVANCE, None),
+        letter(["x"], body="not base64"),
+        letter(["x"], headers=None),
+        letter(["x"], **{"content-type": "application/x-python-serialize", "body": pickled}),
+        letter(["x"], **{"content-type": "application/x-unknown"}),
+        letter([f"touch {mark}"], "os.system"),
+        letter(["not a run"]),
+        letter([str(uuid4()), "and", "more"]),
+        letter(None),
         # Celery fails after such a task and never counts it as done: more of them than a worker has places.
-        *(letter(ADVANCE, ["x"], body=calls_others) for _ in range(300)),
+        *(letter(["x"], body=calls_others) for _ in range(300)),
     ]
 
 
@@ -104,7 +90,7 @@ def test_a_worker_discards_junk_on_the_broker_and_goes_on(office: Office, tmp_pa
     with redis.Redis.from_url(worker.process.environ()["REDIS_URL"]) as broker:
         for queue in (NEW, RESUMED):
             broker.lpush(queue, *junk(mark))
-        hints = [letter(ADVANCE, [run if number % 2 else str(uuid4())]) for number in range(HINTS)]
+        hints = [letter([run if number % 2 else str(uuid4())]) for number in range(HINTS)]
         broker.lpush(NEW, *hints)
         assert office.decide("bea", office.approval(run), "approve")[0] == 200
         office.wait(run, "completed")  # a resumption passes all that waits among the new

@@ -11,11 +11,12 @@ from pytest_django.live_server_helper import LiveServer
 from runtime.management.commands import healthcheck
 from runtime.models import Worker
 from runtime.queries import workers
-from runtime.upkeep import sweeper
 from tests.support.people import until
+from tests.upkeep.test_sweeper import sweeping
+
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.django_db
 def test_a_worker_of_another_machine_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
     Worker.objects.create(id=uuid4(), host="elsewhere", process=1)
     with pytest.raises(CommandError, match="no worker of this host beats"):
@@ -25,31 +26,19 @@ def test_a_worker_of_another_machine_is_not_ours(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "worker is alive\n"
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_sweeper_is_alive_while_it_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweeper_is_alive_while_it_sweeps() -> None:
     with pytest.raises(CommandError, match="no sweeper of this host sweeps"):
         call_command("healthcheck", "sweeper")
-    stop = threading.Event()
-    thread = threading.Thread(target=sweeper.run, args=[stop])
-    thread.start()
-    try:
+    with sweeping(threading.Event()):
         until(lambda: workers.sweeper_sweeps(healthcheck._WITHIN) or None, "the sweeper to sweep")
         call_command("healthcheck", "sweeper")
-    finally:
-        stop.set()
-        thread.join()
-    assert capsys.readouterr().out == "sweeper is alive\n"
 
 
-@pytest.mark.django_db(transaction=True)
 def test_the_web_is_alive_when_it_is_ready(live_server: LiveServer) -> None:
     place = live_server.url.removeprefix("http://")
     with pytest.raises(CommandError, match=r'web is not ready: .*"worker": false'):
         call_command("healthcheck", "web", at=place)
     Worker.objects.create(id=uuid4(), host="elsewhere", process=1)
     call_command("healthcheck", "web", at=place)
-
-
-def test_a_web_that_is_not_there_is_not_alive() -> None:
     with pytest.raises(CommandError, match=r"web does not answer at 127\.0\.0\.1:1"):
         call_command("healthcheck", "web", at="127.0.0.1:1")

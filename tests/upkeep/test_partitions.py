@@ -53,60 +53,37 @@ def months(connection: Connection) -> list[str]:
 
 def test_a_month_that_is_over_and_empty_is_dropped_and_no_other(own: Connection) -> None:
     before = months(own)
-    assert OLD in before
+    run = entry(own, LONG_AGO)
+    assert own.execute(f"SELECT count(*) FROM {OLD}").fetchone() == (1,)
+    assert partitions.drop_empty(own) == []
+    journal.delete_until(own, run, until=1)
+    with pool.own() as other, other.transaction():
+        other.execute("SELECT count(*) FROM runtime_journalentry")
+        assert partitions.drop_empty(own) == []  # or every step would wait behind the lock
     assert partitions.drop_empty(own) == [OLD]
     assert months(own) == [name for name in before if name != OLD]
     assert len(months(own)) == 4  # this month, two ahead, and the one for the rest
-
-
-def test_a_month_with_an_entry_stays(own: Connection) -> None:
     run = entry(own, LONG_AGO)
-    (kept,) = own.execute(f"SELECT count(*) FROM {OLD}").fetchone() or (None,)
-    assert kept == 1
-    assert partitions.drop_empty(own) == []
-    journal.delete_until(own, run, until=1)
-    assert partitions.drop_empty(own) == [OLD]
-
-
-def test_a_run_of_a_dropped_month_finds_a_place(own: Connection) -> None:
-    partitions.drop_empty(own)
-    run = entry(own, LONG_AGO)
-    row = own.execute("SELECT count(*) FROM runtime_journalentry_default").fetchone()
-    assert row == (1,)
+    assert own.execute("SELECT count(*) FROM runtime_journalentry_default").fetchone() == (1,)
     journal.delete_until(own, run, until=1)
 
 
-def test_dropping_a_partition_waits_for_no_lock(own: Connection) -> None:
-    """Behind a lock that waits everybody who writes a step would wait, too."""
-    with pool.own() as other, other.transaction():
-        other.execute("SELECT count(*) FROM runtime_journalentry")
-        assert partitions.drop_empty(own) == []
-    assert partitions.drop_empty(own) == [OLD]
-
-
-@pytest.fixture
-def no_months(own: Connection) -> Iterator[Connection]:
-    """Drop the partitions, as after three months offline: the web starts a run before the first upkeep."""
+def test_a_month_is_made_although_entries_of_it_are_in_default(own: Connection) -> None:
+    """As after three months offline: the web starts a run before the first upkeep."""
     for name in months(own):
         if name not in (OLD, "runtime_journalentry_default"):
             own.execute(f"DROP TABLE {name}")
-    yield own
-    own.execute("DELETE FROM runtime_journalentry_default")
-    partitions.make(own)
-
-
-def test_a_month_is_made_although_entries_of_it_are_in_default(no_months: Connection) -> None:
-    run = entry(no_months, datetime.now(UTC))
+    run = entry(own, datetime.now(UTC))
     assert not workers.has_month()
-    partitions.make(no_months)
+    partitions.make(own)
     assert workers.has_month()
-    found = no_months.execute(
+    found = own.execute(
         "SELECT tableoid::regclass::text FROM runtime_journalentry WHERE run_id = %s", (run,)
     ).fetchall()
-    (name,) = [month for month in months(no_months) if month.endswith(f"{datetime.now(UTC):%Y_%m}")]
+    (name,) = [month for month in months(own) if month.endswith(f"{datetime.now(UTC):%Y_%m}")]
     assert found == [(name,)]
     with pytest.raises(psycopg.errors.UniqueViolation):  # its key is that of every other month
-        no_months.execute(
+        own.execute(
             "INSERT INTO runtime_journalentry VALUES (%s, 1, '', '', '', gen_random_uuid())", (run,)
         )
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 from pytest_django import Settings
 
 from approvals import audit
@@ -30,9 +31,9 @@ from tests.support.fake_ports import FakeTool
 from tests.support.target import Target
 
 SECRET = "Zaphod Beeblebrox"
+ARGS = {"username": SECRET, "security_level": 3}
 TABLES = ("runtime_run", "runtime_journalentry", "runtime_continuation", "runtime_signal")
 PAYLOADS = (*TABLES, "runtime_content", "approvals_request", "approvals_auditentry", "runtime_gate")
-REAL = retention.erase
 BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=SECRET * 5_000))
 
 
@@ -42,10 +43,10 @@ def target(target: Target) -> Target:
     return target
 
 
-def ended(target: Target, *, days: int, verdict: Verdict = Verdict.APPROVE) -> UUID:
+def ended(target: Target, *, days: int, key: str | None = None) -> UUID:
     """A run that ended that many days ago, with the secret in everything it was given and did."""
-    run = target.start(args={"username": SECRET, "security_level": 3})
-    target.decide(run, verdict, "as agreed")
+    run = target.start(args=ARGS, key=key)
+    target.decide(run, Verdict.APPROVE, "as agreed")
     assert target.advance(run).status == "completed"
     age(run, days)
     return run
@@ -57,10 +58,12 @@ def age(run: UUID, days: int) -> None:
     Run.objects.filter(id=run).update(ended_at=row.ended_at - timedelta(days=days, hours=1))
 
 
-def enforced(settings: Settings, rules: str) -> int:
+def enforced(settings: Settings, rules: str, stop: threading.Event | None = None) -> int:
+    """Apply these rules, when every blob was used long ago."""
     settings.ABEYANCE_RETENTION = parse(rules)
     with pool.own() as own:
-        return retention.enforce(own, threading.Event())
+        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
+        return retention.enforce(own, stop or threading.Event())
 
 
 def removed(run: UUID) -> bool:
@@ -69,24 +72,21 @@ def removed(run: UUID) -> bool:
 
 def places_of(secret: str) -> set[str]:
     """The tables in which it still stands."""
-    found = set()
     with pool.own() as own:
-        for table in PAYLOADS:
-            rows = own.execute(
-                f"SELECT count(*) FROM {table} t WHERE t::text LIKE %s", (f"%{secret}%",)
-            )
-            if rows.fetchone() != (0,):
-                found.add(table)
+        like = (f"%{secret}%",)
+        found = {
+            table
+            for table in PAYLOADS
+            if own.execute(f"SELECT FROM {table} t WHERE t::text LIKE %s", like).rowcount
+        }
     if any(secret in plain_text(body) for body in bodies(JournalEntry.objects.all())):
         found.add("runtime_journalentry")
     return found
 
 
 def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> None:
-    run = ended(target, days=31)
+    run = ended(target, days=31, key="H-1")
     assert {"runtime_journalentry", "runtime_content", "approvals_request"} <= places_of(SECRET)
-    with pool.own() as own:
-        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
     assert enforced(settings, "30") == 1
     assert places_of(SECRET) == set()
     row = Run.objects.get(id=run)
@@ -94,6 +94,7 @@ def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> 
     assert (row.status, row.requester, row.agent) == ("completed", "ada", "hr_onboarding")
     assert not JournalEntry.objects.filter(run_id=run).exists()
     assert not Blob.objects.exists()
+    assert target.start(args=ARGS, key="H-1", advanced=False) == run
 
 
 def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings) -> None:
@@ -117,33 +118,15 @@ def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings)
 
 
 def test_a_forged_mark_of_a_removed_journal_is_found(target: Target, settings: Settings) -> None:
-    run = ended(target, days=31)
+    run, dropped = ended(target, days=31), ended(target, days=29)
     enforced(settings, "30")
     Pruning.objects.filter(run=run).update(head="0" * 64)
     Run.objects.filter(id=run).update(head="0" * 64)
     (finding,) = verification.verify(run).findings
     assert "does not verify" in finding.problem
-
-
-def test_dropped_entries_are_not_taken_for_retention(target: Target) -> None:
-    run = ended(target, days=31)
-    JournalEntry.objects.filter(run_id=run).delete()
-    Run.objects.filter(id=run).update(removed_at="2026-01-01T00:00:00Z", input="null", output=None)
-    assert not verification.verify(run).is_consistent
-
-
-def test_an_unverifiable_run_keeps_its_payloads_and_alarms(
-    target: Target, settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    run, sound = ended(target, days=32), ended(target, days=31)
-    entry = JournalEntry.objects.filter(run_id=run).earliest("position")
-    JournalEntry.objects.filter(run_id=run, position=entry.position).update(body="{}")
-    assert enforced(settings, "30") == 1
-    assert (removed(run), removed(sound)) == (False, True)
-    assert Request.objects.get(run=run).removed_at is None
-    assert "keeps its payloads" in caplog.text
-    with pytest.raises(Tampered):
-        retention.erase(run)
+    JournalEntry.objects.filter(run_id=dropped).delete()
+    Run.objects.filter(id=dropped).update(removed_at=timezone.now(), input="null", output=None)
+    assert not verification.verify(dropped).is_consistent
 
 
 def test_age_status_and_agent_decide(target: Target, settings: Settings) -> None:
@@ -159,65 +142,49 @@ def test_age_status_and_agent_decide(target: Target, settings: Settings) -> None
     assert enforced(settings, "hr_onboarding/cancelled=30") == 1
     assert removed(cancelled)
     assert enforced(settings, "30") == 0
+    assert Blob.objects.count() == 1  # which the others that are left refer to
     target.approve(waiting)
     assert Run.objects.get(id=waiting).status == "completed"
 
 
-def test_it_goes_on_in_batches_until_told_to_stop(
-    target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
-    runs = [ended(target, days=31 + n) for n in range(5)]
-    settings.ABEYANCE_RETENTION = parse("30")
-    stop = threading.Event()
-    stop.set()
-    with pool.own() as own:
-        assert retention.enforce(own, stop) == 0
-        assert retention.enforce(own, threading.Event()) == 5
-    assert all(removed(run) for run in runs)
-
-
-def test_a_failed_removal_does_not_stop_the_others(
-    target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
+def test_an_unverifiable_run_keeps_its_payloads_and_stops_no_other(
+    target: Target,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(retention, "BATCH", 1)
     broken, sound = ended(target, days=32), ended(target, days=31)
     JournalEntry.objects.filter(run_id=broken).update(body="{}")
     tried: list[UUID] = []
+    real = retention.erase
 
-    def remove(run: UUID, *, waits: bool = True) -> bool:
+    def erase(run: UUID, *, waits: bool = True) -> bool:
         tried.append(run)
         assert len(tried) < 9, "it is tried for ever"
-        return REAL(run, waits=waits)
+        return real(run, waits=waits)
 
-    monkeypatch.setattr(retention, "erase", remove)
+    monkeypatch.setattr(retention, "erase", erase)
+    stop = threading.Event()
+    stop.set()
+    assert enforced(settings, "30", stop) == 0
     assert enforced(settings, "30") == 1
     assert tried == [broken, sound]
+    assert (removed(broken), removed(sound)) == (False, True)
+    assert Request.objects.get(run=broken).removed_at is None
+    assert "keeps its payloads" in caplog.text
+    with pytest.raises(Tampered):
+        real(broken)
 
 
-def test_a_run_that_goes_on_loses_nothing(target: Target) -> None:
-    run = target.start()
+def test_only_an_ended_run_loses_its_payloads_and_once(target: Target) -> None:
+    run, other = target.start(), ended(target, days=31)
     before = Run.objects.values().get(id=run)
     assert not retention.erase(run)
     assert Run.objects.values().get(id=run) == before
     assert verification.verify(run).is_consistent
-
-
-def test_a_run_loses_its_payloads_once(target: Target) -> None:
-    run = ended(target, days=31)
-    assert [retention.erase(run) for _ in range(2)] == [True, False]
-    assert AuditEntry.objects.filter(run=run, act="removed").count() == 1
-
-
-def test_a_content_that_another_run_refers_to_stays(target: Target, settings: Settings) -> None:
-    ended(target, days=31)
-    waiting = target.start()
-    with pool.own() as own:
-        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
-    assert enforced(settings, "30") == 1
-    assert Blob.objects.count() == 1
-    target.approve(waiting)
-    assert Run.objects.get(id=waiting).status == "completed"
+    assert [retention.erase(other) for _ in range(2)] == [True, False]
+    assert AuditEntry.objects.filter(run=other, act="removed").count() == 1
 
 
 def test_the_pages_say_so(target: Target, settings: Settings, cast: Cast) -> None:
@@ -237,30 +204,18 @@ def test_the_pages_say_so(target: Target, settings: Settings, cast: Cast) -> Non
     assert bea.get(f"/api/v1/approvals/{request.id}").json()["args"] == {}
     for address in ("/runs/", "/inbox/?tab=decided", f"/runs/{run}/cancel/"):
         assert bea.get(address).status_code < 500
-
-
-def test_a_removed_run_is_no_example_for_a_new_one(
-    target: Target, settings: Settings, cast: Cast
-) -> None:
-    ended(target, days=31)
-    enforced(settings, "30")
-    run = target.start(args={"username": "another", "security_level": 3})
-    bea = Client()
-    bea.force_login(cast.bea)
-    page = bea.get(f"/a/{Request.objects.get(run=run).id}/")
+    other = target.start(args={**ARGS, "username": "another"})
+    page = bea.get(f"/a/{Request.objects.get(run=other).id}/")
     assert page.status_code == 200
-    assert "removed under retention" not in page.content.decode()
-
-
-def test_the_same_business_key_still_finds_the_run(target: Target, settings: Settings) -> None:
-    run = target.start(key="H-1")
-    target.approve(run)
-    age(run, 31)
-    enforced(settings, "30")
-    assert target.start(key="H-1", advanced=False) == run
+    assert "removed under retention" not in page.content.decode()  # no example for a new one
 
 
 def test_the_command_previews_and_then_removes(target: Target, settings: Settings) -> None:
+    def said(*options: str) -> str:
+        out = StringIO()
+        call_command("apply_retention", *options, stdout=out)
+        return out.getvalue()
+
     run = ended(target, days=31)
     settings.ABEYANCE_RETENTION = parse("30")
     assert "hr_onboarding completed: 1 runs older than 30 days" in said("--dry-run")
@@ -269,9 +224,3 @@ def test_the_command_previews_and_then_removes(target: Target, settings: Setting
     assert removed(run)
     settings.ABEYANCE_RETENTION = parse("")
     assert "nothing is ever removed" in said()
-
-
-def said(*options: str) -> str:
-    out = StringIO()
-    call_command("apply_retention", *options, stdout=out)
-    return out.getvalue()

@@ -7,34 +7,26 @@ from runtime.upkeep.retention_rules import Rule, parse
 RULES = "90, */failed=365, hr_onboarding = 30, hr_onboarding/failed=never"
 
 
-def _days_for(rules: tuple[Rule, ...], agent: str, status: str) -> int | None:
-    """Return the days of the rule that applies, None for never."""
-    fitting = (
-        rule.days for rule in rules if rule.agent in (None, agent) and rule.status in (None, status)
-    )
-    return next(fitting, None)
-
-
 @pytest.mark.parametrize(
-    ("agent", "status", "days"),
+    ("text", "agent", "status", "days"),
     [
-        ("refunds", "completed", 90),
-        ("refunds", "failed", 365),
-        ("hr_onboarding", "cancelled", 30),
-        ("hr_onboarding", "failed", None),
+        (RULES, "refunds", "completed", 90),
+        (RULES, "refunds", "failed", 365),
+        (RULES, "hr_onboarding", "cancelled", 30),
+        (RULES, "hr_onboarding", "failed", None),
+        ("*/failed=365, a=1", "a", "failed", 1),
+        (" , ", "a", "completed", None),
     ],
 )
-def test_the_rule_that_says_most_counts(agent: str, status: str, days: int | None) -> None:
-    assert _days_for(parse(RULES), agent, status) == days
-
-
-def test_an_agents_rule_outdoes_one_of_a_status() -> None:
-    assert _days_for(parse("*/failed=365, a=1"), "a", "failed") == 1
-
-
-@pytest.mark.parametrize("text", ["", " , "])
-def test_without_a_rule_nothing_is_removed(text: str) -> None:
-    assert _days_for(parse(text), "a", "completed") is None
+def test_the_rule_that_says_most_counts(
+    text: str, agent: str, status: str, days: int | None
+) -> None:
+    fitting = (
+        rule.days
+        for rule in parse(text)
+        if rule.agent in (None, agent) and rule.status in (None, status)
+    )
+    assert next(fitting, None) == days
 
 
 def test_a_number_alone_is_for_everything() -> None:
@@ -51,15 +43,12 @@ def test_a_number_alone_is_for_everything() -> None:
         ("-1", "write a rule"),
         ("soon", "'soon': write 1 to"),
         ("36501", "or never"),
-        ("9999999", "or never"),
         ("000030", "or never"),
         ("\u0663", "or never"),
-        ("Never", "or never"),
         ("a/running=3", "names 'running'; runs end as completed, failed, cancelled, exported"),
         ("a=3, a=4", "two rules for the same runs"),
         ("3, *=4", "two rules for the same runs"),
         ("a=", "write a rule"),
-        ("a b=3", "write a rule"),
         ("=3", "write a rule"),
     ],
 )

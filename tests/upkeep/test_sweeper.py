@@ -23,7 +23,7 @@ from runtime.store.tables import kill_switches
 from runtime.store.workers import sweeper_name
 from runtime.upkeep import due_runs, partitions, retention, sweeper
 from runtime.upkeep.alarm import Alarm
-from tests.support.engine import MakeBench
+from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import say, turns
 from tests.support.people import until
 
@@ -67,69 +67,44 @@ def sweeps(monkeypatch: pytest.MonkeyPatch, room: None) -> list[tuple[int, bool]
 # Each loop by itself
 
 
-def test_retention_that_takes_long_keeps_no_run_from_its_hint(
+def test_a_loop_that_fails_begins_again_and_keeps_no_run_from_its_hint(
     sweeps: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began = threading.Event()
-
-    def enforce(connection: Connection, stop: threading.Event) -> None:
-        began.set()
-        stop.wait()
-
-    monkeypatch.setattr(retention, "enforce", enforce)
-    with sweeping(threading.Event()):
-        assert began.wait(60)
-        known = len(sweeps)
-        until(lambda: len(sweeps) > known or None, "a sweep beside the retention")
-
-
-def _failing(_connection: Connection, _stop: threading.Event) -> None:
-    raise ValueError("no such thing")
-
-
-@pytest.mark.parametrize(
-    ("spoilt", "name"),
-    [((partitions, "maintain"), "partitions"), ((retention, "enforce"), "retention")],
-)
-def test_a_failing_loop_stops_no_other_and_raises_its_alarm(
-    spoilt: tuple[object, str],
-    name: str,
-    room: None,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(*spoilt, _failing)
-    others = set(LATE_SECONDS) - {name}
-    with sweeping(threading.Event()):
-        until(
-            lambda: (
-                set(Loop.objects.values_list("name", flat=True)) - {sweeper_name()} == others
-                or None
-            ),
-            "the rest",
-        )
-        until(lambda: f"{name} failed" in caplog.text or None, "its alarm")
-    assert [record.message for record in caplog.records if record.levelname == "CRITICAL"] == [
-        f"{name} failed, last done 0 s ago; again in 60 s: no such thing"
-    ]
-    assert Client().get("/readyz").json()["warnings"][-1] == f"{name}_late"
-    assert workers.late_loops() == (name,)
-
-
-def test_a_loop_that_failed_is_begun_again(room: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeper, "RETRY_SECONDS", 0.01)
-    again = threading.Event()
     times: list[int] = []
+    again = threading.Event()
 
     def enforce(connection: Connection, stop: threading.Event) -> None:
         times.append(1)
         if len(times) == 1:
             raise ValueError("no such thing")
         again.set()
+        stop.wait()
 
     monkeypatch.setattr(retention, "enforce", enforce)
     with sweeping(threading.Event()):
         assert again.wait(60)
+        known = len(sweeps)
+        until(lambda: len(sweeps) > known or None, "a sweep beside the retention")
+
+
+def test_a_failing_loop_stops_no_other_and_raises_its_alarm(
+    room: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*_: object) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(partitions, "maintain", failing)
+    others = {*LATE_SECONDS, sweeper_name()} - {"partitions"}
+    with sweeping(threading.Event()):
+        names = Loop.objects.values_list("name", flat=True)
+        until(lambda: set(names.all()) == others or None, "the rest")
+        until(lambda: "partitions failed" in caplog.text or None, "its alarm")
+    assert [record.message for record in caplog.records if record.levelname == "CRITICAL"] == [
+        "partitions failed, last done 0 s ago; again in 60 s: no such thing"
+    ]
+    assert Client().get("/readyz").json()["warnings"][-1] == "partitions_late"
+    assert workers.late_loops() == ("partitions",)
 
 
 def test_a_sweeper_that_sends_no_hints_ends_its_other_loops_too(
@@ -164,22 +139,15 @@ def test_a_temporary_error_is_critical_once_the_loop_is_late(
 
 def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
     assert workers.late_loops() == tuple(LATE_SECONDS)
+    alarms = [Alarm(name) for name in LATE_SECONDS]
     with pool.own() as own:
-        for name in LATE_SECONDS:
-            Alarm(name).done(own)
-    assert workers.late_loops() == ()
-    Loop.objects.filter(name="due_runs").update(done_at=Now() - timedelta(seconds=61))
-    Loop.objects.filter(name="retention").update(done_at=Now() - timedelta(seconds=61))
+        for alarm in alarms:
+            alarm.done(own)
+        assert workers.late_loops() == ()
+        Loop.objects.update(done_at=Now() - timedelta(seconds=61))
+        for alarm in alarms:
+            alarm.done(own)  # which it notes seldom
     assert workers.late_loops() == ("due_runs",)
-
-
-def test_a_loop_that_works_every_second_notes_it_seldom(transactional_db: None) -> None:
-    alarm = Alarm("due_runs")
-    with pool.own() as own:
-        alarm.done(own)
-        noted = Loop.objects.get(name="due_runs").done_at
-        alarm.done(own)
-    assert Loop.objects.get(name="due_runs").done_at == noted
 
 
 # Due runs
@@ -199,74 +167,64 @@ def test_a_sweeper_takes_over_no_run_in_its_first_lease(
 
 
 @pytest.fixture
-def hinted(monkeypatch: pytest.MonkeyPatch, rig: MakeBench, room: None) -> list[UUID]:
+def desk(rig: MakeBench) -> Rig:
+    return rig({"a": turns(say("done")), "b": turns(say("done"))})
+
+
+def stop_b() -> None:
+    with pool.own() as own:
+        kill_switches.engage(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
+
+
+@pytest.fixture
+def hinted(monkeypatch: pytest.MonkeyPatch, desk: Rig, room: None) -> list[UUID]:
     """The runs for which the sweeper sent hints. Only a full batch shortens its long pause."""
     runs: list[UUID] = []
-
-    def send_all(hints: Sequence[dispatch.Message]) -> None:
-        runs.extend(run for run, _ in hints)
-
-    monkeypatch.setattr(dispatch, "send_all", send_all)
+    monkeypatch.setattr(dispatch, "send_all", lambda hints: runs.extend(run for run, _ in hints))
     monkeypatch.setattr(due_runs, "SWEEP_SECONDS", 600.0)
     return runs
 
 
-def test_a_sweeper_does_not_pause_while_more_runs_are_due(
-    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(due_runs, "BATCH", 2)
-    monkeypatch.setattr(due_runs, "PAUSE_SECONDS", 600.0)
-    desk = rig({"a": turns(say("done"))})
-    runs = {desk.start("a") for _ in range(5)}
-    Run.objects.update(due_at="2020-01-01T00:00Z")
-    with sweeping(threading.Event()):
-        until(lambda: set(hinted) == runs or None, "a hint for every run", within=60)
-    assert len(hinted) == 5
-
-
 def test_stopped_runs_keep_no_other_run_from_its_hint(
-    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
+    desk: Rig, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if they are many, and all were due earlier and at the same moment."""
     monkeypatch.setattr(due_runs, "WINDOW", 2)
-    desk = rig({"a": turns(say("done")), "b": turns(say("done"))})
     for _ in range(5):
-        desk.start("a")
+        desk.start("b")
     Run.objects.update(due_at="2020-01-01T00:00Z")
-    other = desk.start("b")
+    other = desk.start("a")
     Run.objects.filter(id=other).update(due_at="2020-01-02T00:00Z")
-    with pool.own() as own:
-        kill_switches.engage(own, {"agent": "a", "by": None, "token": None, "reason": "enough"})
+    stop_b()
     with sweeping(threading.Event()):
         until(lambda: hinted == [other] or None, "the other run's hint", within=60)
 
 
 def test_the_next_look_begins_where_the_last_one_ended(
-    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
+    desk: Rig, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind the last hint of a full batch, behind the last run considered, or at the beginning again."""
     monkeypatch.setattr(due_runs, "BATCH", 2)
     monkeypatch.setattr(due_runs, "WINDOW", 3)
-    desk = rig({"a": turns(say("done")), "b": turns(say("done"))})
     runs = [desk.start(agent) for agent in "aaabbbb"]
     for day, run in enumerate(runs, start=1):
         Run.objects.filter(id=run).update(due_at=f"2020-01-0{day}T00:00Z")
-    looks: list[due_runs.Window] = [due_runs.Window(hints=0, end=due_runs.BEGINNING)]
+    stop_b()
+    ends = [due_runs.BEGINNING]
     with pool.own() as own:
-        kill_switches.engage(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
         for _ in range(3):
-            looks.append(due_runs.dispatch_window(own, after=looks[-1].end))
-    ends = [run for _, run in (look.end for look in looks[1:])]
+            ends.append(due_runs.dispatch_window(own, after=ends[-1]).end)
     assert hinted == runs[:3]
-    assert ends == [runs[1], runs[4], due_runs.END[1]]
+    assert [run for _, run in ends[1:]] == [runs[1], runs[4], due_runs.END[1]]
 
 
-def test_a_run_due_before_the_position_of_a_long_pass_is_found(
-    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
+def test_a_sweeper_does_not_pause_while_more_runs_are_due(
+    desk: Rig, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A pass that takes long begins again at the run that was due first."""
     monkeypatch.setattr(due_runs, "BATCH", 1)
     monkeypatch.setattr(due_runs, "PASS_SECONDS", 0.0)
-    desk = rig({"a": turns(say("done"))})
+    monkeypatch.setattr(due_runs, "PAUSE_SECONDS", 600.0)
     runs = [desk.start("a") for _ in range(3)]
     early = runs.pop()
     Run.objects.exclude(id=early).update(due_at="2020-01-02T00:00Z")
@@ -285,8 +243,7 @@ def test_a_run_due_before_the_position_of_a_long_pass_is_found(
     assert hinted[1] == early
 
 
-def test_a_full_queue_keeps_no_hint_from_another(rig: MakeBench, hinted: list[UUID]) -> None:
-    desk = rig({"a": turns(say("done"))})
+def test_a_full_queue_keeps_no_hint_from_another(desk: Rig, hinted: list[UUID]) -> None:
     new, waiting = desk.start("a"), desk.start("a")
     Run.objects.update(due_at="2020-01-01T00:00Z")
     Run.objects.filter(id=waiting).update(status="waiting")
@@ -298,11 +255,10 @@ def test_a_full_queue_keeps_no_hint_from_another(rig: MakeBench, hinted: list[UU
 
 
 def test_two_sweepers_share_due_runs_and_send_no_hint_twice(
-    rig: MakeBench, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
+    desk: Rig, hinted: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the first has runs locked, the second takes the others."""
     monkeypatch.setattr(due_runs, "BATCH", 2)
-    desk = rig({"a": turns(say("done"))})
     runs = {desk.start("a") for _ in range(4)}
     Run.objects.update(due_at="2020-01-01T00:00Z")
     with pool.own() as one, pool.own() as other:
@@ -315,9 +271,8 @@ def test_two_sweepers_share_due_runs_and_send_no_hint_twice(
 
 
 def test_a_sweeper_without_a_broker_leaves_due_runs_as_they_are(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = rig({"a": turns(say("done"))})
     desk.start("a")
     Run.objects.update(due_at="2020-01-01T00:00Z")
     with sweeping(threading.Event()):

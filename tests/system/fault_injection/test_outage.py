@@ -9,7 +9,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +17,6 @@ from config.local.http_client import Unreachable
 from tests.support import ledger
 from tests.support.people import until
 from tests.support.scripted_agents.scores import errands, labours
-from tests.support.stack import Stack
 from tests.system.fault_injection.harness import figures
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.crew import Crew, stack_of
@@ -35,7 +33,13 @@ def test_restarts_of_postgres_lose_no_acknowledged_decision(sandbox: Path) -> No
     with stack:
         crew = Crew(stack, book)
         over = Event()
-        reviewing = Thread(target=_review, args=(crew, over))
+
+        def review() -> None:
+            while not over.wait(0.02):
+                with suppress(Unreachable):
+                    crew.review()
+
+        reviewing = Thread(target=review)
         reviewing.start()
         try:
             for number in range(RESTARTS):
@@ -43,17 +47,17 @@ def test_restarts_of_postgres_lose_no_acknowledged_decision(sandbox: Path) -> No
                     crew.start(errands(), f"restart-{number}-{twin}")
                 enough = len(crew.decided) + 2
                 until(lambda: len(crew.decided) >= enough or None, "two more decisions")  # noqa: B023
-                _postmaster(stack).send_signal(signal.SIGQUIT)  # an immediate shutdown
+                stack.named("postgres")[0].send_signal(signal.SIGQUIT)  # an immediate shutdown
         finally:
             over.set()
             reviewing.join()
-        crew.wait_for_every_end(within=120 + RESTARTS)
-        judgement = crew.judge()
-        lost = [one for one in crew.decided if _status(stack, one) != "approved"]
-        judgement.wrong += [f"lost: the decision of {one} was acknowledged" for one in lost]
-    figures.say(f"{len(crew.decided)} decisions were acknowledged, {len(lost)} of them lost")
-    crew.report("immediate restarts of Postgres", judgement, kills=RESTARTS)
-    assert judgement.wrong == []
+        crew.work_until(0, within=120 + RESTARTS)
+        wrong, _ = crew.judge("immediate restarts of Postgres", kills=RESTARTS)
+        paths = [f"/api/v1/approvals/{one}" for one in crew.decided]
+        found = [stack.ask("bea", "GET", path)[1]["status"] for path in paths]
+    lost = sum(status != "approved" for status in found)
+    figures.say(f"{len(found)} decisions were acknowledged, {lost} of them lost")
+    assert (wrong, lost) == ([], 0)
     assert len(crew.decided) >= RESTARTS
 
 
@@ -66,30 +70,13 @@ def test_an_outage_of_postgres_puts_no_finished_write_in_doubt(sandbox: Path) ->
         until(lambda: len(ledger.read(book)) == WRITES or None, "every write to be under way", 120)
         launcher = psutil.Process(stack.pid)
         launcher.suspend()  # or it would start Postgres again
-        _postmaster(stack).send_signal(signal.SIGQUIT)
+        stack.named("postgres")[0].send_signal(signal.SIGQUIT)
         gone_at = time.monotonic()
         Path(f"{book}.enough").touch()  # they end while no worker can record it
         Event().wait(SECONDS)
         launcher.resume()
         gone = time.monotonic() - gone_at
-        crew.wait_for_every_end(within=180)
-        judgement = crew.judge()
+        crew.work_until(0, within=180)
+        wrong, in_doubt = crew.judge("an outage of Postgres", kills=1)
     figures.say(f"Postgres was gone for {gone:.0f} s with {WRITES} writes under way")
-    crew.report("an outage of Postgres", judgement, kills=1)
-    assert judgement.wrong == []
-    assert judgement.in_doubt_gates == 0
-
-
-def _review(crew: Crew, over: Event) -> None:
-    while not over.wait(0.02):
-        with suppress(Unreachable):
-            crew.review()
-
-
-def _postmaster(stack: Stack) -> psutil.Process:
-    """The one that all others of Postgres are children of; they go with it."""
-    return stack.named("postgres")[0]
-
-
-def _status(stack: Stack, approval: str) -> Any:
-    return stack.ask("bea", "GET", f"/api/v1/approvals/{approval}")[1]["status"]
+    assert (wrong, in_doubt) == ([], 0)

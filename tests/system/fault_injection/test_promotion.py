@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -34,13 +35,7 @@ __all__ = ["rig", "room", "short_lease", "sweeps"]
 def standby_of(cluster: Cluster, place: Path) -> Iterator[Cluster]:
     """A server that streams from that one for as long as the block lasts."""
     users.chown(cluster.account, [place])
-    copy = Cluster(
-        programs=cluster.programs,
-        data=place / "data",
-        socket=place,
-        account=cluster.account,
-        password=cluster.password,
-    )
+    copy = replace(cluster, data=place / "data", socket=place)
     source = cluster.url("postgres")
     backup = spawn.start(
         [cluster.programs / "pg_basebackup", "-d", source, "-D", copy.data, "-R", "-c", "fast"],
@@ -50,39 +45,36 @@ def standby_of(cluster: Cluster, place: Path) -> Iterator[Cluster]:
         log=subprocess.DEVNULL,
     )
     assert backup.wait(60) == 0
-    server = postgres.start(copy, subprocess.DEVNULL, postgres.FAST, arrange=_answers)
+    server = postgres.start(
+        copy,
+        subprocess.DEVNULL,
+        postgres.FAST,
+        arrange=lambda cluster: psycopg.connect(cluster.url("postgres"), connect_timeout=3).close(),
+    )
     try:
         yield copy
     finally:
         postgres.stop(server)
 
 
-def _answers(cluster: Cluster) -> None:
-    psycopg.connect(cluster.url("postgres"), connect_timeout=3).close()
-
-
-@pytest.fixture
-def primary(postgres_url: str, sandbox: Path, server_folder: Path) -> Cluster:
-    """The server of the session, embedded."""
+@pytest.mark.usefixtures("short_lease", "room")
+def test_a_promotion_takes_no_lease_over_at_once(
+    rig: MakeBench,
+    sweeps: list[tuple[int, bool]],
+    postgres_url: str,
+    sandbox: Path,
+    server_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = rig({"a": turns(say("done"))}).start("a")
     account = users.unprivileged()
-    return Cluster(
+    primary = Cluster(  # the server of the session, embedded
         programs=binaries.postgres(account, sandbox / "programs"),
         data=server_folder / "postgres",
         socket=server_folder,
         account=account,
         password="for tests only",
     )
-
-
-@pytest.mark.usefixtures("short_lease", "room")
-def test_a_promotion_takes_no_lease_over_at_once(
-    rig: MakeBench,
-    sweeps: list[tuple[int, bool]],
-    primary: Cluster,
-    sandbox: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run = rig({"a": turns(say("done"))}).start("a")
     place = sandbox / "standby"
     place.mkdir(mode=0o700)
     with standby_of(primary, place) as standby:
@@ -98,7 +90,12 @@ def test_a_promotion_takes_no_lease_over_at_once(
             promoted.execute("SELECT pg_promote()")
             # The address of Postgres leads to the standby now.
             monkeypatch.setattr(pool, "own", lambda name="": psycopg.connect(url, autocommit=True))
-            _held_by_another(promoted, run)
+            # A worker could not renew its lease, which has run out meanwhile.
+            promoted.execute(
+                "UPDATE runtime_run SET owner = %s, due_at = '2000-01-01', lease_until = '2000-01-01'"
+                " WHERE id = %s",
+                (uuid4(), run),
+            )
             before = len(sweeps)
             with pool.pooled() as old:
                 old.execute("SELECT pg_terminate_backend(%s)", [sweeps[-1][0]])
@@ -109,17 +106,6 @@ def test_a_promotion_takes_no_lease_over_at_once(
             assert _is_held(promoted, run)
             due_runs.dispatch_window(promoted, dispatch.QUEUES, may_take_over=True)
             assert not _is_held(promoted, run)
-
-
-def _held_by_another(promoted: Connection, run: UUID) -> None:
-    """A worker that could not renew its lease, which has run out meanwhile."""
-    promoted.execute(
-        """
-        UPDATE runtime_run SET owner = %s, due_at = '2000-01-01', lease_until = '2000-01-01'
-        WHERE id = %s
-        """,
-        (uuid4(), run),
-    )
 
 
 def _is_held(connection: Connection, run: UUID) -> bool:

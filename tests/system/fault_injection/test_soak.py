@@ -41,19 +41,22 @@ def test_seven_faults_at_once_lose_and_repeat_no_run(sandbox: Path) -> None:
     stack, book = stack_of(sandbox, "soak", ABEYANCE_LEASE_SECONDS=f"{LEASE:g}")
     with stack, ExitStack() as more:
         for hours in HOURS:
-            more.enter_context(_worker(stack, hours))
+            late = {clock.HOURS: str(hours)}
+            more.enter_context(processes.another(stack, "worker", f"clock{hours:+d}", **late))
         faults = Faults(stack, random.Random(SEED))
         crew = Crew(stack, book)
         with faults.at_work():
-            _start_all(crew)
+            for number in range(RUNS):
+                crew.start(errands(), f"soak-{number}")
+                if number % BATCH == BATCH - 1:
+                    crew.work_until(BATCH, within=300)
             crew.work_until(FEW, within=180 + RUNS)
-        crew.wait_for_every_end(within=180 + RUNS)
-        judgement = crew.judge()
+        crew.work_until(0, within=180 + RUNS)
+        wrong, _ = crew.judge(f"soak, seed {SEED}", kills=faults.done.total())
     figures.say(
         f"faults: {dict(faults.done)}, {faults.missed} missed, {len(HOURS)} workers whose clock is wrong"
     )
-    crew.report(f"soak, seed {SEED}", judgement, kills=faults.done.total())
-    assert judgement.wrong == []
+    assert wrong == []
     assert set(faults.done) == set(faults.kinds) or faults.done.total() < len(faults.kinds)
 
 
@@ -131,18 +134,3 @@ class Faults:
         found = self._stack.named("resumed,runs")
         own = [one for one in found if clock.HOURS not in one.environ()]
         return own[0]
-
-
-@contextmanager
-def _worker(stack: Stack, hours: int) -> Iterator[processes.Hand]:
-    wrong = {clock.HOURS: str(hours)}
-    with processes.another(stack, "worker", f"clock{hours:+d}", **wrong) as hand:
-        yield hand
-
-
-def _start_all(crew: Crew) -> None:
-    """One batch after the other, each while at most as many as it has are open."""
-    for number in range(RUNS):
-        crew.start(errands(), f"soak-{number}")
-        if number % BATCH == BATCH - 1:
-            crew.work_until(BATCH, within=300)

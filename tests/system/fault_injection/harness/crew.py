@@ -1,5 +1,6 @@
 """Ada and Bea at work on the whole application over HTTP while parts of it die."""
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from config.local.http_client import Unreachable
-from tests.support import ledger
+from tests.support import commands, ledger
 from tests.support.people import until
 from tests.support.records import Records
 from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack, shared_folder
-from tests.system.fault_injection.harness import figures
-from tests.system.fault_injection.harness.judgement import Judgement
+from tests.system.fault_injection.harness import figures, office
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 
@@ -78,31 +78,49 @@ class Crew:
                 if approval["run"] in self.runs:
                     self._decide(approval)
 
-    def judge(self) -> Judgement:
-        """Compare the outcomes after every run has ended."""
-        try:
-            judgement = Judgement(self._stack, self._records, self.runs, self._book, self.deaths)
-            figures.resumed("its decision", [delay for delay, _ in judgement.resumed])
-            if self.deaths:
-                since = "its decision or the last death of everything after it"
-                figures.resumed(since, [delay for _, delay in judgement.resumed])
-            return judgement
-        finally:
-            self._records.close()
+    def judge(self, what: str, *, kills: int) -> tuple[list[str], int]:
+        """Compare all runs after their end with their scores, the ledger of effects and their journals.
 
-    def report(self, what: str, judgement: Judgement, *, kills: int) -> None:
-        """Print the figures of the test."""
+        Return what is wrong, and the number of calls that were in doubt.
+        """
+        web = self._stack.named("config.web")[0].environ()
+        verified = commands.manage("verify_run", "--all", "--json", env=web)
+        looked = [json.loads(line) for line in verified.stdout.splitlines()]
+        wrong = [f"{one['run']}: {finding}" for one in looked for finding in one["findings"]]
+        if verified.returncode and not wrong:
+            wrong.append(verified.stderr)
+        since_decision, since_death = list[float](), list[float]()
+        statuses, decided = self._records.statuses(), self._records.decided()
+        in_doubt = self._records.in_doubt_gates()
+        happened = ledger.by_run(self._book)
+        wrong += [f"lost: {run} is not there" for run in self.runs.keys() - statuses.keys()]
+        for run, journal in self._records.journals(self.runs):
+            score = self.runs[run]
+            if statuses[run] != score.ends:
+                wrong.append(f"{run} is {statuses[run]}")
+            told = [(entry.at, event) for entry in journal for event in entry.events]
+            events = [event for _, event in told]
+            wrong += office.outside(run, score, events, happened.get(run, []), but=["book"])
+            for at, event in told:
+                if event["type"] == "GateDecided":
+                    since = decided[event["gate"]]
+                    last = max([since, *(death for death in self.deaths if death < at)])
+                    since_decision.append((at - since).total_seconds())
+                    since_death.append((at - last).total_seconds())
+        self._records.close()
+        figures.resumed("its decision", since_decision)
+        if self.deaths:
+            figures.resumed("its decision or the last death of everything after it", since_death)
+        seconds = time.monotonic() - self._began_at
         figures.summary(
             what,
             runs=len(self.runs),
             kills=kills,
-            wrong=judgement.wrong,
-            in_doubt_gates=judgement.in_doubt_gates,
-            seconds=time.monotonic() - self._began_at,
+            wrong=wrong,
+            in_doubt_gates=in_doubt,
+            seconds=seconds,
         )
-
-    def wait_for_every_end(self, within: float = 120) -> None:
-        self.work_until(0, within)
+        return wrong, in_doubt
 
     def work_until(self, left: int, within: float) -> None:
         """Decide all open requests until at most so many runs are open."""
