@@ -1,7 +1,6 @@
 """If the approved call or its decider is changed between decision and resumption, nothing runs."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -54,9 +53,6 @@ CHANGES: dict[str, tuple[Any, str]] = {
 # Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.
 ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
 
-# The decision in the signal; a worker consumes it only as it was signed.
-MESSAGES: dict[str, Any] = {"verdict": "deny", "by": "admin", "reason": "it is fine"}
-
 
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_changed_request_is_not_carried_out(target: Target, field: str) -> None:
@@ -73,17 +69,17 @@ def test_no_column_of_a_request_is_left_out() -> None:
     assert columns == CHANGES.keys() | ELSEWHERE
 
 
-@pytest.mark.parametrize("field", MESSAGES)
-def test_a_changed_message_is_not_taken_up(target: Target, field: str) -> None:
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize(
+    ("field", "value"), [("verdict", "deny"), ("by", "admin"), ("reason", "it is fine")]
+)
+def test_a_changed_message_is_not_taken_up(
+    target: Target, field: str, value: str, paused: bool
+) -> None:
     run = target.decided()
-    _rewrite(run, **{field: MESSAGES[field]})
-    target.assert_parked(run, "the decision of gate")
-
-
-def test_a_changed_signal_parks_a_paused_run(target: Target) -> None:
-    run = target.decided()
-    _rewrite(run, reason="Changed")
-    pause(run=run, actor=Actor(person="ada"), reason="")
+    _rewrite(run, **{field: value})
+    if paused:
+        pause(run=run, actor=Actor(person="ada"), reason="")
     target.assert_parked(run, "the decision of gate")
 
 
@@ -110,40 +106,27 @@ def test_a_denial_does_not_become_an_approval(target: Target) -> None:
     target.assert_parked(run, "the stored status")
 
 
-@pytest.mark.parametrize(
-    ("verdict", "by", "state", "why"),
-    [
-        ("approve", "bea", Gate.State.DECIDED, "the request has no signed decision"),
-        ("expire", "", Gate.State.OPEN, "the decision of gate"),  # before its time
-    ],
-)
-def test_a_message_without_a_decision_opens_no_gate(
-    target: Target, verdict: str, by: str, state: str, why: str
+def test_a_forged_expiry_before_its_time_closes_no_gate(target: Target) -> None:
+    run = target.start()
+    _send(target, run, gate=str(target.request(run).gate), verdict="expire", by="")
+    target.assert_parked(run, "the decision of gate")
+
+
+@pytest.mark.parametrize("signed_again", [False, True])
+def test_changed_arguments_with_new_digests_fail_the_signature_also_of_an_attacker(
+    target: Target, signed_again: bool
 ) -> None:
     run = target.start()
-    gate = Gate.objects.get(run=run)
-    Gate.objects.filter(id=gate.id).update(state=state)
-    _send(target, run, gate=str(gate.id), verdict=verdict, by=by)
-    target.assert_parked(run, why)
-
-
-def test_changed_arguments_with_new_digests_fail_the_signature(target: Target) -> None:
-    run = target.start()
     request = target.decide(run)
-    _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')
-    request.save()
-    target.assert_parked(run, "the statement differs from the signed one")
-
-
-def test_a_statement_signed_with_an_attackers_key_is_refused(target: Target) -> None:
-    run = target.start()
-    request = target.decide(run)
-    _change_with_digests(request, args='{"username": "newhire", "security_level": 5}')
-    decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
-    assert request.decided_at is not None
-    request.statement = statements._text(statements.make(request, decision, request.decided_at))
-    text = f"abeyance.decisions.v1\n{request.statement}".encode()
-    request.signature = Ed25519PrivateKey.generate().sign(text).hex()
+    request.args = '{"username": "newhire", "security_level": 5}'
+    request.action_digest = snapshot.action_digest(request) or ""
+    request.request_digest = snapshot.request_digest(request)
+    if signed_again:
+        decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
+        assert request.decided_at is not None
+        request.statement = statements._text(statements.make(request, decision, request.decided_at))
+        text = f"abeyance.decisions.v1\n{request.statement}".encode()
+        request.signature = Ed25519PrivateKey.generate().sign(text).hex()
     request.save()
     target.assert_parked(run, "the statement differs from the signed one")
 
@@ -152,14 +135,8 @@ def test_the_signature_of_another_approval_is_no_approval(target: Target) -> Non
     approved, run = target.start(), target.start()
     signed = target.decide(approved)
     target.decide(run, Verdict.DENY, "no")
-    said = {
-        name: getattr(signed, name)
-        for name in (
-            *("status", "decided_by", "decided_at", "reason"),
-            *("statement", "signature", "key_id"),
-        )
-    }
-    Request.objects.filter(run=run).update(**said)
+    names = ["status", "decided_by", "decided_at", "reason", "statement", "signature", "key_id"]
+    Request.objects.filter(run=run).update(**{name: getattr(signed, name) for name in names})
     _rewrite(run, verdict="approve", reason="")
     target.assert_parked(run, "the statement differs from the signed one")
 
@@ -180,23 +157,18 @@ def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target)
     target.assert_parked(run, "the decision of gate")
 
 
-# Changes after the decision was consumed, while the call still waits for its start
-
-
 @pytest.mark.parametrize("field", ["args", "schema", "statement", "signature", "decided_by"])
 def test_an_approval_is_looked_at_again_just_before_the_effect(target: Target, field: str) -> None:
     value, reason = CHANGES[field]
-    run = target.start()
-    request = target.decide(run)
+    run = target.decided()
+    verify = target.context.approvals.verify_approval
 
-    def tampered(facts: Any) -> None:
-        Request.objects.filter(id=request.id).update(**{field: value})
+    def tampered(**asked: Any) -> None:
+        Request.objects.filter(run=run).update(**{field: value})
+        verify(**asked)
 
-    _between(target, tampered)
+    target.context.approvals.verify_approval = tampered  # type: ignore[method-assign]
     target.assert_parked(run, reason)
-
-
-# Settled calls in doubt
 
 
 @pytest.mark.parametrize(
@@ -219,17 +191,6 @@ def test_a_changed_settlement_is_not_taken_up(target: Target, field: str, value:
     assert target.started(run, "send_welcome_mail") == started == 1
 
 
-def _between(target: Target, act: Callable[[Any], None]) -> None:
-    """Do it once, in the moment between taking the decision up and the last look at the approval."""
-    confirm = target.context.approvals.verify_approval
-
-    def first_act(**asked: Any) -> None:
-        act(None)
-        confirm(**asked)
-
-    target.context.approvals.verify_approval = first_act  # type: ignore[method-assign]
-
-
 def _send(target: Target, run: UUID, **body: Any) -> None:
     """Send a decision that no reviewer made."""
     text = json.dumps({"reason": "", "result": None, **body})
@@ -241,11 +202,3 @@ def _rewrite(run: UUID, **values: Any) -> None:
     signal = Signal.objects.get(run=run)
     signal.body = json.dumps(json.loads(signal.body) | values)
     signal.save()
-
-
-def _change_with_digests(request: Request, **values: Any) -> None:
-    """Forge as an attacker who can compute digests and has no key."""
-    for name, value in values.items():
-        setattr(request, name, value)
-    request.action_digest = snapshot.action_digest(request) or ""
-    request.request_digest = snapshot.request_digest(request)

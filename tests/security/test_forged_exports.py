@@ -15,7 +15,7 @@ from agents.models import PublishedAgent
 from approvals.models import AuditEntry, Request
 from runtime.control.transfer import export_run, import_run
 from runtime.core.documents import export_file
-from runtime.errors import Forbidden, NotImportable, RunKnown
+from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
 from tests.support.forged_exports import Sender, uuid7
@@ -26,8 +26,8 @@ Make = Callable[[Sender, str], str]
 
 
 @pytest.fixture
-def published(db: None) -> None:
-    """The agent of these runs is known here."""
+def sender(tmp_path: Path, settings: Settings, db: None) -> Sender:
+    """Another installation whose key is listed here, where the agent of these runs is known."""
     PublishedAgent.objects.create(
         name="hr_onboarding",
         description="",
@@ -38,21 +38,15 @@ def published(db: None) -> None:
         steps=None,
         published_at=timezone.now(),
     )
-
-
-@pytest.fixture
-def sender(tmp_path: Path, settings: Settings) -> Sender:
-    """Another installation whose key is listed here."""
     sender = Sender(tmp_path)
     settings.IMPORT_KEYS = (tmp_path,)
     return sender
 
 
 @pytest.fixture
-def parcel(target: Target, published: None) -> str:
+def parcel(target: Target) -> str:
     """The file of a run that was exported here."""
-    run = target.start()
-    return export_run(run=run, actor=ADMIN)
+    return export_run(run=target.start(), actor=ADMIN)
 
 
 def imported(text: str) -> Any:
@@ -62,13 +56,6 @@ def imported(text: str) -> Any:
 def loaded(text: str, **changes: Any) -> str:
     """The file with other values, signed or not."""
     return json.dumps({**json.loads(text), **changes})
-
-
-def with_entries(text: str, change: Callable[[list[str]], object]) -> str:
-    """The file with changed entries under the signature it had."""
-    entries = json.loads(text)["entries"]
-    change(entries)
-    return loaded(text, entries=entries)
 
 
 def refused(text: str) -> str:
@@ -96,7 +83,7 @@ def test_an_import_with_a_listed_key_asks_for_approval_again(
 
 
 def test_an_approval_given_before_the_export_is_worth_nothing(
-    target: Target, sender: Sender, published: None
+    target: Target, sender: Sender
 ) -> None:
     target.ask_twice()
     run = target.decided()
@@ -115,36 +102,10 @@ def test_an_approval_given_before_the_export_is_worth_nothing(
 
 TAMPERED: dict[str, tuple[Make, str]] = {
     "an edited entry": (
-        lambda s, t: with_entries(
-            s.send(t), lambda e: e.__setitem__(1, e[1].replace("newhire", "mallory"))
-        ),
-        "its entries differ from the signed ones",
-    ),
-    "a dropped entry": (
-        lambda s, t: with_entries(s.send(t), lambda e: e.pop(2)),
-        "its entries differ from the signed ones",
-    ),
-    "a truncated journal": (
-        lambda s, t: with_entries(s.send(t), lambda e: e.pop()),
-        "its entries differ from the signed ones",
-    ),
-    "swapped entries": (
-        lambda s, t: with_entries(s.send(t), lambda e: e.reverse()),
+        lambda s, t: s.send(t).replace("newhire", "mallory", 1),
         "its entries differ from the signed ones",
     ),
     "a truncated file": (lambda s, t: s.send(t)[:-100], "it is not JSON"),
-    "an empty file": (lambda s, t: "", "it is not JSON"),
-    "something else": (lambda s, t: '{"format": "other"}', "it is no exported run"),
-    "a list": (lambda s, t: "[]", "it is no exported run"),
-    "a part that is missing": (
-        lambda s, t: json.dumps({"format": export_file.FORMAT}),
-        "it is no exported run",
-    ),
-    "brackets without end": (lambda s, t: "[" * 200_000, "it is n"),
-    "an unknown signature": (
-        lambda s, t: loaded(s.send(t), signature="00" * 64),
-        "its signature does not verify",
-    ),
     "a signature that is no signature": (
         lambda s, t: loaded(s.send(t), signature="zz"),
         "its signature does not verify",
@@ -159,37 +120,13 @@ TAMPERED: dict[str, tuple[Make, str]] = {
         ),
         "its signature does not verify",
     ),
-    "a manifest of other agents": (
-        lambda s, t: s.send(t, manifest=lambda d: d["agents"].clear()),
-        "its manifest does not fit its entries",
-    ),
     "a newer manifest": (
         lambda s, t: s.send(t, manifest=lambda d: d.update(schema=export_file.SCHEMA + 1)),
         "is newer than this version reads",
     ),
-    "a newer entry": (
-        lambda s, t: s.send(
-            t, entries=lambda e: e.append(json.dumps({**json.loads(e.pop()), "schema": 999}))
-        ),
-        "schema 999 is newer than this version reads",
-    ),
-    "a run that does not end with its export": (
-        lambda s, t: s.send(
-            t, entries=lambda e: e.pop(), manifest=lambda d: d.update(position=d["position"] - 1)
-        ),
-        "its journal does not end with an export",
-    ),
-    "entries that make no sense": (
-        lambda s, t: s.send(t, entries=lambda e: e.insert(1, e[1])),
-        "its entry 3",
-    ),
     "an id from the future": (
         lambda s, t: s.send(t, run=uuid7(ahead=3 * 24 * 3600)),
         "its id is not valid",
-    ),
-    "contents that are not signed": (
-        lambda s, t: loaded(s.send(t), contents={"sha256:0": "1"}),
-        "its contents differ from the signed ones",
     ),
 }
 
@@ -214,56 +151,41 @@ def test_a_key_that_is_not_listed_is_refused(
     assert "is not among those" in refused(sender.send(parcel))
 
 
-def test_a_run_is_taken_over_once(target: Target, sender: Sender, parcel: str) -> None:
+def test_a_run_is_taken_over_once_and_not_where_it_left(
+    target: Target, sender: Sender, parcel: str
+) -> None:
     text = sender.send(parcel)
     run = imported(text)
     for again in (text, sender.send(parcel, run=run)):
         with pytest.raises(RunKnown):
             imported(again)
     assert Run.objects.filter(id=run).count() == 1
-
-
-def test_the_run_that_left_does_not_come_back(target: Target, sender: Sender, parcel: str) -> None:
     left = export_file.check(export_file.decode(parcel))[0].run
     with pytest.raises(RunKnown):
         imported(sender.send(parcel, run=left))
 
 
-def test_an_agent_that_is_not_here_takes_nothing_over(
-    target: Target, sender: Sender, parcel: str
+def test_an_unknown_agent_or_a_large_file_is_not_imported(
+    target: Target, sender: Sender, parcel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     PublishedAgent.objects.all().delete()
     assert refused(sender.send(parcel)) == "there is no agent 'hr_onboarding' here"
-
-
-def test_a_file_beyond_the_limit_is_not_even_read(
-    target: Target, sender: Sender, parcel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(export_file, "MAX_BYTES", 1_000)
     assert refused(sender.send(parcel)) == "it is larger than 1000 bytes"
 
 
-@pytest.mark.parametrize("name", ["ada", "bea", "cyril", "stranger"])
-def test_only_an_admin_can_import(target: Target, sender: Sender, parcel: str, name: str) -> None:
-    with pytest.raises(Forbidden):
-        import_run(data=sender.send(parcel).encode(), actor=Actor(person=name))
-
-
-# The commands
-
-
 def command(*args: object) -> tuple[str, str]:
     """Return the output of the command, and its error."""
-    out = io.StringIO()
+    out, error = io.StringIO(), ""
     try:
         call_command(*map(str, args), stdout=out)
     except CommandError as exc:
-        return out.getvalue(), str(exc)
-    return out.getvalue(), ""
+        error = str(exc)
+    return out.getvalue(), error
 
 
 def test_a_run_leaves_and_arrives_by_command(
-    target: Target, sender: Sender, published: None, tmp_path: Path
+    target: Target, sender: Sender, tmp_path: Path
 ) -> None:
     run, file = target.start(), tmp_path / "run.json"
     refusal = command("export_run", run, file, "--as", "bea")[1]
@@ -277,9 +199,4 @@ def test_a_run_leaves_and_arrives_by_command(
     assert command("import_run", file, "--as", "ada")[1] != ""
     said, error = command("import_run", file, "--as", "admin")
     assert (said.endswith("continues here.\n"), error) == (True, "")
-    assert command("import_run", file, "--as", "admin")[1].count("\n") == 0
-    file.write_text(file.read_text()[:-50])
-    assert command("import_run", file, "--as", "admin")[1].startswith(
-        "not imported: it is not JSON"
-    )
     assert "cannot be read" in command("import_run", tmp_path / "none", "--as", "admin")[1]

@@ -22,10 +22,6 @@ def bea_is_an_admin(target: Target) -> None:
     set_groups("bea", (Group.REVIEWERS, Group.ADMINS), actor=None)
 
 
-def pending(run: UUID) -> Request:
-    return Request.objects.get(run=run, status="pending")
-
-
 def write(run: UUID, actor: Actor) -> None:
     send_message(run=run, actor=actor, text="use level 5")
 

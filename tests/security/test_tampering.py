@@ -21,16 +21,6 @@ CONTINUATION = "runtime_continuation"
 RUN = "runtime_run"
 
 
-def test_an_untouched_run_goes_on(target: Target) -> None:
-    run = target.decided()
-    assert target.advance(run).status == "completed"
-    assert target.started(run) == 1
-    assert target.advance(target.abandoned()).status == "completed"
-
-
-# Continuations
-
-
 def test_every_byte_of_a_continuation_and_its_mac_counts(target: Target) -> None:
     run = target.decided()
     stored = Continuation.objects.get(run=run)
@@ -42,26 +32,8 @@ def test_every_byte_of_a_continuation_and_its_mac_counts(target: Target) -> None
     assert len(body) > 1000
 
 
-def test_a_worker_parks_a_run_with_a_flipped_byte(
-    target: Target, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = target.decided()
-    body = Continuation.objects.get(run=run).body
-    for at in range(0, len(body), len(body) // 10):
-        target.touch(CONTINUATION, run, "body = %s", _flipped(body, at))
-        caplog.clear()
-        target.assert_parked(run, "the continuation does not verify")
-        alarms = [one for one in caplog.records if one.levelno == logging.CRITICAL]
-        assert [str(run) in one.getMessage() for one in alarms] == [True]
-        target.touch(RUN, run, "status = 'suspended', reason = NULL, due_at = now()")
-    target.touch(CONTINUATION, run, "body = %s", body)
-    assert target.advance(run).status == "completed"
-
-
 def test_swapped_continuations_park_both_runs(target: Target) -> None:
-    one, other = target.start(), target.start()
-    for run in (one, other):
-        target.decide(run)
+    one, other = target.decided(), target.decided()
     first, second = _kept(one), _kept(other)
     _put(one, second)
     _put(other, first)
@@ -100,33 +72,31 @@ def test_a_continuation_beyond_the_journal_parks_the_run(target: Target) -> None
     target.assert_parked(run, "the continuation: its entries lack its omitted parts (")
 
 
-# The journal, before the continuation and after it
-
-
-@pytest.mark.parametrize("place", [1, 2, -1], ids=["first", "second", "last"])
-@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+@pytest.mark.parametrize("place", [0, 1, -1], ids=["first", "second", "last"])
+@pytest.mark.parametrize("kind", ["decided", "abandoned"])
 def test_an_edited_entry_parks_the_run(target: Target, kind: str, place: int) -> None:
-    run = _run(target, kind)
-    position = _positions(run)[place - 1 if place > 0 else place]
+    run = getattr(target, kind)()
+    position = _positions(run)[place]
     text = body(run_id=run, position=position)
-    _set_entry(run, position, body=text.replace('{"schema":', '{ "schema":'))
+    changed = text.replace('{"schema":', '{ "schema":')
+    assert JournalEntry.objects.filter(run_id=run, position=position).update(body=changed) == 1
     target.assert_parked(run, f"journal entry {position} does not verify")
 
 
-@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+@pytest.mark.parametrize("kind", ["decided", "abandoned"])
 def test_a_dropped_entry_parks_the_run(target: Target, kind: str) -> None:
     for where in (0, 1, -1):
-        run = _run(target, kind)
+        run = getattr(target, kind)()
         position = _positions(run)[where]
         JournalEntry.objects.filter(run_id=run, position=position).delete()
-        end = "lack its omitted parts" if kind == "suspended" else "the journal ends"
+        end = "lack its omitted parts" if kind == "decided" else "the journal ends"
         what = end if where == -1 else f"journal entry {position} is missing"
         target.assert_parked(run, what)
 
 
-@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+@pytest.mark.parametrize("kind", ["decided", "abandoned"])
 def test_an_inserted_entry_parks_the_run(target: Target, kind: str) -> None:
-    run = _run(target, kind)
+    run = getattr(target, kind)()
     last = _positions(run)[-1]
     _copy(run, last, run, last + 1)
     target.assert_parked(run, f"journal entry {last + 1} does not verify")
@@ -140,9 +110,9 @@ def test_an_entry_of_another_run_parks_the_run(target: Target) -> None:
     target.assert_parked(one, f"journal entry {last} does not verify")
 
 
-@pytest.mark.parametrize("kind", ["suspended", "abandoned"])
+@pytest.mark.parametrize("kind", ["decided", "abandoned"])
 def test_swapped_entries_park_the_run(target: Target, kind: str) -> None:
-    run = _run(target, kind)
+    run = getattr(target, kind)()
     *_, one, other = _positions(run)
     for position, place in ((one, -1), (other, one), (-1, other)):
         JournalEntry.objects.filter(run_id=run, position=position).update(position=place)
@@ -158,20 +128,15 @@ def test_a_changed_end_parks_the_run(target: Target, change: str) -> None:
     target.assert_parked(run, "")
 
 
-def test_parking_is_for_the_run_alone(target: Target) -> None:
-    parked, other = target.start(), target.start()
-    for run in (parked, other):
-        target.decide(run)
+def test_parking_is_for_the_run_alone(target: Target, caplog: pytest.LogCaptureFixture) -> None:
+    parked, *others = target.decided(), target.decided(), target.abandoned()
     target.touch(CONTINUATION, parked, "mac = repeat('0', 64)")
     target.assert_parked(parked, "the continuation does not verify")
-    assert target.advance(other).status == "completed"
-
-
-def _run(target: Target, kind: str) -> UUID:
-    """An approved run that no worker has resumed, or one whose worker was replaced in the middle."""
-    if kind == "abandoned":
-        return target.abandoned()
-    return target.decided()
+    alarms = [one for one in caplog.records if one.levelno == logging.CRITICAL]
+    assert [str(parked) in one.getMessage() for one in alarms] == [True]
+    for run in others:
+        assert target.advance(run).status == "completed"
+        assert target.started(run) == 1
 
 
 def _flipped(text: str, at: int) -> str:
@@ -206,10 +171,6 @@ def _put(run: UUID, values: dict[str, Any]) -> None:
 def _positions(run: UUID) -> list[int]:
     found = JournalEntry.objects.filter(run_id=run).order_by("position")
     return list(found.values_list("position", flat=True))
-
-
-def _set_entry(run: UUID, position: int, **values: Any) -> None:
-    assert JournalEntry.objects.filter(run_id=run, position=position).update(**values) == 1
 
 
 def _copy(source: UUID, position: int, run: UUID, place: int) -> None:
