@@ -17,12 +17,12 @@ from config import celery
 from config.broker import transport
 from config.env import environment
 from config.local.processes import users
-from config.local.servers import binaries, broker, postgres
+from config.local.servers import binaries, broker
 from runtime.keyring import files, purposes
 from runtime.store import pool
 from runtime.store.tables import continuations
 from tests.skips import Skips
-from tests.support import emptying
+from tests.support import embedded, emptying
 from tests.support.cast import Cast, assemble
 
 pytest_plugins = ["tests.support.engine", "tests.support.office", "tests.support.target"]
@@ -69,23 +69,8 @@ def server_folder(sandbox: Path) -> Path:
 @pytest.fixture(scope="session")
 def postgres_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
     """DATABASE_URL if it is given, else that of an embedded server that lives as long as the session."""
-    if given := os.environ.get("DATABASE_URL"):
-        yield given
-        return
-    account = users.unprivileged()
-    cluster = postgres.Cluster(
-        programs=binaries.postgres(account, sandbox / "programs"),
-        data=server_folder / "postgres",
-        socket=server_folder,
-        account=account,
-        password="for tests only",
-    )
-    postgres.initialise(cluster)
-    with (sandbox / "postgres.log").open("ab") as log:
-        process = postgres.start(cluster, log, postgres.FAST)
-    os.environ["ABEYANCE_UNSAFE_POSTGRES"] = "yes"  # for the workers that tests start on it
-    yield cluster.url()
-    postgres.stop(process)
+    with embedded.database(sandbox, server_folder) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

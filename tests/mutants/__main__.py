@@ -5,8 +5,13 @@ tried (400, or `all`), MUTANTS_SEED which ones.
 """
 
 import argparse
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from config.local.processes import users
 from tests.mutants import core, tried
+from tests.support import embedded
 
 
 def main() -> int:
@@ -15,7 +20,14 @@ def main() -> int:
     parser.add_argument("kind", nargs="?", choices=list(kinds), help="(default: both)")
     only = parser.parse_args().kind
     wanted = [only] if only else list(kinds)
-    reached = [kinds[kind]() for kind in wanted]  # the second also if the first is not
+    with TemporaryDirectory(prefix="abeyance-mutants-") as name:
+        folder, servers = Path(name), Path(name) / "servers"
+        folder.chmod(0o755)
+        servers.mkdir(mode=0o700)
+        users.chown(users.unprivileged(), [servers])
+        with embedded.database(folder, servers) as url:
+            os.environ["DATABASE_URL"] = url
+            reached = [kinds[kind]() for kind in wanted]  # the second also if the first is not
     return 0 if all(reached) else 1
 
 

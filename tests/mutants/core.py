@@ -14,7 +14,6 @@ from functools import cache
 from config.env.environment import ROOT
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Mutant, mutants
-from tests.mutants.servers import postgres
 from tests.mutants.trials import Seen, trial
 from tests.mutants.warm import Warm, place_of, session
 
@@ -28,6 +27,7 @@ POLICY = "tests/approvals/test_policy.py"
 GOLDEN, RETENTION = "tests/stored/test_golden.py", "tests/upkeep/test_retention_rules.py"
 UNITS = ("tests/core", GOLDEN, RETENTION, POLICY)
 FEW, ALL = "20", "2000"  # walks
+FEW_WALKS = (*PURE, *UNITS, f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}")
 
 # Where a part of the core is for something beside it, the tests of that; with all of Django and Postgres.
 DEEPER = {
@@ -68,8 +68,7 @@ def main() -> bool:
     tried = chosen(found, count, seed)
     began_at = time.monotonic()
     os.environ[WALKS] = FEW
-    tests = (*PURE, *UNITS, f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}")
-    with postgres(), session(tried, tests, HISTORIES) as warm:
+    with session(tried, FEW_WALKS, HISTORIES) as warm:
         seen = Counter(_try(number, one, warm) for number, one in enumerate(tried))
     score = 1 - seen[Seen.GREEN] / len(tried)
     _say(
@@ -96,20 +95,15 @@ def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> Seen:
     seen = warm.trial(number, histories=False, within=12.0)
     if seen is None:
         seen = _of(mutant, (*PURE, *_likely(mutant)), within=30.0)
-        if seen is Seen.GREEN:
-            seen = _of(mutant, (*PURE, *UNITS, f"--ignore={HISTORIES}"), within=30.0)
-        if seen is Seen.GREEN:
-            few = f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}"
-            seen = _of(mutant, (*PURE, HISTORIES, few), within=60.0)
-        return seen
+        return seen if seen is not Seen.GREEN else _of(mutant, FEW_WALKS, within=90.0)
     if seen is Seen.GREEN and number in warm.walked:
         seen = warm.trial(number, histories=True, within=40.0) or seen
     return seen
 
 
 def _likely(mutant: Mutant) -> list[str]:
-    """List the files whose tests likely see the mutant: recorded histories, small facts, its own."""
-    names = ("facts", _name(mutant))
+    """List the files whose tests likely see the mutant: recorded histories, small facts, the reducer's, its own."""
+    names = dict.fromkeys(("facts", "reducer", _name(mutant)))
     found = [file for name in names for file in (ROOT / "tests/core").rglob(f"test_{name}.py")]
     return [GOLDEN, *(str(file.relative_to(ROOT)) for file in found)]
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.env.environment import ROOT
-from tests.mutants.servers import postgres
 
 TABLE = Path(__file__).with_name("hand.txt")
 WITHIN = 120.0  # seconds: a test that takes longer does not end, and saw it
@@ -56,7 +55,7 @@ def main() -> bool:
     rows = [row for row in ROWS if wanted in str(row)]
     assert rows, f"no line has {wanted!r} in it"
     began_at = time.monotonic()
-    with postgres(), _copy() as folder:
+    with _copy() as folder:
         files = sorted({path for row in rows for path in row.tests})
         assert _passes(folder, files, within=20 * WITHIN, show=True), "the tests fail as it is"
         living = [row for row in rows if _lives(folder, row)]
