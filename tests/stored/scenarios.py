@@ -1,14 +1,8 @@
-"""Runs at rest and under way, as documents: what every version of the code has been able to write.
-
-It asks nothing of the other tests and little of the code, so that a checkout of an earlier version can
-run it too: `PYTHONPATH=<checkout> python tests/stored/scenarios.py <folder>`.
-"""
+"""Runs at rest and under way, as documents: what every version of the code has been able to write."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -193,19 +187,3 @@ def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
         worker.go_on()
         scene.then(worker)
         yield name, next(document for now, document in worker.documents if scene.shows(now))
-
-
-def write(scenes: dict[str, Scene], folder: Path) -> None:
-    for name, document in written(scenes):
-        keep(name, document, folder)
-
-
-def keep(name: str, document: dict[str, Any], folder: Path) -> None:
-    """Store the document in the folder of its schema."""
-    place = folder / str(document["schema"])
-    place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    write(SCENES, Path(sys.argv[1]))

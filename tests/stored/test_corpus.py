@@ -34,8 +34,7 @@ from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.machine.replay import initial, recover, step
 from runtime.store.tables.signals import PauseSignal, ResumeSignal
-from tests.stored import scenarios
-from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk
+from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, written
 
 FOLDER = Path(__file__).parent
 WAIT = call("wait_for", event="paid", match=INPUT, until="2030-01-05T09:00:00Z")
@@ -63,20 +62,20 @@ PRESENT = SCENES | {
 
 def write() -> None:
     """Write the documents of the present schema; with a brief continuation; and with compressed entries as well."""
-    scenarios.write(PRESENT, FOLDER)
-    for path in (FOLDER / str(SCHEMA)).glob("*.json"):
-        document = json.loads(path.read_text())
+    for name, document in written(PRESENT):
         conversations = Conversations()
         for text in document["journal"]:
             conversations.read(text)
         brief = conversations.brief(decode_continuation(document["continuation"]))
         assert brief is not None
         left = encode_continuation(brief.state, brief.told)
-        document |= {"schema": BRIEF, "continuation": left}
-        scenarios.keep(path.stem, document, FOLDER)
         short = [compression.stored_text(text) for text in document["journal"]]
-        compressed = document | {"schema": compression.SCHEMA, "journal": short}
-        scenarios.keep(path.stem, compressed, FOLDER)
+        shorter = document | {"schema": BRIEF, "continuation": left}
+        compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
+        for one in (document, shorter, compressed):
+            place = FOLDER / str(one["schema"])
+            place.mkdir(exist_ok=True)
+            (place / f"{name}.json").write_text(json.dumps(one, indent=1) + "\n")
 
 
 if os.environ.get("CORPUS") == "write":
