@@ -49,20 +49,10 @@ def test_values_that_would_be_read_differently_are_not_written(value: Any, where
         encode_entry(returned(value))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "NaN",
-        {"Infinity": ["-Infinity"]},
-        "\\u0000",
-        [2**53 - 1, -(2**53 - 1)],
-        0.1234567890123456,
-        "\U0001f600 ä",
-        [[[]]] * 100,
-    ],
-)
-def test_unusual_but_valid_values_are_written(value: Any) -> None:
-    assert decode_entry(encode_entry(returned(value))) == returned(value)
+def test_unusual_but_valid_values_are_written() -> None:
+    texts = ["NaN", {"Infinity": ["-Infinity"]}, "\\u0000", "\U0001f600 ä"]
+    entry = returned([*texts, 2**53 - 1, -(2**53 - 1), 0.1234567890123456, [[[]]] * 100])
+    assert decode_entry(encode_entry(entry)) == entry
 
 
 @pytest.mark.parametrize("read", [decode_entry, decode_continuation])

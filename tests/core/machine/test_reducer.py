@@ -278,23 +278,19 @@ def test_a_frame_is_halted_for_one_reason_of_a_kind_at_a_time(kind: GateKind) ->
     assert refused(now, halted(other)) == ("Gate", "open")
     assert len(evolve(now, halted(another, ANOTHER)).pending) == 2
     refused(now, decided(Verdict.APPROVE))
-
-
-def test_a_gate_of_a_call_halts_no_frame() -> None:
-    assert refused(running(), halted(GateKind.APPROVAL)) == ("Gate", "without a call")
+    assert refused(now, halted(GateKind.APPROVAL)) == ("Gate", "without a call")
 
 
 def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
-    unknown = OutcomeUnknown(attempt=1, error="cut", **CALL)
     asked = GateOpened(gate=GATE, kind=GateKind.IN_DOUBT, terms=TERMS, **CALL)
     late = OutcomeArrived(attempt=1, gate=GATE, outcome="returned", at=AT, result=1, **CALL)
-    assert evolve(running(unknown, asked), late).pending == ()
+    assert evolve(running(UNKNOWN, asked), late).pending == ()
     held = running(halted(GateKind.HOLD))
     for now, event in (
         (held, replace(decided(Verdict.CONTINUE), gate=ANOTHER)),
         (held, replace(OVER, gate=ANOTHER)),
-        (running(unknown, asked), replace(late, gate=ANOTHER)),
-        (running(unknown), late),
+        (running(UNKNOWN, asked), replace(late, gate=ANOTHER)),
+        (running(UNKNOWN), late),
     ):
         with pytest.raises(UnknownSubject) as raised:
             evolve(now, event)
@@ -307,14 +303,6 @@ def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
 
 HELLO = MessageReceived(by="ada", text="hello")
 THERE = MessageReceived(by="bea", text="there")
-
-
-def test_a_result_missing_from_its_reply_stays_in_the_message() -> None:
-    typed = replace(replied(), output={"euros": 9})
-    for kept in (True, False):
-        now = after(HELLO, replace(typed, output_kept=kept))
-        (said,) = [one for one in now.frame("0").messages if one["role"] == "model"]
-        assert said.get("output") == ({"euros": 9} if kept else None)
 
 
 def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
