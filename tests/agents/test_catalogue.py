@@ -1,27 +1,29 @@
-"""The published agents, which the web answers from without author code, and inputs checked by their schema."""
+"""Published agents, which the web answers from without author code, and the changes between two versions of one."""
 
-import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection, connections
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from agents.catalogue.published import publish
-from agents.models import PublishedAgent
+from agents.catalogue.versions import changes, writes
+from agents.effect_handler import AgentEffects
+from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
+from agents.sdk.spec import AgentSpec
+from agents.testing.scripted_models import replies
 from agents.tools.person_fields import EmailAddress, FullName, Username
-from config.env.environment import ROOT
-from runtime.errors import InvalidInput
-from tests.support.specs import NEWCOMER
+from runtime.errors import InvalidInput, UnknownAgent
+from runtime.ports.agents import VersionChange
+from tests.support.specs import NEWCOMER, child, greet, handler_of, registry_of, version
 
 
 def _rows() -> list[dict[str, object]]:
@@ -61,42 +63,6 @@ def test_several_workers_may_publish_at_once(hr: Registry) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(worker, range(4)))
     assert len(_rows()) == len(hr.agents)
-
-
-ASK = """
-import json, sys
-import django
-from django.conf import settings
-settings.DATABASES["default"].update(json.loads(sys.argv[1]))
-django.setup()
-from runtime.ports import wiring
-from agents.catalogue.published import Catalogue
-wiring.plug(catalogue=Catalogue())
-wiring.catalogue().check_input("hr_onboarding", json.loads(sys.argv[2]))
-foreign = ("agents.flows", "agents.tools", "agents.llm", "agents.sdk.scripts", "pydantic_ai", "scim2_client")
-print(json.dumps([name for name in sys.modules if name.startswith(foreign)]))
-import agents.effect_handler, agents.flows.hr
-print({"openai", "anthropic"} & {*sys.modules})
-"""
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_process_imports_neither_author_code_nor_clients_early(hr: Registry) -> None:
-    """The web answers from the catalogue; a worker imports a provider's client at the first call."""
-    publish(hr)
-    settings = connection.settings_dict
-    where = {key: settings[key] for key in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(where), json.dumps(NEWCOMER)],
-        cwd=ROOT,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:2] == ["[]", "set()"]
 
 
 @pytest.mark.parametrize(
@@ -141,3 +107,119 @@ def test_web_and_tool_accept_the_same_texts(kind: tuple[Any, str], text: str) ->
         assert allowed
     except InvalidInput:
         assert not allowed
+
+
+def greeting(**changed: Any) -> AgentSpec:
+    """A version whose one tool is another."""
+    return version(tools=[replace(greet, **changed)])
+
+
+STRICTER: list[tuple[AgentSpec, str]] = [
+    (version(tools=[greet, replace(greet, name="wave")]), "tool wave"),
+    (version(subagents=[child(), replace(child(), name="other")]), "sub-agent other"),
+    (version(subagents=[child("Helps a lot.")]), "sub-agent helper: description"),
+    (greeting(description="Greet anybody."), "tool greet: description"),
+    (greeting(risk="high"), "tool greet: risk"),
+    (greeting(approval=True), "tool greet: approval"),
+    (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),
+    (greeting(secret_args=frozenset({"name"})), "tool greet: secret"),
+]
+LAXER: list[tuple[AgentSpec, str]] = [
+    (version(instructions="Greet.\nBe brief."), "instructions"),
+    (version(model=replies), "model"),
+    (version(tools=[]), "tool greet"),
+    (version(subagents=[]), "sub-agent helper"),
+    (version(subagents=[replace(child(), input_schema={})]), "sub-agent helper: schema"),
+    (greeting(schema={**greet.schema, "required": []}), "tool greet: schema"),
+    (greeting(effect="write"), "tool greet: effect"),
+    (greeting(effect="read"), "tool greet: effect"),
+    (greeting(risk="low"), "tool greet: risk"),
+]
+
+
+@pytest.mark.parametrize(
+    ("newer", "part", "asks"),
+    [*((*one, False) for one in STRICTER), *((*one, True) for one in LAXER)],
+)
+def test_removals_replacements_and_laxer_rules_need_approval(
+    newer: AgentSpec, part: str, asks: bool
+) -> None:
+    (change,) = changes(version().definition, newer.definition)
+    assert (change.part, change.asks) == (part, asks)
+
+
+@pytest.mark.parametrize(
+    ("careful", "parts"),
+    [
+        (
+            greeting(approval=True, secret_args=frozenset({"name"})),
+            ["tool greet: approval", "tool greet: secret"],
+        ),
+        (version(approvals="every_call"), ["tool greet: approval", "sub-agent helper: approval"]),
+    ],
+)
+def test_dropping_an_approval_or_a_secret_needs_approval(
+    careful: AgentSpec, parts: list[str]
+) -> None:
+    found = changes(careful.definition, version().definition)
+    assert sorted(change.part for change in found if change.asks) == sorted(parts)
+    stricter = changes(version().definition, careful.definition)
+    assert not any(change.asks for change in stricter)
+
+
+def test_a_tool_that_has_become_a_write_is_named() -> None:
+    assert writes(version().definition, greeting(effect="write").definition) == ("greet",)
+    assert writes(greeting(effect="write").definition, version().definition) == ()
+    assert writes(version(tools=[]).definition, greeting(effect="write").definition) == ()
+
+
+OLD, NEW = version(), greeting(effect="write", risk="high")
+
+
+def _met(mine: AgentSpec, other: AgentSpec) -> VersionChange:
+    found = AgentEffects(registry_of(mine)).compare_version("greeter", other.fingerprint)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def both(db: None) -> None:
+    """The old version, published a day before the new one."""
+    publish(registry_of(OLD))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE agents_agentversion SET published_at = published_at - interval '1 day'"
+        )
+    publish(registry_of(NEW))
+    publish(registry_of(OLD))  # the same once more is no version
+
+
+def test_a_worker_compares_its_agent_with_a_published_version(both: None) -> None:
+    found = _met(NEW, OLD)
+    assert (found.older, found.asks, found.writes) == (False, True, ("greet",))
+    assert found.agent.fingerprint == NEW.fingerprint
+    assert _met(OLD, NEW).older
+    handler = handler_of(NEW)
+    assert handler.compare_version("greeter", NEW.fingerprint) is None
+    with pytest.raises(UnknownAgent):
+        handler.compare_version("stranger", OLD.fingerprint)
+
+
+@pytest.mark.parametrize("facts", ['{"name": "greeter"}', "not JSON"])
+def test_a_description_changed_in_the_database_is_rejected(both: None, facts: str) -> None:
+    AgentVersion.objects.filter(fingerprint=OLD.fingerprint).update(facts=facts)
+    found = _met(NEW, OLD)
+    assert [(change.part, change.asks) for change in found.changes] == [("version", True)]
+
+
+@pytest.mark.parametrize("command", ["promote_version", "newest"])
+def test_promoting_a_version_takes_a_release_back(
+    both: None, command: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(CommandError, match="more than one version of greeter begins with sha256:"):
+        call_command(command, "greeter", "sha256:")
+    with pytest.raises(CommandError, match="no version of stranger begins with sha256:"):
+        call_command(command, "stranger", "sha256:")
+    call_command(command, "greeter", OLD.fingerprint[:20])
+    assert ("is now promote_version" in caplog.text) == (command == "newest")
+    assert (_met(OLD, NEW).older, _met(OLD, NEW).asks) == (False, True)

@@ -148,11 +148,6 @@ def test_a_script_that_runs_out_fails_the_run() -> None:
     assert flow.reason == "NoReplyLeft"  # the text of a model with secrets is not repeated
 
 
-def test_a_cancelled_run_starts_nothing_more() -> None:
-    flow = at_desk(PAY).cancel("not needed")
-    assert (flow.status, flow.reason, flow.gates, done) == ("cancelled", "not needed", (), [])
-
-
 def test_secrets_are_sealed_in_the_journal_and_open_for_the_tool(settings: Any) -> None:
     settings.ABEYANCE_MODEL = "openai:nothing"  # a configured provider is not asked
     flow = at_desk(call("unlock", code="sesame"), say("In."))

@@ -44,6 +44,7 @@ KINDS = [
     ("our_gpu", Kind.VLLM, "/v1", "org/llama:7b", "max_tokens", [True, True]),
 ]
 SETUP, FROM_PROVIDER = FailureCause.SETUP, FailureCause.PROVIDER
+PAGE = "<title>Sign in</title>"
 GEMINI = {
     "code": 400,
     "message": "API key not valid.",
@@ -154,29 +155,24 @@ def test_a_server_that_does_not_stream_is_understood(
         (403, {"message": "No.", "code": "insufficient_quota"}, SETUP, "is used up", "No."),
         (403, {"message": "No.", "code": "model_not_found"}, SETUP, "there is no our_gpu", "No."),
         (400, GEMINI, SETUP, "the key for our_gpu:model was refused", ""),
+        (200, PAGE, SETUP, "look at the provider's address", ""),
     ],
 )
 def test_a_refusal_says_what_is_wrong(
     ours: Frame,
     provider: Provider,
     status: int,
-    document: dict[str, Any],
+    document: Any,
     cause: FailureCause,
     error: str,
     said: str,
 ) -> None:
     refusal = {"error": document}
     provider.refusal = (status, [refusal] if document is GEMINI else refusal)
+    provider.page = PAGE if document is PAGE else ""
     fault = ours.fault()
     assert (fault.cause, fault.retryable, fault.said) == (cause, True, said)
     assert error in fault.error
-
-
-def test_a_page_for_people_means_a_wrong_address(ours: Frame, provider: Provider) -> None:
-    provider.page = "<title>Sign in</title>"
-    fault = ours.fault()
-    assert (fault.cause, fault.retryable) == (SETUP, True)
-    assert "look at the provider's address" in fault.error
 
 
 def test_a_reply_ends_the_memory_of_an_outage(ours: Frame) -> None:

@@ -1,4 +1,4 @@
-"""Many runs through a provider of which four requests in five fail: all finish, nothing is repeated, within budget.
+"""Storms of refusals and failures: all workers together hold back, every run finishes, and nothing is repeated.
 
 A request is refused (429), broken off (500), cut, or ends in the middle as if it were complete. FAULTS_R9 says how
 many runs there are.
@@ -7,17 +7,18 @@ many runs there are.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
-from pydantic_ai.messages import ModelResponse
 
-from agents.llm.rate_limits import RateLimits
+from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
 from runtime.control import verification
@@ -29,15 +30,14 @@ from runtime.ports.access import Actor
 from tests.support.engine import AT_REST, Engine, engine_of, events_of
 from tests.support.people import until
 from tests.support.provider.server import Provider, serving
-from tests.support.provider.storms import Storm
-from tests.support.specs import Question, registry_of, spec_of
+from tests.support.provider.storms import Closed, Storm
+from tests.support.specs import registry_of, spec_of
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say as tell
 
 RUNS = count("R9", short=20, long=500)
 WORKERS = 3
 AT_ONCE = 24
-SHARE = 0.8
 CALLS = 2
 BUDGET = Budget(turns=CALLS + 1, calls=CALLS)  # exactly enough for a run without faults
 
@@ -54,31 +54,59 @@ def post(context: ToolContext, text: str, sheet: int) -> str:
 
 
 @script
-def _poster(turn: Turn) -> ModelResponse:
+def _poster(turn: Turn) -> Any:
     done = len(turn.results)
-    return call("post", text=turn.input["text"], sheet=done) if done < CALLS else say("Posted.")
+    return call("post", text=turn.input["name"], sheet=done) if done < CALLS else say("Posted.")
 
 
 PATIENT = RetryPolicy(attempts=1000, base=0.02, ceiling=0.2)
-REGISTRY = registry_of(
-    spec_of("poster", input=Question, model=_poster, tools=[post], retry=PATIENT)
-)
+STUBBORN = RetryPolicy(attempts=10_000, base=1.0, ceiling=60.0)
+POSTER = spec_of("poster", instructions="Post.", model=_poster, tools=[post], retry=PATIENT)
+ECHO = spec_of("echo", model=script(lambda turn: say(turn.input["name"])), retry=STUBBORN)
+REGISTRY = registry_of(POSTER, ECHO)
 
 
 @pytest.fixture
 def provider(by_hand: None, settings: Any) -> Iterator[Provider]:
-    with serving(REGISTRY, settings, weather=Storm(SHARE, seed=9)) as one:
-        one.retry_after = 0.002
+    with serving(REGISTRY, settings) as one:
         yield one
 
 
+def _all(runs: int, rate_limits: RateLimits | None, run: Callable[[Engine, str], Run]) -> list[Run]:
+    """So many runs at the same time, each by one of a few workers."""
+
+    def one(number: int) -> Run:
+        try:
+            return run(workers[number % WORKERS], str(number))
+        finally:
+            connection.close()
+
+    with ExitStack() as stack:
+        workers = [stack.enter_context(engine_of(REGISTRY, rate_limits)) for _ in range(WORKERS)]
+        with ThreadPoolExecutor(min(runs, AT_ONCE)) as pool:
+            return list(pool.map(one, range(runs)))
+
+
+def _post(worker: Engine, name: str) -> Run:
+    with transaction.atomic():
+        run: UUID = create(
+            agent="poster", input={"name": name}, requester=Actor(person="ada"), budget=BUDGET
+        ).run
+
+    def rested() -> Run | None:
+        advance(run, worker.context)
+        found = Run.objects.get(id=run)
+        return found if found.status in AT_REST else None
+
+    return until(rested, f"run {run} to rest", within=120 + 3 * RUNS)
+
+
 def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provider) -> None:
+    provider.weather = Storm(0.8, seed=9)
+    provider.retry_after = 0.002
     posted.clear()
     began_at = time.monotonic()
-    with ExitStack() as stack:
-        workers = [stack.enter_context(engine_of(REGISTRY, RateLimits())) for _ in range(WORKERS)]
-        with ThreadPoolExecutor(min(RUNS, AT_ONCE)) as pool:
-            runs = list(pool.map(lambda n: _run(workers[n % WORKERS], n), range(RUNS)))
+    runs = _all(RUNS, RateLimits(), _post)
     trouble, asked = Counter(provider.happened), len(provider.bodies)
     used = Counter(event["type"] for run in runs for event in events_of(run))
     unsound = [run.id for run in runs if not verification.verify(run.id).is_consistent]
@@ -96,21 +124,111 @@ def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provi
     assert sum(trouble.values()) > asked / 2
 
 
-def _run(worker: Engine, number: int) -> Run:
-    try:
-        with transaction.atomic():
-            run: UUID = create(
-                agent="poster",
-                input={"text": str(number)},
-                requester=Actor(person="ada"),
-                budget=BUDGET,
-            ).run
+def _weather_out(provider: Provider, rate_limits: RateLimits | None) -> int:
+    """Count the requests until every run has its answer; the storm is the same each time."""
+    provider.bodies.clear()
+    provider.weather = Closed(seconds=0.5, share=0.8, draws=8, seed=11)
+    provider.retry_after = 0.5
+    runs = _all(AT_ONCE, rate_limits, lambda worker, name: worker.begin("echo", {"name": name}))
+    assert [run.output for run in runs] == [f'"{n}"' for n in range(AT_ONCE)]
+    return len(provider.bodies)
 
-        def rested() -> Run | None:
-            advance(run, worker.context)
-            found = Run.objects.get(id=run)
-            return found if found.status in AT_REST else None
 
-        return until(rested, f"run {run} to rest", within=120 + 3 * RUNS)
-    finally:
-        connection.close()
+def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) -> None:
+    naive = _weather_out(provider, None)
+    assert _weather_out(provider, RateLimits()) <= naive / 2
+    waits = [event for run in Run.objects.all() for event in events_of(run) if event.get("ticket")]
+    assert {event["cause"] for event in waits} == {"brake"}
+
+
+def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
+    once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
+    rate_limits = RateLimits()
+    rate_limits.on_rejected("openai", _go(rate_limits), 4.0)
+    with engine_of(registry_of(once), rate_limits) as worker:
+        run = worker.begin("echo", {"name": "patience"})
+    assert run.output == '"patience"'
+    (wait,) = [event for event in events_of(run) if event["type"] == "RetryScheduled"]
+    assert (wait["cause"], wait["ticket"], wait["attempt"]) == ("brake", 1, 1)
+    assert len(provider.bodies) == 1
+
+
+# The brake by itself
+
+
+def _pass(seconds: float) -> None:
+    """Let so many seconds pass for every rate limit."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE agents_brake SET since = since - %(s)s * interval '1 second', "
+            "hit_at = hit_at - %(s)s * interval '1 second'",
+            {"s": seconds},
+        )
+
+
+def _gap() -> float:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT gap FROM agents_brake")
+        return float(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def braked(transactional_db: None) -> RateLimits:
+    """A provider has just said that it wants no request for 10 s."""
+    rate_limits = RateLimits()
+    rate_limits.on_rejected("openai", _go(rate_limits), 10.0)
+    return rate_limits
+
+
+def _wait(rate_limits: RateLimits, ticket: int = 0) -> Wait:
+    said = rate_limits.acquire("openai", ticket)
+    assert isinstance(said, Wait)
+    return said
+
+
+def _go(rate_limits: RateLimits, ticket: int = 0) -> Permit:
+    said = rate_limits.acquire("openai", ticket)
+    assert isinstance(said, Permit)
+    return said
+
+
+def test_calls_wait_for_the_named_time_then_go_one_by_one(braked: RateLimits) -> None:
+    first, second = (_wait(braked) for _ in range(2))
+    assert (first.queue_number, second.queue_number) == (1, 2)
+    assert timedelta(seconds=4) < second.until - first.until < timedelta(seconds=8)
+    _pass(10.0)
+    assert _go(braked, first.queue_number).is_limited
+    assert _wait(braked, second.queue_number).queue_number == 2
+    assert _wait(braked).queue_number == 3
+    _pass(10.0)
+    _go(braked, second.queue_number)
+    assert isinstance(braked.acquire("anthropic", 0), Permit)  # other providers are not limited
+
+
+def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> None:
+    ticket = _wait(braked).queue_number
+    _pass(10.0)
+    early = _go(braked, ticket)
+    for _ in range(5):
+        braked.on_rejected("openai", early, 10.0)
+    assert _gap() == 20.0
+    braked.on_success("openai", early)  # of an older call
+    assert _gap() == 20.0
+
+
+def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> None:
+    ticket = 0
+    gaps: list[float] = []
+    while not gaps or gaps[-1]:
+        said = braked.acquire("openai", ticket)
+        if isinstance(said, Wait):
+            ticket = said.queue_number
+            _pass(10.0)
+            continue
+        assert isinstance(said, Permit)
+        braked.on_success("openai", said)
+        ticket = 0
+        gaps.append(_gap())
+    assert gaps == sorted(gaps, reverse=True)
+    assert len(gaps) > 20
+    assert not _go(braked).is_limited

@@ -1,4 +1,4 @@
-"""Model calls: the frame's messages in, an answer or a fault out."""
+"""Model calls: the frame's messages in, an answer or a fault out, and what the answer costs."""
 
 import json
 import queue
@@ -17,22 +17,25 @@ from pydantic_ai.messages import (
     ToolCallPart,
 )
 from pydantic_ai.models.function import AgentInfo
+from pydantic_ai.usage import RequestUsage
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
 from agents.errors import RegistryError
-from agents.llm import event_loop
+from agents.llm import event_loop, pricing
 from agents.llm.call import chosen
-from agents.llm.messages import to_provider
+from agents.llm.messages import from_provider, to_provider
 from agents.llm.outages import REMEMBERED, Outages
 from agents.llm.providers import lacking, require_models
-from agents.sdk import tool
+from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
 from agents.sdk.spec import AgentSpec
+from runtime.core import budgets
+from runtime.core.budgets import Rates
 from runtime.core.events import Proposal
 from tests.support.frames import Frame
 from tests.support.people import until
-from tests.support.specs import Question, registry_of, spec_of
+from tests.support.specs import Question, handler_of, registry_of, spec_of
 
 Model = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 
@@ -260,3 +263,50 @@ def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
         chosen(spec, model, outages)
     outages.begin("openai:c")
     assert chosen(spec, "", outages)[0] == "openai:a"  # all are out
+
+
+counter = spec_of("counter", budget=Budget(turns=5, usd="1.50", seconds=60))
+DEAREST = Rates(input=2_500_000, output=10_000_000)
+
+
+def cost(model: str, *, given: int, said: int = 0, cached: int = 0) -> int | None:
+    reply = ModelResponse(
+        parts=[TextPart(content="done")],
+        usage=RequestUsage(input_tokens=given, output_tokens=said, cache_read_tokens=cached),
+        model_name=model,
+        provider_name="openai",
+    )
+    return from_provider(counter, reply).cost
+
+
+def test_an_agents_budget_and_current_rates_are_frozen(settings: Settings) -> None:
+    handler = handler_of(counter, spec_of("other", budget=Budget()))
+    facts = handler.agent("counter")
+    assert facts.budget == budgets.Budget(turns=5, micros=1_500_000, seconds=60)
+    assert handler.agent("other").budget is None
+    assert facts.rates == Rates(input=0, output=0)  # a script costs nothing
+    assert from_provider(counter, say("done")).cost == 0
+    settings.ABEYANCE_MODEL = "openai:gpt-4o"
+    assert handler.agent("counter").rates == DEAREST
+
+
+def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> None:
+    settings.ABEYANCE_MODEL = "openai:gpt-4o"
+    assert cost("gpt-4o-2024-08-06", given=1_000, said=100) == 2_500 + 1_000
+    assert cost("gpt-4o", given=1_000, said=100, cached=1_000) == 1_250 + 1_000
+    assert cost("gpt-4o-mini", given=1) == 1  # a part of a millionth counts as a whole one
+    assert cost("our-own-llama", given=9) is None
+
+
+@pytest.mark.parametrize(
+    ("models", "rates"),
+    [
+        ("openai:gpt-4o-mini,openai:gpt-4o", DEAREST),
+        ("openai:gpt-4o,openai:our-own-llama", None),
+    ],
+)
+def test_the_dearest_of_several_models_counts(
+    settings: Settings, models: str, rates: Rates | None
+) -> None:
+    settings.ABEYANCE_MODEL = models
+    assert pricing.rates_of(counter) == rates
