@@ -52,16 +52,5 @@ def bea_api(cast: Cast) -> Caller:
 
 
 @pytest.fixture
-def cyril_api(cast: Cast) -> Caller:
-    return Caller(cast.cyril)
-
-
-@pytest.fixture
 def admin_api(cast: Cast) -> Caller:
     return Caller(cast.admin)
-
-
-@pytest.fixture
-def narrow_api(cast: Cast) -> Caller:
-    """A client of Ada's, with a read-only token."""
-    return Caller(cast.ada, ["runs:read", "approvals:read"])

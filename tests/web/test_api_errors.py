@@ -1,7 +1,6 @@
 """Errors of the API have one shape; authentication of the API."""
 
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -15,7 +14,6 @@ from runtime.errors import Forbidden, InvalidInput, UnknownAgent
 from runtime.queries import runs as run_queries
 from tests.support.api_client import Caller, code_of
 from tests.support.cast import Cast
-from tests.support.office import Office
 from tests.support.pages import shows
 
 pytestmark = pytest.mark.django_db
@@ -133,23 +131,6 @@ def test_every_refusal_of_the_runtime_is_in_that_table() -> None:
     kinds = {kind for kind in vars(errors).values() if isinstance(kind, type)}
     refusals = {kind for kind in kinds if issubclass(kind, errors.RequestError)}
     assert refusals - {errors.RequestError} <= {type(fault) for fault, *_ in _REFUSALS}
-
-
-def test_the_order_of_refusals_holds_over_the_api(
-    ada_api: Caller, bea_api: Caller, cyril_api: Caller, office: Office, suspended: UUID
-) -> None:
-    path = f"/approvals/{office.request(suspended).id}/decision"
-    digest = office.request(suspended).request_digest
-    nothing: dict[str, str] = {}
-    assert _shape(cyril_api.post(path, nothing)) == (404, "not_found")
-    assert _shape(ada_api.post(path, nothing)) == (403, "requester")
-    stale = {"verdict": "approve", "digest": "sha256:x"}
-    assert _shape(bea_api.post(path, stale)) == (409, "digest")
-    answer = bea_api.post(path, {"verdict": "deny", "digest": digest})
-    assert (*_shape(answer), answer.json()["field"]) == (422, "invalid", "reason")
-    assert bea_api.post(path, {"verdict": "approve", "digest": digest}).status_code == 200
-    answer = bea_api.post(path, nothing)
-    assert (*_shape(answer), answer.json()["decided_by"]) == (409, "already_decided", "bea")
 
 
 def _raise(fault: Exception) -> Any:

@@ -1,4 +1,4 @@
-"""Every operation of the OpenAPI document refuses unknown fields and parameters by name."""
+"""Every operation and page accepts input, or refuses it with field and limit; input is never a server error."""
 
 import json
 from collections.abc import Iterator
@@ -8,18 +8,55 @@ from uuid import UUID
 
 import pytest
 from django.db import transaction
+from django.http import HttpResponse
 from django.test import Client
 
 from approvals.models import Request
 from config.api import api
+from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REASON, MAX_REPORTED
 from tests.support.api_client import Caller, field_of
-from tests.support.office import Office
+from tests.support.office import NEWCOMER, Office
 from tests.web.matrix import ROWS, Row, blank, body_of, client_of, decide_as_bea
 
 pytestmark = pytest.mark.django_db
 
 STRANGE: list[Any] = [True, 7, "text", ["text"], {"x": 1}]
 TYPES = {"string": str, "integer": int, "number": (int, float), "object": dict, "null": type(None)}
+NESTED = 100_000
+# JSON texts that parsers, databases or programs stumble over.
+VALUES = (
+    r'"\u0000"',
+    r'"\ud800"',
+    r'{"\u0000": 1, "\udfff": 2}',
+    "NaN",
+    "-Infinity",
+    "1e999",
+    str(2**53),
+    "9" * 10_000,
+    "[" * NESTED + "]" * NESTED,
+    '{"a":' * NESTED + "1" + "}" * NESTED,
+    "[" * 65 + "]" * 65,
+    json.dumps("x" * 1_500_000),
+    json.dumps({"$secret": "none:none", "$result": "sha256:0", "$ref": "http://127.0.0.1/"}),
+    '{"a": 1, "a": 2}',
+    "null",
+    "[]",
+)
+TEXTS = (
+    "\x00",
+    "x" * 300_000,
+    "[" * NESTED,
+    "NaN",
+    "\u2028\x85\u202e",
+    "9" * 5_000,
+    "-1",
+    "\ud800",
+)
+FIELDS = (
+    *("username", "password", "again", "current", "group", "scope", "reason", "digest", "result"),
+    *("form", "business_key", "next", "verdict", "in.full_name", "in.security_level", "input"),
+)
+QUERY = ("q", "cursor", "page", "tab", "step", "status", "limit", "kind", "next")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +95,20 @@ def _fields(operation: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]
 
 
 def _ask(operation: Operation, places: dict[str, Any], *, query: str = "", body: Any = None) -> Any:
+    """Return the answer to a body, or to the text of one; its changes are rolled back."""
     row = operation.row
     with transaction.atomic():
         if row.path.endswith("/undo"):
             decide_as_bea(places)
         client = client_of(row, operation.who)
+        client.raise_request_exception = False
         path = row.path.format(**places) + query
         if row.method == "GET":
             answer = client.get(path)
         else:
             sent = body_of(row, operation.who, places) if body is None else body
-            answer = client.post(path, json.dumps(sent), content_type="application/json")
+            text = sent if isinstance(sent, str) else json.dumps(sent)
+            answer = client.post(path, text, content_type="application/json")
         transaction.set_rollback(True)
     return answer
 
@@ -125,6 +165,82 @@ def _fits(value: Any, rule: dict[str, Any]) -> bool:
     return not isinstance(value, bool) and any(isinstance(value, TYPES[kind]) for kind in kinds)  # type: ignore[arg-type]
 
 
+def test_no_api_field_fails_on_hostile_input(
+    places: dict[str, Any], subtests: pytest.Subtests
+) -> None:
+    for operation in (one for one in _operations() if one.row.method == "POST"):
+        usual = body_of(operation.row, operation.who, places)
+        bodies = ["@", *(json.dumps({**usual, name: "@"}) for name in operation.fields)]
+        if "input" in usual:
+            bodies.append(json.dumps({**usual, "input": {"full_name": "@"}}))
+        for body in bodies:
+            with subtests.test(f"{operation.row.path} {body[:60]}"):
+                for value in VALUES:
+                    sent = body.replace('"@"', value) if '"@"' in body else value
+                    answer = _ask(operation, places, body=sent)
+                    assert answer.status_code < 500, value[:20]
+                    if answer.status_code in (413, 422):
+                        assert {"code", "detail"} <= set(answer.json())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_no_page_fails_on_hostile_input(
+    places: dict[str, Any], subtests: pytest.Subtests, method: str
+) -> None:
+    """In every field and query parameter, and a NUL in the address."""
+    for row in ROWS:
+        if row.method == method:
+            with subtests.test(f"{row.method} {row.path}"):
+                for text in TEXTS:
+                    path = row.path.format(**places)
+                    assert _visit(row, path, text).status_code < 500, text[:20]
+                nul = row.path.format_map(dict.fromkeys(places, "%00"))
+                assert _visit(row, nul, "").status_code < 500
+
+
+def _visit(row: Row, path: str, text: str) -> HttpResponse:
+    """Send this text as a person who may use the page."""
+    names = ("admin", "bea", "ada")
+    name = next((n for n in names if row.cells[n] in {"200", "201", "302"}), "admin")
+    client = client_of(row, name)
+    client.raise_request_exception = False
+    with transaction.atomic():
+        if row.method == "GET":
+            answer = client.get(path, dict.fromkeys(QUERY, _encodable(text[:2_000])))
+        else:
+            answer = client.post(path, dict.fromkeys(FIELDS, _encodable(text)))
+        transaction.set_rollback(True)
+    return answer  # type: ignore[return-value]
+
+
+def _encodable(text: str) -> str:
+    """Half a surrogate is no UTF-8: it arrives as three bytes that are not text."""
+    return text.encode("utf-8", "surrogatepass").decode("latin-1") if "\ud800" in text else text
+
+
+def test_oversized_input_is_refused_with_field_and_limit(
+    ada_api: Caller, bea_api: Caller, office: Office, published: None
+) -> None:
+    doubt = office.in_doubt_request(office.in_doubt())
+    long = "x" * 100_000
+    run = {"agent": "hr_onboarding", "input": {**NEWCOMER, "full_name": long}}
+    settle = f"/runs/{doubt.run_id}/gates/{doubt.gate}/settle"
+    for answer, field, limit in (
+        (ada_api.post("/runs", run), "input", MAX_INPUT),
+        (ada_api.post(f"/runs/{doubt.run_id}/cancel", {"reason": long}), "reason", MAX_REASON),
+        (bea_api.post(settle, {"outcome": "happened", "result": long}), "result", MAX_REPORTED),
+        (ada_api.send("/runs", " " * (MAX_BODY + 1)), None, MAX_BODY),
+    ):
+        assert field_of(answer) == (422 if field else 413, field)
+        assert str(limit) in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("digest", ["\x00", "sha256:0", "x" * 5_000, "sha256:" + "0" * 64])
+def test_an_unknown_blob_is_not_found(ada_api: Caller, ada: Client, digest: str) -> None:
+    assert ada_api.get(f"/contents/{digest}").status_code == 404
+    assert ada.get(f"/contents/{digest}/").status_code == 404
+
+
 def test_a_decision_takes_no_more_than_it_says(
     bea_api: Caller, office: Office, suspended: UUID
 ) -> None:
@@ -151,7 +267,7 @@ def test_a_parameter_given_twice_or_in_the_path_is_refused(
     )  # strangers hear nothing of it
 
 
-def test_kinds_and_states_of_approvals_are_documented() -> None:
+def test_the_document_lists_the_values_of_enums() -> None:
     schema = api.get_openapi_schema()
     operation = schema["paths"]["/api/v1/approvals"]["get"]
     rules = {parameter["name"]: parameter["schema"] for parameter in operation["parameters"]}

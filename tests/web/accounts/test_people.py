@@ -52,12 +52,6 @@ def test_the_page_lists_people_with_groups_state_and_tokens(admin: Client, cast:
         has(_card(page, name), *words)
 
 
-def test_a_person_is_added_and_can_log_in(admin: Client) -> None:
-    opened = '<details class="card person" id="newhire" open>'
-    has(_done(admin, "/people/add/", PERSON), "newhire is added.", opened)
-    assert Client().post("/login/", {"username": "newhire", "password": NEW})["Location"] == "/"
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -66,7 +60,7 @@ def test_a_person_is_added_and_can_log_in(admin: Client) -> None:
         ({"group": ["kings"]}, "The group must be one of those on the page"),
     ],
 )
-def test_a_refused_person_shows_the_reason_and_the_input(
+def test_a_person_is_added_and_a_refused_one_shows_the_reason_and_the_input(
     admin: Client, change: dict[str, Any], said: str
 ) -> None:
     form = {**PERSON, **change}
@@ -75,6 +69,9 @@ def test_a_refused_person_shows_the_reason_and_the_input(
     adding = page.split("/people/add/")[1].split("</form>")[0]
     assert ('value="reviewers" checked' in adding) == ("group" not in change)
     assert User.objects.count() == 4
+    opened = '<details class="card person" id="newhire" open>'
+    has(_done(admin, "/people/add/", PERSON), "newhire is added.", opened)
+    assert Client().post("/login/", {"username": "newhire", "password": NEW})["Location"] == "/"
 
 
 def test_a_second_admin_confirms_the_assignment_of_the_first(admin: Client, cast: Cast) -> None:

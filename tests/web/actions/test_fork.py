@@ -8,11 +8,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime.control.fork import fork
 from runtime.core.documents import export_file
 from runtime.core.enums import EffectClass
 from runtime.models import Run
-from runtime.ports.access import Actor
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
@@ -45,22 +43,6 @@ def test_the_fork_page_says_what_becomes_of_each_call(ada: Client, office: Offic
     has(told, "waited, and starts to wait again", hides=["approvals are not copied"])
 
 
-def test_a_fork_is_read_as_any_run_and_names_its_original(
-    ada: Client, office: Office, suspended: UUID
-) -> None:
-    answer = ada.post(f"/runs/{suspended}/fork/{Run.objects.get(id=suspended).position}/")
-    new = UUID(answer["Location"].strip("/").split("/")[1])
-    original = f'href="/runs/{suspended}/"'
-    for advanced in (False, True):
-        if advanced:
-            office.advance(new)
-            office.approve(new)
-        for tab in ("timeline", "transcript"):
-            shows(ada, f"/runs/{new}/?tab={tab}", original, "set_privileges")
-    shows(ada, f"/runs/{new}/?tab=transcript", "create_account")
-    text(ada, f"/runs/{new}/cancel/")
-
-
 def test_an_entry_that_cannot_be_forked_offers_the_nearest_ones(
     ada: Client, bea: Client, office: Office, suspended: UUID
 ) -> None:
@@ -80,10 +62,11 @@ def test_an_entry_that_cannot_be_forked_offers_the_nearest_ones(
 
 
 def test_forking_by_the_api(
-    ada_api: Caller, admin_api: Caller, office: Office, suspended: UUID
+    admin: Client, ada_api: Caller, admin_api: Caller, office: Office, suspended: UUID
 ) -> None:
     path = f"/runs/{suspended}/fork"
     new = admin_api.post(path, {"position": 1}).json()
+    shows(admin, f"/runs/{new['id']}/", f'href="/runs/{suspended}/"')
     assert (new["requester"], new["status"], new["business_key"]) == ("admin", "queued", None)
     for wrong in (0, -1, 10**30, "1", 1.5, True, None):
         assert field_of(ada_api.post(path, {"position": wrong})) == (422, "position"), wrong
@@ -91,15 +74,6 @@ def test_forking_by_the_api(
     assert code_of(ada_api.post(path, {"position": last})) == (409, "not_quiescent")
     Run.objects.filter(id=suspended).update(position=last + 1)
     assert code_of(ada_api.post(path, {"position": last + 1})) == (404, "not_found")
-
-
-def test_the_page_of_a_fork_names_who_decides_nothing(bea: Client, office: Office) -> None:
-    run = office.start()
-    new = fork(run=run, position=Run.objects.get(id=run).position, actor=Actor(person="admin"))
-    office.advance(new)
-    for place in (office.request(new), new):
-        page = text(bea, place).partition("Cannot decide here")[2].partition("</dd>")[0]
-        has(page, "<bdi>ada</bdi>", "<bdi>admin</bdi>")
 
 
 def test_a_run_is_exported_and_imported_by_the_api(
@@ -124,12 +98,9 @@ def test_a_run_is_exported_and_imported_by_the_api(
     assert arrived.status_code == 201
     new = arrived.json()
     assert (new["requester"], new["status"], new["gates"]) == ("admin", "queued", [])
-    for status in ("queued", "suspended"):
-        if status == "suspended":
-            assert office.advance(UUID(new["id"])).status == status
-        for run, said in ((suspended, "Exported"), (new["id"], "Imported by")):
-            for tab in ("timeline", "transcript", "state"):
-                shows(admin, f"/runs/{run}/?tab={tab}", said)
-    text(admin, f"/runs/{suspended}/cancel/")
+    assert office.advance(UUID(new["id"])).status == "suspended"
+    for run, said in ((suspended, "Exported"), (new["id"], "Imported by")):
+        for tab in ("timeline", "transcript", "state"):
+            shows(admin, f"/runs/{run}/?tab={tab}", said)
     shows(admin, "/runs/?status=exported", "Exported")
     assert office.approve(UUID(new["id"])).status == "completed"

@@ -16,7 +16,7 @@ from approvals.queries import inbox as lists
 from runtime.core.enums import GateKind
 from tests.support import seeds
 from tests.support.cast import Cast
-from tests.support.office import BEA, Office
+from tests.support.office import BEA
 from tests.support.pages import has, in_order, shows, text
 
 Waiting = Callable[..., list[Request]]
@@ -171,11 +171,3 @@ def test_counting_stops_at_the_shown_limit(
     monkeypatch.setattr(lists, "MAX_COUNT", 0)
     shows(bea, "/inbox/", "<title>Inbox (0+)", "Set the privileges of newhire to 3")
     shows(ada, "/inbox/", "0+ action")
-
-
-def test_letters_that_pass_for_others_are_named_in_the_row(bea: Client, office: Office) -> None:
-    office.start(args={"username": "p\u0430ypal", "security_level": 3})
-    office.start(args={"username": "newhire", "security_level": 3, "note": "eve@paypa1.com"})
-    digit = "the digit 1, which looks like the letter l"
-    page = shows(bea, "/inbox/", "mixes Latin and Cyrillic letters", digit)
-    assert page.count('class="odd"') == 2

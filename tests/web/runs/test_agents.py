@@ -23,11 +23,8 @@ from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.office import Office
 from tests.support.pages import has, shows, text, text_of
-from tests.support.published import TOOL
 from tests.support.published import published as published_agent
 from tests.support.specs import version
-
-HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>\u202e'
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -119,20 +116,6 @@ def test_its_last_ten_runs_are_those_the_reader_may_read(
     for name in ("stranger", "a/b", "%00", "x" * 2000):
         for path in (f"/agents/{name}/", f"/agents/{name}/start/"):
             assert ada.get(path).status_code == 404
-
-
-def test_authors_texts_are_escaped(ada: Client, cast: Cast) -> None:
-    rule = {"type": "string", "title": HOSTILE, "description": HOSTILE, "enum": [HOSTILE]}
-    hostile = {"type": "object", "properties": {HOSTILE: rule}, "required": [HOSTILE]}
-    texts = dict.fromkeys(("name", "description", "sentence"), HOSTILE)
-    tool = {**TOOL, **texts, "schema": hostile, "secret_args": [HOSTILE]}
-    more: dict[str, Any] = {"description": HOSTILE, "fingerprint": HOSTILE, "steps": [HOSTILE]}
-    _publish("hostile", input_schema=hostile, tools=[tool], subagents=[HOSTILE], **more)
-    _publish(HOSTILE)
-    for path in ("/agents/", "/agents/hostile/", "/agents/hostile/start/"):
-        shows(ada, path, "⟦U+202E⟧", hides=["<script>alert", "<img"])
-    answer = ada.post("/agents/hostile/start/", {f"in.{HOSTILE}": HOSTILE}).content.decode()
-    has(answer, hides=["<script>alert"])
 
 
 def test_programs_get_schemas_and_terms(ada_api: Caller, cast: Cast) -> None:

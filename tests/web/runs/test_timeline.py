@@ -13,7 +13,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
-from runtime.models import Gate, JournalEntry, Run
+from runtime.models import Gate, JournalEntry
 from runtime.ports.effects import ModelFailure, Outcome, RateLimited, ToolFailure
 from runtime.queries import run_page, runs
 from runtime.queries.timeline.axis import Period, TimeUse, axis
@@ -158,15 +158,7 @@ def test_a_damaged_journal_still_has_a_timeline(ada: Client, suspended: UUID) ->
 # The page
 
 
-def test_bars_are_attributes_with_words_beside_them(
-    ada: Client, office: Office, suspended: UUID
-) -> None:
-    page = shows(ada, suspended, 'fill="url(#hatch)"', hides=["style="])
-    bar = r'<rect class="k-(\w+)"[^>]* x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"'
-    bars = re.findall(bar, page)
-    assert {kind for kind, _, _ in bars} == {"agent", "model", "tool", "person"}
-    assert all(float(x) + float(width) <= 100.01 for _, x, width in bars)
-    assert page.count("after the start of the run, ") == len(bars)
+def test_a_failed_model_call_is_a_bar_with_its_error(ada: Client, office: Office) -> None:
     office.effects.agents["hr_onboarding"] = lambda request: ModelFailure(error="gone <b>")
     page = shows(ada, f"/runs/{office.start()}/?step=0/m1", 'class="k-fail"')
     assert page.count("gone &lt;b&gt;") >= 2
@@ -234,23 +226,3 @@ def test_long_runs_take_as_many_queries_as_short_ones(
         assert len(re.findall(r'<tr id="r\d+"', page)) == rows
     for wrong in ("4", "0", "x", "9" * 30):
         text(admin, f"/runs/{run}/?page={wrong}", 404)
-
-
-HOSTILE = (
-    '"><script>alert(1)</script><img src=x hx-get=/ onerror=alert(1)>\u202e[x](http://x.example)'
-)
-
-
-def test_hostile_text_stays_text_in_every_tab(admin: Client, office: Office) -> None:
-    level = {"username": HOSTILE, "security_level": 1}
-    office.effects.tools[HOSTILE] = FakeTool(body=lambda request: ToolFailure(error=HOSTILE))
-    office.effects.agents["account_agent"] = turns(
-        ask((HOSTILE, {HOSTILE: HOSTILE}), ("set_privileges", level)), say(HOSTILE)
-    )
-    run = office.start(key=HOSTILE)
-    position = Run.objects.get(id=run).position
-    office.approve(run)
-    steps = [f"?step=0.c1.0{step}" for step in ("", "/c1.0", "/c1.1", "/m1", "/m2")]
-    for path in ("", "?tab=transcript", "?tab=state", f"at/{position}/", *steps):
-        hides = ["<script>alert", "<img", "\u202e"]
-        shows(admin, f"/runs/{run}/{path}", "⟦U+202E⟧", hides=hides)

@@ -24,9 +24,6 @@ from tests.support.office import Office
 from tests.support.pages import in_order, send, shows
 from tests.support.specs import version
 
-HOSTILE = "<script>alert(1)</script>\u202e"
-ESCAPED = ("<script>alert", "\u202e")
-
 
 def _publish(spec: Any) -> str:
     """A version of the agent greeter, published after all others."""
@@ -52,8 +49,6 @@ def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
     page = shows(admin, "/agents/greeter/", "<del>Be kind.</del>", "<ins>Be brief.</ins>")
     in_order(page, second[:19], first[:19])
     assert [page.count(words) for words in (">active<", ">no worker<", "needs approval")] == [1] * 3
-    _publish(version(instructions=HOSTILE, tools=[]))
-    shows(admin, "/agents/greeter/", hides=ESCAPED)
 
 
 def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) -> None:
@@ -155,11 +150,3 @@ def test_a_run_continues_from_a_version_gate_after_a_decision(
     assert send(bea, asked, "continue").status_code == 302
     assert office.advance(suspended).status == "completed"
     shows(bea, suspended, "continued under another version")
-
-
-def test_authors_texts_at_a_version_gate_are_escaped(
-    bea: Client, office: Office, suspended: UUID
-) -> None:
-    _goes_on(office, suspended, Change(part=HOSTILE, before=HOSTILE, after={HOSTILE: 1}, asks=True))
-    for place in (Request.objects.get(run=suspended, kind=GateKind.VERSION), suspended, "/inbox/"):
-        shows(bea, place, hides=ESCAPED)
