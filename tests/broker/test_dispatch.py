@@ -1,59 +1,47 @@
-"""A thread of its own sends the hints, so that callers never talk to the broker or wait for it."""
+"""Hints are sent by a thread of their own; that of a run which a process keeps goes to its queue while it listens."""
 
 import base64
 import json
 import queue
-import socket
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 import redis
+from django.db import transaction
 
-from config import celery
-from runtime.broker import dispatch
+from config import worker
+from config.celery import app
+from runtime import tasks
+from runtime.broker import dispatch, sticky_queue
+from runtime.control.transaction import notify
+from tests.support.people import until
 
 
 @pytest.fixture(autouse=True)
 def _fresh_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_thread", None)
+    monkeypatch.setattr(dispatch, "_own_queue", None)
     dispatch._broker.cache_clear()
 
 
 @pytest.fixture
 def broker(live_broker: str) -> Iterator["redis.Redis"]:
     """Yield a client of the broker, whose queues are empty."""
-    client = redis.Redis.from_url(live_broker)
+    client = redis.Redis.from_url(live_broker, decode_responses=True)
     client.delete(*dispatch.QUEUES)
     yield client
     client.delete(*dispatch.QUEUES)
     client.close()
 
 
-def test_a_hint_opens_no_connection_in_the_thread_that_gives_it(
-    monkeypatch: pytest.MonkeyPatch, live_broker: str
-) -> None:
-    connects: list[threading.Thread] = []
-    connect = socket.socket.connect
-
-    def watched(self: socket.socket, address: object) -> None:
-        connects.append(threading.current_thread())
-        connect(self, address)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(socket.socket, "connect", watched)
-    dispatch.dispatch(uuid4())
-    assert dispatch._thread is not None
-    dispatch._thread.flush()
-    assert connects
-    assert threading.current_thread() not in connects
-
-
 def test_a_message_equals_one_of_celery(broker: "redis.Redis") -> None:
     """Or a version of Celery or kombu has changed the form, and `dispatch._message` must follow."""
     run = uuid4()
-    celery.app.send_task(
+    app.send_task(
         dispatch.ADVANCE, args=[str(run)], queue=dispatch.NEW, retry=False, ignore_result=True
     )
     dispatch.send_all([(run, dispatch.NEW)])
@@ -101,8 +89,7 @@ def test_a_broker_that_is_gone_costs_the_hint_and_nothing_else(
         dispatch.queues_with_room()
     run = uuid4()
     dispatch.dispatch(run)
-    assert dispatch._thread is not None
-    dispatch._thread.flush()
+    _flush()
     assert f"Run {run}: hint not sent" in caplog.text
 
 
@@ -129,3 +116,139 @@ def test_an_inbox_that_changes_after_its_run_is_published(
     assert rung.get(timeout=60) == [{"runs": {str(run): True}}]
     notifier.put(run, inbox=False)  # a published run is queued again
     assert rung.get(timeout=60) == [{"runs": {str(run): False}}]
+
+
+@pytest.fixture
+def kept(broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> UUID:
+    """Return a run that this process keeps."""
+    monkeypatch.setattr(transaction, "on_commit", lambda send: send())
+    run = uuid4()
+    own = dispatch.open_own_queue()
+    sticky_queue.listen(broker, own)
+    dispatch.keep(run)
+    _flush()
+    return run
+
+
+def test_a_signal_sends_its_hint_to_the_process_that_keeps_the_run(
+    broker: "redis.Redis", kept: UUID
+) -> None:
+    (name,) = broker.keys(f"abeyance:listens:{_own()}")
+    assert 0 < int(broker.pttl(name)) <= 3_000
+    notify(kept)
+    notify(uuid4())
+    _flush()
+    assert _counts(broker) == {"own": 1, dispatch.RESUMED: 1}
+    assert 0 < int(broker.ttl(_own())) <= sticky_queue.UNREAD_SECONDS
+    dispatch.dispatch(kept)
+    dispatch.send_all([(kept, dispatch.RESUMED)])
+    _flush()
+    assert _counts(broker) == {"own": 1, dispatch.RESUMED: 3}  # of other workers and the sweeper
+
+
+def test_hints_that_a_process_leaves_unread_go_to_all_workers(
+    broker: "redis.Redis", kept: UUID
+) -> None:
+    notify(kept)
+    notify(kept)
+    _flush()
+    unread = broker.lrange(_own(), 0, -1)
+    dispatch.stop_listening()
+    assert broker.lrange(dispatch.RESUMED, 0, -1) == unread
+    assert len(unread) == 2
+    notify(kept)
+    _flush()
+    assert _counts(broker) == {"own": 0, dispatch.RESUMED: 3}
+
+
+def test_a_broker_that_forbids_scripts_gets_hints_for_all_workers(
+    broker: "redis.Redis", kept: UUID
+) -> None:
+    broker.acl_setuser("default", enabled=True, commands=["-eval"])
+    try:
+        dispatch.send_all([(kept, dispatch.STICKY), (uuid4(), dispatch.NEW)])
+    finally:
+        broker.acl_setuser("default", enabled=True, commands=["+eval"])
+    assert _counts(broker) == {"own": 0, dispatch.RESUMED: 1}
+    assert broker.llen(dispatch.NEW) == 1
+
+
+def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
+    own = dispatch.open_own_queue()
+    draining: list[str] = []
+    dispatch.start_listening(lambda: bool(draining))
+    until(lambda: broker.exists(f"abeyance:listens:{own}") or None, "the process to listen")
+    draining.append("now")
+    until(lambda: not broker.exists(f"abeyance:listens:{own}") or None, "it to listen no more", 2.5)
+    sticky_queue.listen(broker, own)
+    tasks.stop()
+    assert not broker.exists(f"abeyance:listens:{own}")
+
+
+def test_a_process_without_a_queue_keeps_no_run(
+    broker: "redis.Redis", caplog: pytest.LogCaptureFixture
+) -> None:
+    run = uuid4()
+    dispatch.keep(run)
+    dispatch.dispatch(run, dispatch.STICKY)
+    _flush()
+    assert broker.llen(dispatch.RESUMED) == 1
+    assert not broker.exists(f"abeyance:kept:{run}")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("queues", "has_own"), [("resumed,runs", True), ("isolated", False), ("runs", False)]
+)
+def test_a_worker_of_resumed_runs_has_a_queue_of_its_own(
+    queues: str, has_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    app = SimpleNamespace(conf=SimpleNamespace(task_queues={}))
+
+    def made(*, queues: list[str], **_: Any) -> Any:
+        read.extend(queues)
+        return SimpleNamespace(start=lambda: None, exitcode=0)
+
+    app.Worker = made
+    monkeypatch.setattr(worker, "app", app)
+    monkeypatch.setattr(worker, "_share_connections", lambda: None)
+    worker.main(["--queues", queues])
+    assert (dispatch._own_queue is not None) is has_own
+    own = [dispatch._own_queue] if has_own else []
+    assert read == [*queues.split(","), *own]
+    assert list(app.conf.task_queues) == own
+
+
+def test_nothing_is_left_in_the_broker_of_a_queue_that_celery_read(
+    broker: "redis.Redis",
+) -> None:
+    queues = app.conf.task_queues
+    name = worker._own_queue()
+    declared = app.amqp.Queues(app.conf.task_queues)
+    app.conf.task_queues = queues
+    with app.connection_for_read() as connection, connection.channel() as channel:
+        consumer = app.amqp.TaskConsumer(channel, [declared[name], declared[dispatch.RESUMED]])
+        read = list[object]()
+        consumer.register_callback(lambda _, message: read.append(message))
+        consumer.consume()
+        dispatch.send_all([(uuid4(), name)])
+        connection.drain_events(timeout=5)
+    assert len(read) == 1
+    tables = [key for key in broker.scan_iter("*") if broker.type(key) == "set"]
+    assert tables, "those of the queue of all workers"
+    assert not [one for key in tables for one in broker.smembers(key) if name in one]
+
+
+def _own() -> str:
+    assert dispatch._own_queue is not None
+    return dispatch._own_queue
+
+
+def _flush() -> None:
+    assert dispatch._thread is not None
+    dispatch._thread.flush()
+
+
+def _counts(broker: "redis.Redis") -> dict[str, int]:
+    return {"own": int(broker.llen(_own())), dispatch.RESUMED: int(broker.llen(dispatch.RESUMED))}

@@ -1,5 +1,6 @@
 """The rules of the stores of waits and external events, on real Postgres."""
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -8,10 +9,12 @@ from django.db import transaction
 from django.utils import timezone
 
 from runtime.control.external_events import Delivered, deliver
+from runtime.core.continuation import Call, CallState, Continuation, Frame
 from runtime.core.events import WaitStarted
 from runtime.models import ExternalEvent, Run, Signal, Wait
 from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.records import Records, changed
 from runtime.store.tables import external_events, waits
 from runtime.store.tables.waits import EventWait
 from tests.control.test_external_events import HOOK
@@ -51,6 +54,18 @@ def test_a_step_begins_and_ends_waits_of_its_run_if_it_is_written(
         assert waits.open_of(own, other) == set(PLACES)
     found = Wait.objects.get(event="paid")
     assert (found.run_id, found.match, found.until) == (run, begun.match, begun.until)
+
+
+def test_a_wait_that_ends_in_its_own_step_is_not_written() -> None:
+    call = Call(id="c1.0", tool="t", args={}, state=CallState.WAITING)
+    frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", turn=1, calls=(call,))
+    lasts = Continuation(run=UUID(int=1), frames={"0": frame})
+    ended = lasts.with_frame(frame.with_call(replace(call, state=CallState.RETURNED)))
+    began = WaitStarted(frame="0", call="c1.0", until=timezone.now(), event="reply")
+    records = Records()
+    records.add(changed(began))
+    assert records.opened_waits(lasts) == (began,)
+    assert records.opened_waits(ended) == ()
 
 
 def test_an_event_ends_a_wait_once_and_no_other(own: Connection, runs: tuple[UUID, UUID]) -> None:

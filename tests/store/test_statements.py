@@ -61,12 +61,6 @@ def row(run: UUID, **values: object) -> None:
     Run.objects.filter(id=run).update(**values)
 
 
-def now_of(own: Connection) -> datetime:
-    found = own.execute("SELECT clock_timestamp()").fetchone()
-    assert found is not None
-    return datetime.fromisoformat(str(found[0]))
-
-
 @pytest.fixture
 def run(desk: Rig) -> UUID:
     """A run that no worker has had yet."""
@@ -360,7 +354,7 @@ def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, run: UU
     runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at == due
     row(run, due_at=late)
-    began = now_of(own)
+    began = pool.now(own)
     runs.notify_signal(own, run)
     found = Run.objects.get(id=run)
     assert found.due_at is not None
@@ -377,22 +371,6 @@ def test_a_ring_makes_no_run_due_that_is_parked_or_over(own: Connection, run: UU
     with pytest.raises(RunEnded):
         runs.notify_signal(own, run)
     assert Run.objects.get(id=run).due_at is None
-
-
-def test_the_sweeper_takes_the_oldest_unlocked_runs_first(
-    own: Connection, desk: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(due_runs, "BATCH", 1)
-    runs = [desk.start("a") for _ in range(3)]
-    for hours, run in enumerate(runs):
-        row(run, due_at=timezone.now() + (hours + 1) * PAST)
-    with transaction.atomic():
-        Run.objects.select_for_update().get(id=runs[2])
-        own.execute("SET lock_timeout = '200ms'")
-        assert taken(own) == [runs[1]]
-    assert taken(own) == [runs[2]]
-    assert taken(own) == [runs[0]]
-    assert taken(own) == []
 
 
 # Signals
