@@ -1,12 +1,16 @@
-"""Every commit kind and every effect kind at depths 0, 1 and 2 is a point at which a process dies once.
+"""kill -9 of processes that advance runs without a broker.
+
+Every commit kind and every effect kind at depths 0, 1 and 2 is a point at which a process dies once.
 
 First one process plays every score without being killed and records the points it passes, which must be exactly the
 expected ones. Then a process dies at each point. A point is tried with the first score that passes it; with
 FAULTS_EVERY_SCORE=1 (as in `make faults`) with every score that does. FAULTS_LANES is how many processes may be dying
-at a time. After the last death one process ends all runs.
+at a time. After the last death one process ends all runs. FAULTS_R1 says how many processes are killed at random
+moments, FAULTS_SEED which ones.
 """
 
 import os
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,16 +19,28 @@ from uuid import UUID
 
 import pytest
 
+from approvals.models import Request
+from runtime.models import LostLease, Run
 from tests.support import ledger
-from tests.support.scripted_agents.scores import SCORES, Score
+from tests.support.scripted_agents.scores import (
+    SCORES,
+    Score,
+    crowd,
+    effects,
+    tower,
+    transactions,
+    waits,
+)
 from tests.system.fault_injection.conftest import MakeLoop
 from tests.system.fault_injection.harness import figures, points
+from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.loop import Loop
 from tests.system.fault_injection.harness.office import (
     ENDS,
     Office,
     in_doubt_gates,
     problems,
+    stuck,
     verified,
     writes_under_way,
 )
@@ -73,8 +89,8 @@ def test_a_crash_at_any_point_loses_and_repeats_nothing(
     wrong: list[str] = []
     for one in deaths:
         found = problems(lines.get(str(one.run), ()), one.run, one.score)
-        if (count := in_doubt_gates(one.run)) != one.under_way:
-            found.append(f"{count} calls in doubt, but {one.under_way} writes were under way")
+        if (doubts := in_doubt_gates(one.run)) != one.under_way:
+            found.append(f"{doubts} calls in doubt, but {one.under_way} writes were under way")
         wrong += [f"{problem} after {one}" for problem in found]
     figures.summary(
         f"kill points: {len(points.registry())} points",
@@ -148,3 +164,74 @@ def _victim(loops: MakeLoop, office: Office, folder: Path, point: str, name: str
     loop = loops(lease=LEASE, only=run, **armed)
     until = time.monotonic() + WITHIN
     return Death(point=point, score=score, run=run, loop=loop, died=died, until=until)
+
+
+# Random kills
+
+KILLS = count("R1", short=200, long=10_000)
+SEED = int(os.environ.get("FAULTS_SEED", "1"))
+LOOPS = 3  # processes at work at a time, one of which dies next
+UNDER_WAY = 60  # runs at a time: enough that a worker always runs a call
+MAX_GAP_SECONDS = 0.2  # between two deaths, besides those that the next process takes to be ready
+TENDED = 1  # runs that people look after between two deaths: more would take longer than the deaths
+
+
+def test_random_deaths_lose_nothing_and_repeat_nothing(loops: MakeLoop, office: Office) -> None:
+    chance = random.Random(SEED)
+    began_at = time.monotonic()
+    runs: dict[UUID, Score] = {}
+    living: set[UUID] = set()
+    working: list[Loop] = []
+    for _ in range(KILLS):
+        while len(living) < UNDER_WAY:
+            score = chance.choice((crowd, effects, transactions, waits, tower))()
+            run = office.start(score)
+            runs[run] = score
+            living.add(run)
+        while len(working) < LOOPS:
+            working.append(loops())
+        victim = working.pop(chance.randrange(LOOPS))
+        assert victim.is_alive(chance.uniform(0, MAX_GAP_SECONDS)), victim.log.read_text()
+        victim.kill()
+        living = _tended(office, runs, living, TENDED)
+        assert stuck() == []
+    for loop in working:
+        loop.kill()
+    survivor = loops()
+    deadline = time.monotonic() + 60
+    while living:
+        living = _tended(office, runs, living)
+        assert time.monotonic() < deadline, f"{living}: {survivor.log.read_text()[-3000:]}"
+        time.sleep(0.05)
+
+    lost = LostLease.objects.count()
+    figures.say(f"{KILLS} kills took {lost} runs out of the hands of who advanced them")
+    lines = ledger.by_run(office.ledger)
+    wrong = [
+        f"{problem} in {run}"
+        for run, score in runs.items()
+        for problem in problems(lines.get(str(run), ()), run, score)
+    ]
+    figures.summary(
+        f"random kills of a loop, seed {SEED}",
+        runs=len(runs),
+        kills=KILLS,
+        wrong=wrong,
+        in_doubt_gates=sum(in_doubt_gates(run) for run in runs),
+        seconds=time.monotonic() - began_at,
+    )
+    assert wrong == []
+    assert lost > KILLS / 4
+
+
+def _tended(
+    office: Office, runs: dict[UUID, Score], living: set[UUID], most: int | None = None
+) -> set[UUID]:
+    """Decide what waits for a person, longest first, in so many runs. Those that have not ended."""
+    waiting = Request.objects.filter(status=Request.Status.PENDING, run__in=living)
+    longest = waiting.order_by("id").values_list("run", flat=True)
+    for run in list(dict.fromkeys(longest))[:most]:
+        office.tend(run, runs[run])
+    return living - set(
+        Run.objects.filter(id__in=living, status__in=ENDS).values_list("id", flat=True)
+    )
