@@ -3,7 +3,6 @@
 import functools
 import os
 import random
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +10,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from runtime.broker import dispatch
@@ -27,7 +26,7 @@ from runtime.store.tables import gates, journal, signals
 from runtime.upkeep import due_runs
 from tests.support.engine import ADA, MakeBench, Rig, claim
 from tests.support.fake_ports import FakeTool, ask, say, turns
-from tests.support.people import until
+from tests.support.threads import in_thread, wait_until_blocked
 
 PAST = timedelta(hours=-1)
 REAL = steps.commit
@@ -173,25 +172,17 @@ def test_a_step_changes_gates_only_in_valid_states(own: Connection, last: steps.
 # The claim and what ends it
 
 
-def alive(own: Connection, *, for_seconds: float) -> UUID:
+def alive(*, for_seconds: float) -> UUID:
     """A worker process with a lease, which may be over."""
-    row = own.execute(
-        """
-        INSERT INTO runtime_worker (id, host, process, agents, lease_until)
-        VALUES (gen_random_uuid(), 'here', 1, '{}', clock_timestamp() + %s * interval '1 second')
-        RETURNING id
-        """,
-        (for_seconds,),
-    ).fetchone()
-    assert row is not None
-    worker: UUID = row[0]
-    return worker
+    until = timezone.now() + timedelta(seconds=for_seconds)
+    made = Worker.objects.create(id=uuid4(), host="here", process=1, agents="{}", lease_until=until)
+    return made.id
 
 
 def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: Rig) -> None:
     held, lost, run_of_a_stranger, free = (desk.start("a") for _ in range(4))
     row(free, due_at=timezone.now() + PAST)
-    processes = {held: alive(own, for_seconds=60), lost: alive(own, for_seconds=-1)}
+    processes = {held: alive(for_seconds=60), lost: alive(for_seconds=-1)}
     processes[run_of_a_stranger] = uuid4()  # of which there is no row
     for run, worker in processes.items():
         assert claim(own, run, worker=worker) is not None
@@ -209,7 +200,7 @@ def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: 
 
 
 def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, desk: Rig) -> None:
-    run, worker = desk.start("a"), alive(own, for_seconds=60)
+    run, worker = desk.start("a"), alive(for_seconds=60)
     Worker.objects.filter(id=worker).update(lease_until=None)
     assert claim(own, run, worker=worker) is not None
     row(run, lease_until=timezone.now() - PAST, due_at=timezone.now() + PAST)
@@ -243,43 +234,31 @@ def test_a_claim_leaves_the_run_due_and_out_of_reach_of_older_workers(
 
 def test_a_run_changed_during_a_claim_is_read_again(own: Connection, run: UUID) -> None:
     """The claim's row is younger than the journal that it read: a trap holds it between the two."""
-    with pool.own() as other:
-        own.execute("CREATE SCHEMA trap")
+    own.execute(
+        """
+        CREATE SCHEMA trap;
+        CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql AS $$
+            SELECT pg_advisory_lock_shared(4711);
+            SELECT pg_advisory_unlock_shared(4711);
+            SELECT pg_catalog.clock_timestamp() $$
+        """
+    )
+    found: list[Any] = []
+    with connection.cursor() as cursor:
         try:
-            own.execute(
-                """
-                CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE plpgsql AS $$
-                BEGIN
-                    PERFORM pg_advisory_lock_shared(4711);
-                    PERFORM pg_advisory_unlock_shared(4711);
-                    RETURN pg_catalog.clock_timestamp();
-                END $$
-                """
-            )
-            other.execute("SELECT pg_advisory_lock(4711)")
+            cursor.execute("SELECT pg_advisory_lock(4711)")
             own.execute("SET search_path TO trap, public, pg_catalog")
-            found: list[Any] = []
-            thread = threading.Thread(
-                target=lambda: found.append(loading.claim(own, run, owner=uuid4()))
-            )
-            thread.start()
-            until(lambda: _is_trapped(other) or None, "the claim to be held")
+            thread = in_thread(lambda: found.append(loading.claim(own, run, owner=uuid4())))
+            wait_until_blocked()
             send_message(run=run, actor=ADA, text="How is it going?")
-            other.execute("SELECT pg_advisory_unlock(4711)")
+            cursor.execute("SELECT pg_advisory_unlock(4711)")
             thread.join()
         finally:
-            other.execute("DROP SCHEMA trap CASCADE")
+            cursor.execute("DROP SCHEMA trap CASCADE")
     ((made, stored),) = found
     assert stored.pending_signals().count == 1
     assert len(stored.pending_signals().due) == 1
     assert made.previous == "queued"
-
-
-def _is_trapped(connection: Connection) -> bool:
-    row = connection.execute(
-        "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
-    ).fetchone()
-    return row == (True,)
 
 
 def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, run: UUID) -> None:

@@ -69,43 +69,34 @@ class Office:
         return Run.objects.values_list("status", flat=True).get(id=run)
 
     def _decide(self, request: Request, score: Score) -> None:
+        """Resolve a call in doubt by the ledger, and grant one more of everything that is used up."""
         if request.kind == GateKind.IN_DOUBT:
-            self._settle(request)
-        elif request.kind == GateKind.LIMIT:
-            self._grant(request)
-        elif not score.cancelled:
-            verdict = "deny" if score.denied else "approve"
-            decide.decide(
-                request=request.id,
-                verdict=verdict,
-                digest=request.request_digest,
-                reason="No." if score.denied else "",
+            key = idempotency_key(request.run_id, request.frame, request.call)
+            happened = ledger.happened(self.ledger, key)
+            in_doubt.resolve(
+                run=request.run_id,
+                gate=request.gate,
+                outcome="happened" if happened else "run_again",
+                result="as the ledger says" if happened else in_doubt.ABSENT,
+                reason="",
                 actor=BEA,
             )
-
-    def _grant(self, request: Request) -> None:
-        """One more of everything that is used up."""
-        reached = json.loads(request.args)["limits"]
+            return
+        verdict, grant = "deny" if score.denied else "approve", None
+        if request.kind == GateKind.LIMIT:
+            verdict, grant = (
+                "continue",
+                {one["limit"]: 1 for one in json.loads(request.args)["limits"]},
+            )
+        elif score.cancelled:
+            return
         decide.decide(
             request=request.id,
-            verdict="continue",
+            verdict=verdict,
             digest=request.request_digest,
-            reason="",
+            reason="No." if score.denied else "",
             actor=BEA,
-            grant={one["limit"]: 1 for one in reached},
-        )
-
-    def _settle(self, request: Request) -> None:
-        """Resolve the call in doubt by the ledger."""
-        key = idempotency_key(request.run_id, request.frame, request.call)
-        happened = ledger.happened(self.ledger, key)
-        in_doubt.resolve(
-            run=request.run_id,
-            gate=request.gate,
-            outcome="happened" if happened else "run_again",
-            result="as the ledger says" if happened else in_doubt.ABSENT,
-            reason="",
-            actor=BEA,
+            grant=grant,
         )
 
     def _hold_up(self, run: UUID) -> bool:
