@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
 from typing import Any
-from uuid import UUID
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import pytest
@@ -21,8 +20,8 @@ from scim2_server.utils import load_default_provider
 from agents.registry import Registry, load
 from agents.sdk import ToolContext
 from tests.support.engine import Engine, engine_of
+from tests.support.frames import RUN
 
-RUN = UUID("0192f1c2-0000-7000-8000-000000000001")
 TOKEN = "let me in"
 
 

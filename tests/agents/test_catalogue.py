@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
 from agents.catalogue.published import publish
 from agents.catalogue.versions import changes, writes
@@ -20,7 +17,6 @@ from agents.registry import Registry
 from agents.sdk import inputs
 from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import replies
-from agents.tools.person_fields import EmailAddress, FullName, Username
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.ports.agents import VersionChange
 from tests.support.specs import NEWCOMER, child, greet, handler_of, registry_of, version
@@ -87,26 +83,6 @@ def test_the_field_and_the_limit_are_named(
         inputs.check(hr.get("hr_onboarding").input_schema, {**NEWCOMER, **change})
     assert caught.value.field == field
     assert detail in caught.value.detail
-
-
-@given(
-    kind=st.sampled_from(
-        [(FullName, "full_name"), (EmailAddress, "email"), (Username, "username")]
-    ),
-    text=st.text(max_size=20) | st.from_regex(r"\A[a-z0-9.@+\n-]{1,12}\n?\Z"),
-)
-def test_web_and_tool_accept_the_same_texts(kind: tuple[Any, str], text: str) -> None:
-    adapter: TypeAdapter[str] = TypeAdapter(kind[0])
-    try:
-        adapter.validate_python(text)
-        allowed = "\x00" not in text
-    except ValidationError:
-        allowed = False
-    try:
-        inputs.check({"properties": {kind[1]: adapter.json_schema()}}, {kind[1]: text})
-        assert allowed
-    except InvalidInput:
-        assert not allowed
 
 
 def greeting(**changed: Any) -> AgentSpec:

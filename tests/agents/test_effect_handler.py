@@ -110,15 +110,12 @@ def test_a_call_is_described_by_its_tools_definition() -> None:
     assert (facts.deadline, facts.delegate, facts.retry) == (30.0, None, PATIENT)
     assert (facts.result_schema, facts.expires_in) == (give.result_schema, 90)
     helped = HANDLER.describe(agent="chief", tool="helper", args={"text": "?"})
-    assert (helped.delegate, helped.gated, helped.sentence) == (
-        "helper",
-        False,
-        "Hand over to helper",
-    )
+    assert (helped.delegate, helped.gated) == ("helper", False)
+    assert helped.sentence == "Hand over to helper"
     assert (helped.effect, helped.risk) == (EffectClass.IDEMPOTENT, Risk.LOW)
-    for name, args in (("whoami", {}), ("helper", {"text": "?"})):
-        strict = _chief(approvals="every_call")
-        assert strict.describe(agent="chief", tool=name, args=args).gated
+    strict = _chief(approvals="every_call")
+    assert strict.describe(agent="chief", tool="whoami", args={}).gated
+    assert strict.describe(agent="chief", tool="helper", args={"text": "?"}).gated
 
 
 def test_a_sentence_stays_one_line_of_the_characters_it_shows() -> None:

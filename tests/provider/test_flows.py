@@ -1,4 +1,4 @@
-"""Every HR flow through the real client of a provider, which makes every mistake it can, once each."""
+"""An HR flow through the real client of a provider, which makes every mistake it can, once each."""
 
 import json
 from collections import Counter
@@ -12,28 +12,18 @@ from agents.registry import Registry
 from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import Verdict
 from runtime.models import Run
-from tests.agents.conftest import Directory, Sink
+from tests.agents.conftest import Directory
 from tests.support.engine import Engine, events_of
 from tests.support.provider.faults import SPOILERS, Fault
 from tests.support.provider.server import KEY, Provider
 from tests.support.specs import NEWCOMER
 
-FLOWS = {"hr_onboarding": 1, "hr_onboarding_single": 1, "hr_access_bundle": 2}
-ROLE, APPLICATION = ["security-level-3"], ["application-intranet"]
 # What the model is told of a call that cannot be made.
 COMPLAINTS = {
     Fault.UNKNOWN_TOOL: "there is no tool named delete_everything",
     Fault.DUPLICATE_CALLS: "repeats c1.0",
     Fault.MALFORMED_ARGUMENTS: "the arguments are not a JSON object",
 }
-
-
-def _through(engine: Engine, agent: str) -> Run:
-    """A run whose every gate Bea approves."""
-    run = engine.begin(agent, NEWCOMER)
-    for tool in sorted(engine.tool_at(gate) for gate in engine.gates(run)):
-        run = engine.decide(run, Verdict.APPROVE, tool=tool)
-    return run
 
 
 def _change(engine: Engine, **changes: Any) -> None:
@@ -48,32 +38,24 @@ def _of(run: Run, kind: str) -> list[dict[str, Any]]:
     return [event for event in events_of(run) if event["type"] == kind]
 
 
-def _require_once(run: Run, directory: Directory, sink: Sink) -> None:
-    """Check that every effect happened exactly once, despite the provider's faults."""
-    assert run.status == "completed", run.output
-    assert "The account new.hire was made" in json.loads(run.output or "")
-    started = Counter((e["frame"], e["call"]) for e in _of(run, "ToolStarted"))
-    assert set(started.values()) == {1}
-    lines = Counter(line.split()[0] for line in directory.requests)
-    (account,) = directory.accounts()
-    assert [role.value for role in account.roles] == ROLE
-    if run.agent == "hr_access_bundle":
-        assert [one.value for one in account.entitlements] == APPLICATION
-        assert (lines["POST"], lines["PATCH"], len(sink.mails)) == (1, 2, 0)
-    else:
-        assert (lines["POST"], lines["PATCH"], len(sink.mails)) == (1, 1, 1)
-    assert len(_of(run, "GateOpened")) == FLOWS[run.agent]
-
-
 @pytest.mark.parametrize("fault", Fault)
 def test_a_provider_may_fail_without_anything_happening_twice(
-    engine: Engine, provider: Provider, directory: Directory, sink: Sink, fault: Fault
+    engine: Engine, provider: Provider, directory: Directory, fault: Fault
 ) -> None:
     if fault in (Fault.TRICKLE, Fault.HALF_OPEN):
         _change(engine, deadline=1.0)
     provider.faults.append(fault)
-    run = _through(engine, "hr_access_bundle")
-    _require_once(run, directory, sink)
+    run = engine.begin("hr_access_bundle", NEWCOMER)
+    for tool in ("grant_application_access", "set_privileges"):
+        run = engine.decide(run, Verdict.APPROVE, tool=tool)
+    assert run.status == "completed", run.output
+    started = Counter((event["frame"], event["call"]) for event in _of(run, "ToolStarted"))
+    assert set(started.values()) == {1}
+    lines = Counter(line.split()[0] for line in directory.requests)
+    (account,) = directory.accounts()
+    given = [one.value for one in [*account.roles, *account.entitlements]]
+    assert given == ["security-level-3", "application-intranet"]
+    assert (lines["POST"], lines["PATCH"], len(_of(run, "GateOpened"))) == (1, 2, 2)
     assert provider.happened == [fault]
     found = [(retry["call"], retry["cause"]) for retry in _of(run, "RetryScheduled")]
     assert found == ([] if fault in SPOILERS else [(None, "error")])
@@ -83,17 +65,6 @@ def test_a_provider_may_fail_without_anything_happening_twice(
         told = [one for one in provider.bodies[1]["messages"] if one["role"] == "tool"]
         assert COMPLAINTS[fault] in refused[0]
         assert COMPLAINTS[fault] in told[-1]["content"]
-
-
-@pytest.mark.parametrize("agent", FLOWS)
-def test_a_provider_may_make_every_mistake_in_one_run(
-    engine: Engine, provider: Provider, directory: Directory, sink: Sink, agent: str
-) -> None:
-    # Those after which the model asks again come first: the shortest flow has two turns with calls.
-    again = [Fault.RATE_LIMIT, Fault.UNKNOWN_TOOL, Fault.MALFORMED_ARGUMENTS]
-    provider.faults.extend([*again, Fault.DUPLICATE_CALLS, Fault.ONE_ID, Fault.CUT])
-    _require_once(_through(engine, agent), directory, sink)
-    assert not provider.faults
 
 
 def test_calls_under_one_id_are_told_apart_on_the_way_back(
