@@ -1,15 +1,21 @@
-"""Login, forms that are sent without a session, and the account page: password, tokens, sessions."""
+"""Login, forms that are sent without a session, the account page, and the People page of admins."""
 
 import re
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.contrib.auth.models import Group as GroupRow
+from django.contrib.auth.models import User
 from django.test import Client
+from pytest_django import DjangoAssertNumQueries
 
-from approvals.accounts import tokens
+from approvals.accounts import listing, tokens
+from approvals.accounts.people import create_person
 from approvals.models import LoginFailures, Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
+from approvals.policy import Group
+from runtime.errors import Forbidden
 from tests.support.cast import PASSWORD, Cast
 from tests.support.office import Office
 from tests.support.pages import has, log_in, shows, text, text_of
@@ -49,15 +55,6 @@ def test_each_login_after_a_form_says_that_it_was_not_sent(
                 to_login = client.post(row.path.format(**places))["Location"]
                 page = client.get(client.post(to_login, form)["Location"])
                 has(text_of(page), "You were logged out before this was sent")
-
-
-def test_an_address_for_forms_has_a_page_of_ours(
-    bea: Client, office: Office, suspended: UUID
-) -> None:
-    page = f"/a/{office.request(suspended).id}/"
-    answer = bea.get(f"{page}approve/")
-    assert (answer.status_code, answer["Allow"]) == (405, "POST")
-    has(answer.content.decode(), "Nothing was decided or changed", f'href="{page}"')
 
 
 def test_a_new_password_ends_other_sessions_and_keeps_this_one(bea: Client, cast: Cast) -> None:
@@ -118,3 +115,138 @@ def test_logging_out_everywhere_ends_every_session_of_ones_own(
     for client in (bea, other):
         assert client.get("/account/")["Location"].startswith("/login/")
     text(ada, "/account/")
+
+
+NEW = "another horse battery"
+PERSON = {"username": "newhire", "password": NEW, "again": NEW, "group": ["reviewers"]}
+
+
+def _done(admin: Client, path: str, form: dict[str, Any] | None = None) -> str:
+    """The page after a successful action."""
+    answer = admin.post(path, form or {}, follow=True)
+    assert [code for _, code in answer.redirect_chain] == [302]
+    return text_of(answer)
+
+
+def _card(page: str, name: str) -> str:
+    return page.split(f'person" id="{name}"')[1].split('class="card person"', maxsplit=1)[0]
+
+
+def test_the_page_lists_people_with_groups_state_and_tokens(admin: Client, cast: Cast) -> None:
+    token, plain = tokens.create(cast.ada, ["runs:start"])
+    gone, _ = tokens.create(cast.bea, ALL_SCOPES)
+    tokens.revoke(gone.public_id, actor=None)
+    cast.cyril.groups.add(GroupRow.objects.get(name=Group.REVIEWERS))
+    User.objects.filter(username="cyril").update(is_active=False)
+    page = shows(admin, "/people/", hides=[plain])
+    has(_card(page, "ada"), token.public_id, "never used", "1 token<")
+    has(_card(page, "bea"), "revoked just now", "0 tokens<", "never logged in")
+    has(_card(page, "cyril"), "disabled</span>", "There is no record of who gave this")
+    has(_card(page, "admin"), "you</span>", "last login just now")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"username": "BEA"}, "The username is taken"),
+        ({"again": "something else"}, "The password was not typed the same way twice"),
+        ({"group": ["kings"]}, "The group must be one of those on the page"),
+    ],
+)
+def test_a_person_is_added_and_a_refused_one_shows_the_reason_and_the_input(
+    admin: Client, change: dict[str, Any], said: str
+) -> None:
+    form = {**PERSON, **change}
+    kept = f'name="username" value="{form["username"]}"'
+    page = has(text_of(admin.post("/people/add/", form), 422), said, kept, hides=[NEW])
+    adding = page.split("/people/add/")[1].split("</form>")[0]
+    assert ('value="reviewers" checked' in adding) == ("group" not in change)
+    assert User.objects.count() == 4
+    opened = '<details class="card person" id="newhire" open>'
+    has(_done(admin, "/people/add/", PERSON), "newhire is added.", opened)
+    assert Client().post("/login/", {"username": "newhire", "password": NEW})["Location"] == "/"
+
+
+def test_a_second_admin_confirms_the_assignment_of_the_first(admin: Client, cast: Cast) -> None:
+    second = log_in(create_person(username="second", password=PASSWORD, groups=[Group.ADMINS]))
+    form = "/people/cyril/rights/reviewers/confirm/"
+    card = _card(_done(admin, "/people/cyril/groups/", {"group": ["reviewers"]}), "cyril")
+    limits = ("Cannot decide before <time", "Cannot decide in runs of <bdi>admin</bdi>")
+    given = ('value="reviewers" checked', "given by <bdi>admin</bdi> just now")
+    has(card, *given, *limits, "You cannot confirm this", hides=[form])
+    has(_card(text(second, "/people/"), "cyril"), form)
+    for seq in ("x", "9" * 5_000):  # the second is too long for int()
+        has(text_of(second.post(form, {"seq": seq}), 409), "changed since you saw it")
+    card = _card(_done(second, form, {"seq": "1"}), "cyril")
+    has(card, "confirmed by <bdi>second</bdi>", hides=["Cannot decide"])
+    card = _card(_done(admin, "/people/cyril/groups/", {"group": ["admins"]}), "cyril")
+    has(card, "waits for a second admin")
+    _done(admin, "/people/cyril/groups/")
+    assert not cast.cyril.groups.exists()
+
+
+def test_an_admins_own_account_is_not_changed_here(admin: Client, cast: Cast) -> None:
+    page = text_of(admin.post("/people/admin/groups/", {"group": ["reviewers"]}), 409)
+    has(_card(page, "admin"), "admin is the last active admin and cannot leave admins.")
+    answer = admin.post("/people/admin/password/", {"password": NEW, "again": NEW})
+    assert answer["Location"] == "/account/"
+    cast.admin.refresh_from_db()
+    assert cast.admin.check_password(PASSWORD)
+
+
+def test_disabling_and_a_new_password_end_open_sessions(admin: Client, bea: Client) -> None:
+    page = _done(admin, "/people/bea/disable/")
+    has(page, "bea is disabled", "/people/bea/enable/", hides=["/people/bea/disable/"])
+    assert bea.get("/inbox/")["Location"].startswith("/login/")
+    _done(admin, "/people/bea/enable/")
+    assert bea.post("/login/", {"username": "bea", "password": PASSWORD}).status_code == 302
+    weak = admin.post("/people/bea/password/", {"password": "bea", "again": "bea"})
+    page = text_of(weak, 422)
+    has(_card(page, "bea"), "The password is not good enough", 'aria-invalid="true"')
+    has(_card(page, "ada"), hides=['aria-invalid="true"'])
+    text(bea, "/inbox/")
+    _done(admin, "/people/bea/password/", {"password": NEW, "again": NEW})
+    assert bea.get("/inbox/")["Location"].startswith("/login/")
+    assert User.objects.get(username="bea").check_password(NEW)
+
+
+def test_an_admin_cannot_make_a_token_of_another(admin: Client, cast: Cast) -> None:
+    """Refuse the token, because it would decide as its owner."""
+    form = {"scope": ["approvals:decide"]}
+    assert admin.post("/people/bea/tokens/add/", form).status_code == 404
+    shows(admin, "/people/?open=bea", hides=['name="scope"'])
+    with pytest.raises(Forbidden) as refused:
+        tokens.create(cast.bea, ALL_SCOPES, actor="admin")
+    assert refused.value.code == "not_owner"
+    assert not Token.objects.exists()
+
+
+def test_a_token_is_revoked_of_the_person_named(admin: Client, cast: Cast) -> None:
+    token, plain = tokens.create(cast.bea, ALL_SCOPES)
+    for name in ("ada", "dora"):
+        assert admin.post(f"/people/{name}/tokens/{token.public_id}/revoke/").status_code == 404
+    assert tokens.authenticate(plain) is not None
+    page = _done(admin, f"/people/bea/tokens/{token.public_id}/revoke/")
+    assert f"Token {token.public_id} of bea is revoked." in page
+    assert tokens.authenticate(plain) is None
+    for act in ("groups", "disable", "enable", "password"):
+        form = {"password": NEW, "again": NEW}
+        assert admin.post(f"/people/dora/{act}/", form).status_code == 404
+
+
+def test_people_are_found_by_name_and_the_rest_is_counted(
+    admin: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for number in range(20):
+        person = create_person(username=f"p{number}", password=PASSWORD, groups=[Group.REVIEWERS])
+        tokens.create(person, ALL_SCOPES)
+    with django_assert_max_num_queries(12):
+        text(admin, "/people/")
+    monkeypatch.setattr(listing, "LIMIT", 2)
+    page = shows(admin, "/people/?open=cyril", "22 more people fit")
+    assert re.findall('person" id="([a-z]+)"', page) == ["ada", "admin", "cyril"]
+    assert re.findall('person" id="([a-z]+)"', text(admin, "/people/?q=BE")) == ["bea"]
+    shows(admin, "/people/?q=<script>", "No match")
+    shows(admin, "/people/?q=%00&open=%00", hides=["\x00"])

@@ -96,7 +96,7 @@ def test_the_cancel_page_says_what_has_happened(ada: Client, office: Office) -> 
     shows(ada, path, "no action of this run has changed anything")
 
 
-def test_cancelling_says_that_the_run_was_over_first(
+def test_pages_say_that_the_run_was_over_first(
     ada: Client, bea: Client, office: Office, suspended: UUID
 ) -> None:
     office.approve(suspended)
@@ -106,6 +106,8 @@ def test_cancelling_says_that_the_run_was_over_first(
     has(text_of(bea.post(path, WHY), 403), hides=[WHY["reason"]])  # no form to send again
     page = text_of(ada.post(f"/runs/{suspended}/pause/", follow=True))
     has(page, "Nothing was changed: the run is completed already.")
+    late = text_of(ada.post(f"/runs/{suspended}/message/", {"text": "<b>"}), 409)
+    has(late, "Not sent: the run is completed already", "&lt;b&gt;")
 
 
 def test_an_approval_of_a_cancelled_run_took_no_effect(
@@ -151,8 +153,7 @@ def test_a_run_is_paused_and_resumed_once(
 
 # Messages
 
-TEXT = "Level 3 is <b>enough</b>."
-ESCAPED = "Level 3 is &lt;b&gt;enough&lt;/b&gt;."
+TEXT = "Level 3 is enough."
 
 
 def test_a_message_is_heard_at_the_next_turn(
@@ -168,9 +169,9 @@ def test_a_message_is_heard_at_the_next_turn(
     shows(ada, suspended, "2 messages queued for the next turn")
     position = office.advance(suspended).position
     assert ada_api.get("/runs").json()["items"][0]["unheard"] == 2
-    shows(ada, suspended, "queued, from <bdi>ada</bdi>", ESCAPED, "No\nmore.")
+    shows(ada, suspended, "queued, from <bdi>ada</bdi>", TEXT, "No\nmore.")
     shows(ada, f"{path}?tab=transcript", "message from <bdi>ada</bdi>")
-    shows(admin, f"{path}at/{position}/", "MessageReceived", "Level 3 is")
+    shows(admin, f"{path}at/{position}/", "MessageReceived", TEXT)
     assert office.approve(suspended).status == "completed"
     assert ada_api.get(f"/runs/{suspended}").json()["unheard"] == 0
     said = {"role": "message", "by": "ada", "content": TEXT}
@@ -183,17 +184,6 @@ def test_a_message_is_heard_at_the_next_turn(
     shows(ada, f"{path}?step=0%2Fm{turn + 1}", hides=["message from"])
     row = AuditEntry.objects.filter(run=suspended, act="wrote").earliest("seq")
     assert (row.actor, TEXT in row.detail, "sha256:" in row.detail) == ("ada", False, True)
-
-
-def test_a_refused_message_is_shown_with_the_reason(
-    ada: Client, office: Office, suspended: UUID
-) -> None:
-    path = f"/runs/{suspended}/message/"
-    long = text_of(ada.post(path, {"text": "x" * (MAX_MESSAGE + 1)}), 422)
-    has(long, f"at most {MAX_MESSAGE} characters")
-    office.cancel(suspended, "Not needed.")
-    late = text_of(ada.post(path, {"text": TEXT}), 409)
-    has(late, "Not sent: the run is cancelled already", ESCAPED)
 
 
 # Trying again

@@ -1,12 +1,25 @@
-"""The page of one approval: the call and its context."""
+"""The page of an approval: the call, the comparison with the last similar one, and its state after a decision."""
 
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from approvals.models import Request
+from approvals.policy import Group
+from runtime.control.kill_switches import engage
+from runtime.control.pause import pause
 from runtime.models import Run
+from runtime.ports.access import Actor
+from runtime.ports.effects import ToolFailure, ToolResult, Unknown
+from tests.support.cast import Cast
+from tests.support.fake_ports import FakeTool
 from tests.support.office import Office
-from tests.support.pages import has, in_order, send, shows
+from tests.support.pages import has, in_order, send, shows, text
 
 
 def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) -> None:
@@ -57,3 +70,151 @@ def test_calls_of_one_turn_are_shown_together_decided_separately(
     send(bea, first, "approve")
     page = shows(bea, second, "Waiting for a decision")
     has(page[page.index("Requested together") :], "Approved")
+
+
+FIRST = "First request like this"
+
+
+def _card(client: Client, request: Request) -> str:
+    found = re.search(r'aria-labelledby="similar".*?</section>', text(client, request), re.DOTALL)
+    assert found
+    return found[0]
+
+
+def _start(office: Office, **args: Any) -> Request:
+    return office.request(office.start(args={"username": "newhire", "security_level": 3, **args}))
+
+
+def test_the_card_shows_the_changes_and_the_last_approver(
+    bea: Client, office: Office, asked: Request
+) -> None:
+    has(_card(bea, asked), FIRST)
+    office.approve(asked.run_id)
+    has(_card(bea, _start(office)), "every argument is the same")
+    changes = ("<bdi>security_level</bdi>", "<del>3</del>", "<ins>5</ins>", "1 unchanged")
+    has(_card(bea, _start(office, security_level=5)), "<bdi>bea</bdi> approved", *changes)
+    spaced = _start(office, username="newhire ")
+    has(_card(bea, spaced), "It ends with 1 space, before with no spaces.")
+    shows(bea, spaced, hides=["U+0020"])
+    odd = _start(office, note="p\u0430ypal")
+    shown = text(bea, odd).partition('class="args"')[2].partition("</dl>")[0]
+    for part in (shown, _card(bea, odd)):
+        has(part, "mixes Latin and Cyrillic letters")
+
+
+def test_only_earlier_approvals_of_the_same_way_are_compared(
+    bea: Client, office: Office, asked: Request
+) -> None:
+    send(bea, asked, "deny", reason="not yet")
+    office.advance(asked.run_id)
+    first = _start(office)
+    has(_card(bea, first), FIRST)
+    office.approve(first.run_id)
+    later = _start(office, security_level=5)
+    office.approve(later.run_id)
+    has(_card(bea, first), FIRST)  # nothing had been approved before it
+    has(_card(bea, later), "<ins>5</ins>")
+    ways = Request.objects.filter(pk__in=[first.pk, later.pk])
+    ways.update(path=["another_agent", "set_privileges"])
+    has(_card(bea, _start(office)), FIRST)
+
+
+@pytest.mark.parametrize("may_read", [True, False])
+def test_similar_requests_respect_the_right_to_read(
+    office: Office, ada: Client, cast: Cast, may_read: bool
+) -> None:
+    """Ada, no longer a reviewer, reads her own request, and Bea's approvals in her own runs only."""
+    if not may_read:
+        cast.ada.groups.remove(cast.ada.groups.get(name=Group.REVIEWERS))
+    office.approve(office.start(requester="ada" if may_read else "another"))
+    card = _card(ada, _start(office, username="x"))
+    assert ("<del>newhire</del>" in card) is may_read
+    assert (FIRST in card) is not may_read
+
+
+def _text(client: Client, request: Request) -> str:
+    return " ".join(text(client, request).split())
+
+
+def _box(client: Client, request: Request) -> str:
+    """The box of the verdict, with its class."""
+    box = r'<div class="note[^>]*role="status">(?:(?!</section>).)*?<div class="split">'
+    found = re.search(box, _text(client, request))
+    assert found
+    return found[0]
+
+
+def _stop(run: UUID) -> None:
+    engage(agent="", reason="because", actor=None)
+
+
+@pytest.mark.parametrize(
+    ("hinder", "takes_effect", "status"),
+    [
+        (lambda run: None, "A worker starts it next.", "a worker starts it next"),
+        (
+            _stop,
+            "It takes effect when every agent is resumed.",
+            "starts when every agent is resumed",
+        ),
+        (
+            lambda run: pause(run=run, reason="", actor=Actor(person="ada")),
+            "It takes effect when the run is resumed.",
+            "starts when the run is resumed",
+        ),
+    ],
+)
+def test_the_page_says_when_an_approved_call_starts(
+    bea: Client, asked: Request, hinder: Callable[[UUID], Any], takes_effect: str, status: str
+) -> None:
+    hinder(asked.run_id)
+    send(bea, asked, "approve", reason="Her lead agreed.")
+    page = has(_text(bea, asked), f"Approved. {takes_effect}", f"Status: approved, {status}")
+    has(page, "The call may start once")
+    has(_box(bea, asked), "Her lead agreed.", hides=["waiting for a person"])
+
+
+def test_while_it_can_be_undone_nothing_is_said_to_start(
+    bea: Client, asked: Request, settings: Settings
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 600
+    send(bea, asked, "approve")
+    page = has(_text(bea, asked), "approved, takes effect in")
+    assert re.search(r"Approved\. It takes effect in \d+ min; until then you can undo it\.", page)
+    _stop(asked.run_id)
+    has(_box(bea, asked), "then waits until every agent is resumed")
+
+
+def test_page_and_list_show_the_outcome_of_each_call(bea: Client, office: Office) -> None:
+    said_of: dict[str, ToolFailure | Unknown] = {
+        "a": ToolFailure(error="no such <person>"),
+        "b": Unknown(error="cut off"),
+    }
+    office.effects.tools["set_privileges"] = FakeTool(
+        gated=True, body=lambda asked: said_of.get(asked.args["username"], ToolResult(value="set"))
+    )
+    boxes = []
+    for name in ("a", "b", "c", "d"):
+        run = office.start(args={"username": name, "security_level": 1})
+        request = office.request(run)
+        send(bea, request, "approve")
+        if name != "c":
+            office.advance(run)
+            boxes.append(_box(bea, request))
+            has(_text(bea, request), hides=["The call may start once"])
+    failed, lost, done = boxes
+    has(failed, 'class="note danger"', "Status: failed", "no such &lt;person&gt;")
+    doubt = Request.objects.get(kind="in_doubt")
+    has(lost, 'class="note warn"', f'href="/a/{doubt.id}/"')
+    has(done, 'class="note ok"', "Status: done", ">Result<")
+    rows = text(bea, "/inbox/?view=decided").split('<li class="row"')[1:]
+    said = [re.findall(r'class="badge ?(\w*)">(?:<svg.*?</svg>)?([A-Z][^<]*)', row) for row in rows]
+    assert said == [
+        [("", "Approved"), ("ok", "Done")],
+        [("ok", "Approved")],
+        [("", "Approved"), ("warn", "In doubt")],
+        [("", "Approved"), ("danger", "Failed")],
+    ]
+    assert "set" in rows[0]
+    assert "cut off" in rows[2]
+    assert "no such &lt;person&gt;" in rows[3]

@@ -4,8 +4,7 @@ import asyncio
 import http.client
 import socket
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,47 +17,15 @@ from approvals.accounts import tokens
 from config import longpoll
 from runtime.broker import dispatch
 from runtime.web.api.runs import WAIT_HEADER
-from runtime.web.live import LiveServer, Message, Send
+from runtime.web.live import LiveServer
 from tests.support.api_client import Caller, field_of
 from tests.support.cast import Cast
-from tests.support.live_tabs import WITHIN, House
+from tests.support.live_tabs import WITHIN
 from tests.support.office import Office
 
+Ask = Callable[[str], http.client.HTTPConnection]
 
-class Answers:
-    """Stand-in for Django: returns these answers in order, then repeats the last one."""
-
-    def __init__(self, *states: bytes) -> None:
-        self.states = list(states)
-        self.asked = threading.Semaphore(0)
-
-    async def __call__(self, send: Send) -> None:
-        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        headers = [(b"abeyance-wait", state)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": state})
-        self.asked.release()
-
-
-@pytest.fixture
-def house(live_broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(dispatch, "_notifier", None)
-    monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)  # only a ring wakes it
-    with House() as house:
-        yield house
-
-
-def _answered(house: House, run: UUID, answers: Answers) -> Future[list[Message]]:
-    async def wait() -> list[Message]:
-        sent: list[Message] = []
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        await longpoll.answer(run, answers, asyncio.Event().wait(), house.live_server, send)  # type: ignore[arg-type]
-        return sent
-
-    return asyncio.run_coroutine_threadsafe(wait(), house._loop)
+pytestmark = pytest.mark.filterwarnings("ignore:No directory at")  # of static files
 
 
 class Heard(asyncio.Event):
@@ -76,6 +43,8 @@ class Heard(asyncio.Event):
 class Watched(LiveServer):
     """A live server that records when requests start and stop waiting."""
 
+    loop: asyncio.AbstractEventLoop
+
     def __init__(self) -> None:
         super().__init__()
         self.connected: Heard = Heard()
@@ -84,6 +53,7 @@ class Watched(LiveServer):
 
     @contextmanager
     def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
+        self.loop = asyncio.get_running_loop()
         with super().waiting(run) as changed:
             self.begun.release()
             yield changed
@@ -92,8 +62,8 @@ class Watched(LiveServer):
 
 @pytest.fixture
 def served(
-    suspended: UUID, live_broker: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Watched, socket.socket]]:
+    suspended: UUID, cast: Cast, live_broker: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Watched, Ask]]:
     """The web's own server and application on a socket, with one thread for Django.
 
     The run is there before: its rings went to a broker that is not listened to.
@@ -107,89 +77,74 @@ def served(
     monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)
     monkeypatch.setattr(asgi, "_django", django)
     monkeypatch.setattr(asgi, "live_server", watched)
+    _, secret = tokens.create(cast.ada, ["runs:read"])
     with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def ask(query: str) -> http.client.HTTPConnection:
+            host, port = listening.getsockname()
+            asking = http.client.HTTPConnection(host, port, timeout=WITHIN)
+            headers = {"Authorization": f"Bearer {secret}"}
+            asking.request("GET", f"/api/v1/runs/{suspended}{query}", headers=headers)
+            return asking
+
         server = web.server(fd=listening.fileno())
         thread = threading.Thread(target=server.run)
         thread.start()
-        assert watched.connected.known.wait(
-            WITHIN
-        )  # from here on only a ring ends a wait, or leaving
-        yield watched, listening
+        assert watched.connected.known.wait(WITHIN)  # then only a ring or leaving ends a wait
+        yield watched, ask
         server.should_exit = True
         thread.join(WITHIN)
     django.executor.submit(connections.close_all).result(WITHIN)
     django.executor.shutdown()
 
 
-@pytest.mark.filterwarnings("ignore:No directory at")
-def test_a_client_that_disconnects_frees_its_place(
-    served: tuple[Watched, socket.socket], office: Office, cast: Cast, suspended: UUID
+def _answer(asking: http.client.HTTPConnection) -> str | None:
+    with closing(asking):
+        answer = asking.getresponse()
+        assert answer.status == 200
+        return answer.headers[WAIT_HEADER]
+
+
+def test_a_ring_answers_a_request_and_one_that_disconnects_frees_its_place(
+    served: tuple[Watched, Ask], office: Office, suspended: UUID
 ) -> None:
-    """Over a real connection: one request disconnects, the next one is answered by a live update."""
-    watched, listening = served
-    address, port = listening.getsockname()
-    _, secret = tokens.create(cast.ada, ["runs:read"])
-    headers = {"Authorization": f"Bearer {secret}"}
-
-    def ask(query: str) -> http.client.HTTPConnection:
-        asking = http.client.HTTPConnection(address, port, timeout=WITHIN)
-        asking.request("GET", f"/api/v1/runs/{suspended}{query}", headers=headers)
-        return asking
-
+    watched, ask = served
     leaving = ask("?wait=60s")
     assert watched.begun.acquire(timeout=WITHIN)
-    with closing(ask("")) as other:  # the only thread is free
-        assert other.getresponse().status == 200
+    assert _answer(ask("")) is None  # the only thread is free
     leaving.close()
     assert watched.over.acquire(timeout=WITHIN)
     assert watched.count_waiting() == 0
-    with closing(ask("?wait=60s")) as staying:
-        assert watched.begun.acquire(timeout=WITHIN)
-        office.approve(suspended)
-        dispatch.notify_run(suspended, inbox=False)
-        answer = staying.getresponse()
-        assert (answer.status, answer.headers[WAIT_HEADER]) == (200, "met")
-
-
-def test_a_ring_answers_a_waiting_request(house: House) -> None:
-    run, answers = uuid4(), Answers(b"unmet; 60s", b"met")
-    answer = _answered(house, run, answers)
-    assert answers.asked.acquire(timeout=WITHIN)
+    staying = ask("?wait=60s")
+    assert watched.begun.acquire(timeout=WITHIN)
+    office.approve(suspended)
     dispatch.notify_run(uuid4(), inbox=False)  # of another run
-    dispatch.notify_run(run, inbox=False)
-    assert [message.get("body") for message in answer.result(WITHIN)] == [None, b"met"]
-    assert answers.asked.acquire(blocking=False)
-    assert not answers.asked.acquire(blocking=False)  # one ring, one look
+    dispatch.notify_run(suspended, inbox=False)
+    assert _answer(staying) == "met"
 
 
-def test_a_request_whose_time_is_over_gets_the_run_as_it_is(house: House) -> None:
-    answer = _answered(house, uuid4(), Answers(b"unmet; 1s")).result(WITHIN)
-    assert answer[-1]["body"] == b"unmet; 1s"
-
-
-def test_one_request_too_many_is_answered_at_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
+def test_a_wait_that_ends_first_gets_the_run_as_it_is(
+    served: tuple[Watched, Ask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """When its time is over, when the process ends, and at once if too many wait."""
+    watched, ask = served
+    assert _answer(ask("?wait=1s")) == "unmet; 1s"
     monkeypatch.setattr(longpoll, "MAX_WAITING", 0)
-    answer = _answered(house, uuid4(), Answers(b"unmet; 60s")).result(WITHIN)
-    assert answer[-1]["body"] == b"unmet; 60s"
-
-
-def test_a_process_that_ends_answers_waiting_requests(house: House) -> None:
-    answers = Answers(b"unmet; 60s")
-    answer = _answered(house, uuid4(), answers)
-    assert answers.asked.acquire(timeout=WITHIN)
-    house._loop.call_soon_threadsafe(house.live_server.close_streams)
-    assert answer.result(WITHIN)[-1]["body"] == b"unmet; 60s"
+    assert _answer(ask("?wait=60s")) == "unmet; 60s"
+    monkeypatch.setattr(longpoll, "MAX_WAITING", 1)
+    while watched.begun.acquire(blocking=False):
+        pass
+    staying = ask("?wait=60s")
+    assert watched.begun.acquire(timeout=WITHIN)
+    watched.loop.call_soon_threadsafe(watched.close_streams)
+    assert _answer(staying) == "unmet; 60s"
 
 
 def test_the_answer_tells_whether_the_state_was_reached(
     office: Office, ada_api: Caller, suspended: UUID
 ) -> None:
     def said(query: str) -> str:
-        answer = ada_api.get(f"/runs/{suspended}?{query}")
-        assert answer.status_code == 200
-        return str(answer["Abeyance-Wait"])
+        return str(ada_api.get(f"/runs/{suspended}?{query}")["Abeyance-Wait"])
 
     assert WAIT_HEADER.lower().encode() == longpoll.HEADER
     assert said("wait=30s&until=suspended") == "met"
@@ -202,16 +157,13 @@ def test_the_answer_tells_whether_the_state_was_reached(
         assert "from 1s to 60s" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "query", "waits"),
-    [
-        ("GET", "/api/v1/runs/{}", b"wait=30s", True),
-        ("GET", "/api/v1/runs/{}", b"", False),
-        ("POST", "/api/v1/runs/{}", b"wait=30s", False),
-        ("GET", "/api/v1/runs/{}/journal", b"wait=30s", False),
-    ],
-)
-def test_only_reading_a_run_waits(method: str, path: str, query: bytes, waits: bool) -> None:
+def test_only_reading_a_run_waits() -> None:
     run = uuid4()
-    scope = {"method": method, "path": path.format(run), "query_string": query}
-    assert (longpoll.run_of(scope) == run) is waits
+    for method, path, query, waits in (
+        ("GET", f"/api/v1/runs/{run}", b"wait=30s", True),
+        ("GET", f"/api/v1/runs/{run}", b"", False),
+        ("POST", f"/api/v1/runs/{run}", b"wait=30s", False),
+        ("GET", f"/api/v1/runs/{run}/journal", b"wait=30s", False),
+    ):
+        scope = {"method": method, "path": path, "query_string": query}
+        assert (longpoll.run_of(scope) == run) is waits

@@ -9,12 +9,14 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
-from runtime.core.call_options import RetryPolicy
+from approvals.models import Request
+from runtime.core.machine import retries
 from runtime.models import Gate, Run
-from runtime.ports.effects import ModelFailure, Outcome, ToolFailure
-from tests.support.fake_ports import FakeTool, say
+from runtime.ports.effects import ModelFailure, Outcome
+from tests.support.api_client import Caller
+from tests.support.fake_ports import say
 from tests.support.office import Office
 from tests.support.pages import has, in_order, shows, text
 
@@ -119,20 +121,6 @@ def test_a_quarantined_run_says_why_and_alarms_admins(
     assert shows(admin, "/runs/?status=quarantined", str(suspended)).count('class="row"') == 1
 
 
-def test_what_tries_again_says_when(ada: Client, office: Office) -> None:
-    busy = ToolFailure(error="busy", retryable=True, retry_after=60.0)
-    slowly = RetryPolicy(attempts=3, base=60.0, ceiling=60.0)
-    office.effects.tools["create_account"] = FakeTool(body=lambda request: busy, retry=slowly)
-    run = office.start()
-    shows(ada, run, "tries again at <time")
-    said = "no result from <bdi>create_account</bdi>, tries again at <time"
-    shows(ada, f"/runs/{run}/?tab=transcript", said)
-    away = ModelFailure(error="busy <now>", retryable=True, retry_after=60.0)
-    office.effects.agents["hr_onboarding"] = lambda request: away
-    why = ("no reply", "busy &lt;now&gt;", "its model is called again")
-    shows(ada, office.start(), "The next try is at <time", *why)
-
-
 def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Office) -> None:
     tried = ModelFailure(error="request", model="openai:a", fallback="openai:b")
     outcomes: list[Outcome] = [
@@ -185,7 +173,47 @@ def test_a_search_finds_by_agent_key_person_and_id(
         shows(ada, f"/runs/?q={q}", why, q.partition("%")[0], status=422)
 
 
-def test_an_empty_list_of_runs_says_how_to_begin(ada: Client, bea: Client, admin: Client) -> None:
-    shows(ada, "/runs/", "No runs yet", "You see the runs that you started", "Choose an agent")
-    shows(admin, "/runs/", "As an admin you see every run")
-    shows(bea, "/runs/", hides=["Choose an agent</a>"])
+# A provider that does not answer
+
+SAID = "openai:a is in trouble (status 503): <the provider>"
+WROTE = "no capacity <b>in eu-1</b> until noon " + "x" * 3_000
+SHOWN = "no capacity &lt;b&gt;in eu-1&lt;/b&gt; until noon"
+
+
+@pytest.fixture
+def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider of hr_onboarding does not answer, and the first round ends at once."""
+    fault = ModelFailure(error=SAID, retryable=True, model="openai:a", said=WROTE)
+    office.effects.agents["hr_onboarding"] = lambda request: fault
+    monkeypatch.setattr(retries, "_worth", lambda policy, cause: False)
+    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 200.0)
+
+
+@pytest.mark.usefixtures("out")
+def test_page_list_and_api_say_what_it_waits_for(
+    office: Office, ada: Client, admin: Client, ada_api: Caller
+) -> None:
+    run, why = office.start(), "(status 503): &lt;the provider&gt;"
+    shows(ada, run, "Waits for the provider of its model", why, hides=["no capacity"])
+    shows(ada, "/runs/", "waits for the provider, next try", why)
+    assert shows(admin, run, "x" * 1_900, hides=["x" * 2_000]).count(SHOWN) == 1
+    for found in (ada_api.get(f"/runs/{run}").json(), ada_api.get("/runs").json()["items"][0]):
+        assert found["status"] == "waiting"
+        assert found["status_text"].startswith("waits for the provider, next try 20")
+        assert found["status_text"].endswith(SAID)
+        assert found["next_try_at"] > timezone.now().isoformat()
+
+
+@pytest.mark.usefixtures("out")
+def test_a_run_that_waits_for_a_person_waits_for_no_provider(
+    office: Office, ada: Client, admin: Client, ada_api: Caller, settings: Settings
+) -> None:
+    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    run = office.start()
+    found = ada_api.get(f"/runs/{run}").json()
+    assert [gate["kind"] for gate in found["gates"]] == ["hold"]
+    assert (found["status_text"], found["next_try_at"]) == (None, None)
+    shows(ada, run, "No reply comes from its model")
+    for place in (run, Request.objects.get(run=run)):
+        assert shows(admin, place).count(SHOWN) == 1
+        shows(ada, place, hides=["no capacity"])
