@@ -1,27 +1,39 @@
 """Stored documents of a run: each reads back equal, and documents of every schema keep their meaning."""
 
+import base64
+import hashlib
 import json
+import string
+import zlib
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any, get_args, get_type_hints
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime.core.continuation import Continuation
+from runtime.core.documents import compression
 from runtime.core.documents.codec import (
     HISTORY,
+    REFERRING,
     SCHEMA,
     decode_continuation,
     decode_entry,
     encode_continuation,
     encode_entry,
 )
+from runtime.core.documents.compression import plain_text, stored_text
+from runtime.core.documents.conversations import Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
-from runtime.core.events import EVENT_TYPES, ToolReturned
+from runtime.core.events import EVENT_TYPES, Event, Proposal, ToolReturned
 from runtime.core.machine.replay import Entry
-from tests.core.machine.events import STARTED
+from tests.core.machine.events import STARTED, replied
 from tests.core.machine.walks import AT
 
 RUN = UUID(int=1)
@@ -145,3 +157,148 @@ def test_a_stored_text_is_compact_and_of_the_present_schema() -> None:
     assert text == '{"schema":5,"run":"00000000-0000-0000-0000-000000000001"}'
     entry = encode_entry(Entry(at=AT, events=(STARTED[0],)))
     assert entry.startswith('{"schema":5,"at":"2026-01-01T00:00:00+00:00","events":[{')
+
+
+# Continuations of the release before, which refer to entries
+
+
+VALUE = {"text": "x" * 100}
+RETURNED = ToolReturned(frame="0", call="c1.0", attempt=1, result=VALUE)
+
+
+def referring(outcome: Any) -> str:
+    """A run whose outcome is stored so."""
+    text = encode_continuation(Continuation(run=RUN, outcome={"here": 1}))
+    stored = json.dumps(outcome, separators=(",", ":"))
+    return text.replace(f'{{"schema":{SCHEMA}', f'{{"schema":{REFERRING}').replace(
+        '{"here":1}', stored
+    )
+
+
+def outcome_of(outcome: Any, event: Event = RETURNED) -> Any:
+    """Return the restored value, with this as the second event of entry 7."""
+    texts = {7: encode_entry(Entry(at=AT, events=(STARTED[0], event)))}
+    now = decode_continuation(referring(outcome), texts.__getitem__)
+    assert now.schema == SCHEMA
+    return now.outcome
+
+
+def test_references_find_values_by_field_name() -> None:
+    assert outcome_of({"$": [7, 1, "result"]}) == VALUE
+    proposed = replied(calls=(Proposal(tool="t", args=VALUE),))
+    assert outcome_of({"$": [7, 1, 0]}, proposed) == VALUE
+
+
+@pytest.mark.parametrize("value", [{"$": [1, 0, "input"]}, {"$": {"is": 1}}, {"$": None}], ids=str)
+def test_a_value_that_looks_like_a_reference_is_escaped(value: Any) -> None:
+    assert outcome_of({"$": {"is": value}}) == value
+    for plain in ({"$": 1, "is": 2}, {"is": value}, {}, "$", ["$"]):
+        assert outcome_of(plain) == plain
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        [99, 0, "result"],
+        [7, 9, "result"],
+        [7, 1, "nothing"],
+        [7, 1, 0],
+        [7, 1],
+        5,
+        {},
+        {"was": 1},
+    ],
+    ids=str,
+)
+def test_a_reference_to_a_missing_value_is_unreadable(place: Any) -> None:
+    with pytest.raises(Unreadable, match="there is nothing at"):
+        outcome_of({"$": place})
+    with pytest.raises(Unreadable):
+        decode_continuation(referring({"$": place}))
+
+
+# Compressed entries
+
+
+# Entries of schema 8 cannot be read with another dictionary. A better one needs a new schema.
+LETTERS = string.ascii_letters + string.digits + "!#$%&()*+,-.:;<=>?@[]^_{|}~"
+DICTIONARY_OF_SCHEMA_8 = "116b0b502e315dafbd979a425c24acaf1b42b4df53762da150662d6369c12bf4"
+
+
+@cache
+def forms() -> tuple[str, str]:
+    """The text of an entry, and how it is stored."""
+    text = encode_entry(returned("x"))
+    return text, stored_text(text)
+
+
+def test_the_dictionary_is_that_of_its_schema() -> None:
+    text, stored = forms()
+    assert hashlib.sha256(compression._DICTIONARY).hexdigest() == DICTIONARY_OF_SCHEMA_8
+    assert stored.startswith('{"schema":8,"z":"')
+    assert 2 * len(stored) < len(text)
+
+
+@given(st.text(max_size=300) | st.dictionaries(st.text(max_size=9), st.integers(0, 9)))
+def test_an_entry_comes_back_as_it_was_stored(result: Any) -> None:
+    try:
+        text = encode_entry(returned(result))
+    except NotJson:
+        return
+    stored = stored_text(text)
+    assert stored.isascii()
+    assert len(stored) <= len(text)
+    assert plain_text(stored) == text
+    assert decode_entry(stored) == returned(result)
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["".join(Random(1).choices(LETTERS, k=3_000)), "x" * compression.MAX_CHARACTERS],
+    ids=["does not get shorter", "long: Postgres compresses it"],
+)
+def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
+    text = encode_entry(returned(result))
+    assert stored_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda text: "no base64!",
+        lambda text: base64.b64encode(b"no deflate").decode(),
+        lambda text: compression.compress(text)[:-8] + "AAAAAAA=",
+        lambda text: compression.compress(text.replace('{"schema":5', '{"schema":4')),
+        lambda text: compression.compress(stored_text(text)),
+        lambda text: base64.b64encode(zlib.compress(text.encode())).decode(),
+        lambda text: compression.compress(text + " " * compression.MAX_CHARACTERS),
+    ],
+    ids=["letters", "bytes", "end", "schema 4", "twice", "no dictionary", "too long"],
+)
+def test_forms_never_written_by_this_schema_are_not_read(inner: Callable[[str], str]) -> None:
+    text = f'{{"schema":8,"z":"{inner(forms()[0])}"}}'
+    with pytest.raises(Unreadable):
+        decode_entry(text)
+
+
+def test_a_compressed_entry_with_something_around_it_is_not_read() -> None:
+    _, stored = forms()
+    for text in (f"{stored} ", f" {stored}"):
+        with pytest.raises((Unreadable, NewerSchema)):
+            decode_entry(text)
+
+
+@pytest.mark.parametrize("inner", ["AB==", "AA", "A A=="], ids=["last bits", "end", "space"])
+def test_only_text_that_comes_back_is_packed(inner: str) -> None:
+    text, stored = forms()
+    found = compression.packed(stored)
+    assert found is not None
+    assert compression.unpacked(found) == stored
+    assert compression.packed(f'{{"schema":8,"z":"{inner}"}}') is None
+    assert compression.packed(text) is None
+
+
+def test_a_conversation_is_read_from_compressed_entries() -> None:
+    conversations = Conversations()
+    conversations.read(stored_text(encode_entry(Entry(at=AT, events=(STARTED[0],)))))
+    assert conversations.whole  # otherwise every entry would be folded
