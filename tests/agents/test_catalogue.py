@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
 
-from agents.catalogue.published import publish
+from agents.catalogue.published import Catalogue, publish
 from agents.catalogue.versions import changes, writes
 from agents.effect_handler import AgentEffects
 from agents.models import AgentVersion, PublishedAgent
@@ -42,6 +42,17 @@ def test_published_agents_match_the_workers(hr: Registry) -> None:
     PublishedAgent.objects.update(fingerprint="sha256:old", tools=[])
     publish(hr)
     assert _rows() == before
+
+
+@pytest.mark.django_db
+def test_the_catalogue_checks_input_by_the_published_schema(hr: Registry) -> None:
+    publish(hr)
+    with pytest.raises(InvalidInput) as caught:
+        Catalogue().check_input("hr_onboarding", {**NEWCOMER, "security_level": 100})
+    assert caught.value.field == "input.security_level"
+    for name in ("stranger", "stranger\x00", "\ud800"):
+        with pytest.raises(UnknownAgent):
+            Catalogue().check_input(name, NEWCOMER)
 
 
 @pytest.mark.django_db(transaction=True)
