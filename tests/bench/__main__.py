@@ -7,13 +7,11 @@ import argparse
 import importlib
 import os
 import time
-from collections.abc import Sequence
 
 import django
 
-from tests.bench import report
+from tests.bench import report, site
 from tests.bench.figures import Finding, say, show
-from tests.support import site
 
 # In the order in which they are taken: those that leave many rows behind come last.
 MEASURES = {
@@ -40,43 +38,27 @@ def main() -> None:
     with site.running() as place:
         django.setup()
         for name in names:
-            findings.append(_take(name, place, quick=chosen.quick))
+            measure = importlib.import_module(f"tests.bench.measures.{name}").measure
+            findings.append(measure(place, quick=chosen.quick))
             show(findings[-1])
             took = time.monotonic() - began
+            say(f"\n{took:.0f} s")
             if chosen.write:  # each time, so that an interrupted run keeps its results
                 report.write(findings, load_before=load, seconds=took, quick=chosen.quick)
-    say(f"\n{took:.0f} s")
 
 
-def _take(name: str, place: "site.Site", *, quick: bool) -> Finding:
-    began = time.monotonic()
-    found: Finding = importlib.import_module(f"tests.bench.measures.{name}").measure(
-        place, quick=quick
-    )
-    return Finding(
-        title=found.title, lines=found.lines, notes=found.notes, seconds=time.monotonic() - began
-    )
-
-
-def _arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench",
         description="Measure the engine against bare references on this machine; every figure is a ratio.",
         epilog="\n".join(f"  {name:12} {what}" for name, what in MEASURES.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=MEASURES,
-        metavar="NAME",
-        help="this one, may be repeated",
-    )
-    parser.add_argument("--quick", action="store_true", help="small numbers, two minutes in all")
-    parser.add_argument(
-        "--write", action="store_true", help="write docs/explanation/performance.md"
-    )
-    return parser.parse_args(given)
+    add = parser.add_argument
+    add("--only", action="append", choices=MEASURES, metavar="NAME", help="may be repeated")
+    add("--quick", action="store_true", help="small numbers, two minutes in all")
+    add("--write", action="store_true", help="write docs/explanation/performance.md")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,37 +1,22 @@
-"""Results of a measure: ratios with their number, median and spread, as text and as Markdown."""
+"""Results of a measure: figures with their number, median and spread, as text and as Markdown."""
 
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Some numbers of one kind, at least one: how many, their median, and where most of them lie."""
-
-    n: int
-    median: float
-    low: float
-    high: float
-
-    def text(self, unit: str = "") -> str:
-        """`median (low to high, n=…)`, with the unit after the median."""
-        return (
-            f"{number(self.median)}{unit} ({number(self.low)} to {number(self.high)}, n={self.n})"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Line:
-    """One figure. `goal` is `most` or `least` with its bound, none for a figure without a goal.
+    """One figure, of one value or more. `goal` is `most` or `least` with its bound, none for a figure without a goal.
 
     `ours` and `reference` name the compared things, in words with units.
     """
 
     what: str
-    value: Spread
+    values: Sequence[float]
     unit: str = ""
+    _: KW_ONLY
     most: float | None = None
     least: float | None = None
     ours: str = ""
@@ -46,49 +31,51 @@ class Line:
     @property
     def verdict(self) -> str:
         """`reached`, `missed`, or nothing where there is no goal."""
-        if self.most is None and self.least is None:
-            return ""
-        missed = (self.most is not None and self.value.median > self.most) or (
-            self.least is not None and self.value.median < self.least
-        )
-        return "missed" if missed else "reached"
+        median = statistics.median(self.values)
+        if self.most is not None:
+            return "missed" if median > self.most else "reached"
+        if self.least is not None:
+            return "missed" if median < self.least else "reached"
+        return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one measure: its lines, and the notes needed to read them correctly."""
+    """The result of one measure: its lines, and the note needed to read them correctly."""
 
     title: str
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...] = ()
-    seconds: float = field(default=0.0)
+    lines: Sequence[Line]
+    note: str = ""
 
 
-def spread(values: Sequence[float]) -> Spread:
-    """The median with the 5th and 95th percentile; the extremes where there are fewer than 20 values."""
-    ordered = sorted(values)
-    if len(ordered) < 20:
-        low, high = ordered[0], ordered[-1]
+def ratio(
+    what: str, ours: Sequence[float], theirs: Sequence[float], unit: str, **goal: float
+) -> Line:
+    """Return the ratio of each round of ours to the next one of theirs, or of the sums if one of theirs is 0."""
+    if all(theirs):
+        values = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     else:
-        low, high = percentile(ordered, 5), percentile(ordered, 95)
-    return Spread(n=len(ordered), median=statistics.median(ordered), low=low, high=high)
+        values = [sum(ours) / sum(theirs) if any(theirs) else 0.0]
+    return Line(what, values, " ×", ours=median(ours, unit), reference=median(theirs, unit), **goal)
 
 
-def one(value: float) -> Spread:
-    """A figure that was taken once."""
-    return spread([value])
+def median(values: Sequence[float], unit: str = "") -> str:
+    return f"{number(statistics.median(values))}{unit}"
 
 
-def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Return the ratio of each round of ours to the neighbouring round of theirs."""
-    return spread([mine / other for mine, other in zip(ours, theirs, strict=True)])
+def spread(values: Sequence[float], unit: str = "") -> str:
+    """`median (low to high, n=…)`: the 5th to the 95th percentile, or the extremes of fewer than 20 values."""
+    low, high = min(values), max(values)
+    if len(values) >= 20:
+        low, high = percentile(values, 5), percentile(values, 95)
+    return f"{median(values, unit)} ({number(low)} to {number(high)}, n={len(values)})"
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest rank of values that need not be in order."""
-    ordered = sorted(values)
-    rank = round(percent / 100 * (len(ordered) - 1))
-    return ordered[rank]
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Of one value or more."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def number(value: float) -> str:
@@ -104,32 +91,26 @@ def number(value: float) -> str:
 
 def show(finding: Finding) -> None:
     """Print the figures on the terminal."""
-    say(f"\n{finding.title}  [{finding.seconds:.0f} s]")
+    say(f"\n{finding.title}")
     for line in finding.lines:
-        say(f"  {line.what:58} {line.value.text(line.unit):42} {line.goal:8} {line.verdict}")
+        say(f"  {line.what:58} {spread(line.values, line.unit):42} {line.goal:8} {line.verdict}")
         if line.ours or line.reference:
             say(f"  {'':58} ours {line.ours}; reference {line.reference}")
-    for note in finding.notes:
-        say(f"  {note}")
+    say(f"  {finding.note}")
 
 
 def markdown(finding: Finding) -> str:
     """A section of docs/explanation/performance.md."""
     rows = [
-        f"## {finding.title}",
-        "",
+        f"## {finding.title}\n",
         "| figure | median (spread, n) | goal | | ours | reference |",
         "|---|---|---|---|---|---|",
     ]
     for line in finding.lines:
-        cells = (
-            *(line.what, line.value.text(line.unit), line.goal, line.verdict),
-            *(line.ours, line.reference),
-        )
+        value = spread(line.values, line.unit)
+        cells = (line.what, value, line.goal, line.verdict, line.ours, line.reference)
         rows.append("| " + " | ".join(cells) + " |")
-    for note in finding.notes:
-        rows += ["", note]
-    return "\n".join(rows) + "\n"
+    return "\n".join(rows) + "\n" + (f"\n{finding.note}\n" if finding.note else "")
 
 
 def say(text: str) -> None:

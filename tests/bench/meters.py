@@ -1,23 +1,22 @@
 """Measures costs: processor time of every kind of process, and Postgres's own counts."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, fields
-
-import psutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from tests.bench.sides.driver import Driver
-from tests.support.site import Program, Site
+from tests.bench.site import Program, Site, cpu_of
 
 READ = """
-    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS wrote,
         (SELECT coalesce(sum(calls) FILTER (WHERE query !~* '^(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)'), 0)
-            FROM pg_stat_statements),
-        (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements),
-        pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
-        (SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io WHERE object = 'wal'),
+            FROM pg_stat_statements) AS statements,
+        (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements) AS trips,
+        pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS wal,
+        (SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io WHERE object = 'wal') AS syncs,
         pg_stat_clear_snapshot()::text
 """
+COUNTS = ("wrote", "statements", "trips", "wal", "syncs")
 # A process that has come to rest tells Postgres' collector of its last second only then.
 REPORTED_WITHIN = 10.5
 
@@ -51,51 +50,36 @@ class Cost:
         """Processor time of everything."""
         return self.own + self.postgres + self.broker
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return _each(lambda one, two: one + two, self, other)
-
     def __sub__(self, other: "Cost") -> "Cost":
-        return _each(lambda one, two: one - two, self, other)
+        return Cost(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
 
     def __truediv__(self, number: float) -> "Cost":
-        return _each(lambda one, _: one / number, self, self)
+        return Cost(**{name: value / number for name, value in asdict(self).items()})
 
     def less(self, idle: "Cost") -> "Cost":
         """Without what Postgres counted of everything at rest, for as many seconds; processor time stays as it is."""
         share = self.seconds / idle.seconds if idle.seconds else 0.0
-        counted = ("wrote", "statements", "trips", "wal", "syncs")
-        rest = {name: getattr(idle, name) * share for name in counted}
-        return self - Cost(**rest)
-
-
-def _each(act: Callable[[float, float], float], one: Cost, two: Cost) -> Cost:
-    values = map(act, astuple(one), astuple(two))
-    return Cost(**dict(zip([field.name for field in fields(Cost)], values, strict=True)))
+        return self - Cost(**{name: getattr(idle, name) * share for name in COUNTS})
 
 
 class Meters:
     """Reads the costs of a site so far, for one side's workers."""
 
-    def __init__(self, site: Site, driver: Driver, workers: Sequence[Program]) -> None:
-        self._site, self._driver, self._workers = site, driver, workers
+    def __init__(
+        self, site: Site, workers: Sequence[Program], driver: Driver | None = None
+    ) -> None:
+        self._site, self._workers, self._driver = site, workers, driver
         self._connection = site.connect()
-        self._broker = psutil.Process(site.broker.pid)
 
     def read(self) -> Cost:
         (row,) = self._connection.execute(READ).fetchall()
-        wrote, statements, trips, wal, syncs = (float(str(value)) for value in row[:5])
-        broker = self._broker.cpu_times()
         return Cost(
             seconds=time.perf_counter(),
-            driver=self._driver.cpu(),
+            driver=self._driver.cpu() if self._driver else 0.0,
             workers=sum(worker.cpu() for worker in self._workers),
             postgres=self._site.postgres_cpu(),
-            broker=float(broker.user + broker.system),
-            wrote=wrote,
-            statements=statements,
-            trips=trips,
-            wal=wal,
-            syncs=syncs,
+            broker=cpu_of(self._site.broker.pid),
+            **{name: float(str(value)) for name, value in zip(COUNTS, row, strict=False)},
         )
 
     def rest(self, seconds: float) -> Cost:

@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import psutil
 
@@ -29,10 +30,9 @@ def write(
     quick: bool,
 ) -> None:
     """Replace everything above the notes, which stay."""
-    before = PAGE.read_text() if PAGE.exists() else ""
-    notes = before.partition(NOTES)[2]
+    notes = PAGE.read_text().partition(NOTES)[2]
     parts = [HEAD, _machine(load_before, seconds, quick), *map(markdown, findings)]
-    PAGE.write_text("\n".join(parts) + f"\n{NOTES}{notes or chr(10)}")
+    PAGE.write_text("\n".join(parts) + f"\n{NOTES}{notes}")
 
 
 def _machine(load_before: tuple[float, float, float], seconds: float, quick: bool) -> str:
@@ -51,11 +51,7 @@ def _machine(load_before: tuple[float, float, float], seconds: float, quick: boo
 
 
 def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:  # noqa: PTH123 - not everywhere, and no path of ours
-            names = [
-                line.partition(":")[2].strip() for line in file if line.startswith("model name")
-            ]
-    except OSError:
-        names = []
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()

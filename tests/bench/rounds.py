@@ -1,27 +1,27 @@
 """Rounds of flows, of one side and then of the other: their speed, their cost, and the comparison."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from tests.bench.figures import Line, Spread, number, one, percentile, ratios, spread
+from tests.bench.figures import Line, percentile, ratio
 from tests.bench.meters import REPORTED_WITHIN, Cost, Meters
-from tests.bench.sides.driver import Driven, Driver, Side
+from tests.bench.sides.driver import AT_ONCE, Driven, Driver, Side
 from tests.bench.sides.workload import newcomers
-from tests.support.site import Program
+from tests.bench.site import Program
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Contender:
     """A side with its workers and their meters, and what Postgres counts of everything at rest."""
 
     side: Side
     workers: list[Program]
     meters: Meters
-    idle: Cost
+    idle: Cost = field(default_factory=Cost)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Round:
     """A number of flows run to their gate, then to their end; `cost` is of one flow."""
 
@@ -34,10 +34,10 @@ class Round:
         """Flows a second."""
         return len(self.started.runs) / (self.started.seconds + self.finished.seconds)
 
-    def to_suspend(self, percent: float) -> float:
+    def to_suspend(self, percent: int) -> float:
         return percentile(self.started.times, percent)
 
-    def to_finish(self, percent: float) -> float:
+    def to_finish(self, percent: int) -> float:
         return percentile(self.finished.times, percent)
 
 
@@ -58,10 +58,10 @@ def take(
     started = driver.start(one.side, agent, given(count), width)
     paused = one.meters.read()
     pending = one.side.pending(started.runs)
-    resumed = one.meters.read()
+    pause = one.meters.read() - paused
     finished = driver.finish(one.side, pending, width)
-    cost = (paused - before) + (one.meters.read() - resumed)
-    return Round(started=started, finished=finished, cost=cost.less(one.idle) / count)
+    cost = one.meters.read() - before - pause
+    return Round(started, finished, cost.less(one.idle) / count)
 
 
 def pairs(
@@ -76,68 +76,27 @@ def pairs(
     return taken
 
 
-def of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Line]:
-    """List the times that a person waits."""
-    return [
-        compared("flows a second, 8 at once", busy, lambda one: one.rate, "/s", least=0.85),
-        compared("start → suspended, p50 alone", alone, lambda one: one.to_suspend(50), " ms"),
-        compared(
-            "approve → finished, p50 alone", alone, lambda one: one.to_finish(50), " ms", most=1.25
-        ),
-        compared(
-            "approve → finished, p95 under load",
-            busy,
-            lambda one: one.to_finish(95),
-            " ms",
-            most=1.4,
-        ),
-        compared(
-            "nested: approve → both finished, p50 alone",
-            nested,
-            lambda one: one.to_finish(50),
-            " ms",
-            most=1.25,
-        ),
-    ]
+def compared(
+    what: str, taken: list[Pair], which: Callable[[Round], float], unit: str, **goal: float
+) -> Line:
+    """Ours over the baseline's: the median of neighbouring rounds."""
+    ours, theirs = [which(one) for _, one in taken], [which(one) for one, _ in taken]
+    return ratio(what, ours, theirs, unit, **goal)
 
 
 def of_cost(busy: list[Pair]) -> list[Line]:
-    """List the costs of a flow: goals first, then each kind of process."""
+    """List the costs of a flow: goals first, then each kind of process, then Postgres's counts."""
 
-    def milliseconds(which: Callable[[Cost], float]) -> Callable[[Round], float]:
-        return lambda one: 1000 * which(one.cost)
+    def cpu(what: str, which: Callable[[Cost], float], **goal: float) -> Line:
+        return compared(what, busy, lambda one: 1000 * which(one.cost), " ms", **goal)
 
-    kinds = (
-        ("the web process's stand-in", lambda cost: cost.driver),
-        ("workers", lambda cost: cost.workers),
-        ("Postgres", lambda cost: cost.postgres),
-        ("broker", lambda cost: cost.broker),
-    )
     return [
-        compared(
-            "CPU of a flow, web and workers",
-            busy,
-            milliseconds(lambda cost: cost.own),
-            " ms",
-            most=1.3,
-        ),
-        compared(
-            "CPU of a flow, with Postgres and the broker",
-            busy,
-            milliseconds(lambda cost: cost.cpu),
-            " ms",
-            most=1.3,
-        ),
-        *(
-            compared(f"  of which {name}", busy, milliseconds(which), " ms")
-            for name, which in kinds
-        ),
-    ]
-
-
-def of_counts(busy: list[Pair]) -> list[Line]:
-    """List Postgres's counts of a flow."""
-    return [
+        cpu("CPU of a flow, web and workers", lambda cost: cost.own, most=1.3),
+        cpu("CPU of a flow, with Postgres and the broker", lambda cost: cost.cpu, most=1.3),
+        cpu("  of which the web process's stand-in", lambda cost: cost.driver),
+        cpu("  of which workers", lambda cost: cost.workers),
+        cpu("  of which Postgres", lambda cost: cost.postgres),
+        cpu("  of which broker", lambda cost: cost.broker),
         compared("WAL of a flow", busy, lambda one: one.cost.wal / 1024, " KB", most=2.3),
         compared("transactions of a flow that write", busy, lambda one: one.cost.wrote, ""),
         compared("statements of a flow", busy, lambda one: one.cost.statements, ""),
@@ -145,22 +104,7 @@ def of_counts(busy: list[Pair]) -> list[Line]:
     ]
 
 
-def compared(
-    what: str, taken: list[Pair], which: Callable[[Round], float], unit: str, **goal: float
-) -> Line:
-    """Ours over the baseline's: the median of neighbouring rounds."""
-    return line(
-        what,
-        [which(ours) for _, ours in taken],
-        [which(baseline) for baseline, _ in taken],
-        unit,
-        **goal,
-    )
-
-
-def of_syncs(
-    driver: Driver, both: Sequence[Contender], flows: int, widths: Sequence[int]
-) -> list[Line]:
+def of_syncs(driver: Driver, both: Sequence[Contender], flows: int) -> list[Line]:
     """Count the waits of Postgres for the disk, which it reports only some time after it is idle."""
     meters = both[0].meters
     meters.rest(REPORTED_WITHIN)
@@ -172,29 +116,8 @@ def of_syncs(
         one.meters.rest(REPORTED_WITHIN)
         return (one.meters.read() - before).less(idle).syncs / flows
 
-    found = {width: [counted(one, width) for one in both] for width in widths}
+    found = {width: [counted(one, width) for one in both] for width in (1, AT_ONCE)}
     return [
-        line(f"fsyncs of WAL of a flow, {width} at once", [ours], [theirs], "")
+        ratio(f"fsyncs of WAL of a flow, {width} at once", [ours], [theirs], "")
         for width, (theirs, ours) in found.items()
     ]
-
-
-def line(
-    what: str, ours: Sequence[float], theirs: Sequence[float], unit: str, **goal: float
-) -> Line:
-    """A ratio with the medians that it is of."""
-    return Line(
-        what=what,
-        value=_ratios(ours, theirs),
-        unit=" ×",
-        ours=f"{number(spread(ours).median)}{unit}",
-        reference=f"{number(spread(theirs).median)}{unit}",
-        **goal,
-    )
-
-
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Return the ratios of rounds, or of the sums if a figure is zero in some round."""
-    if all(theirs):
-        return ratios(ours, theirs)
-    return one(sum(ours) / sum(theirs)) if sum(theirs) else one(0.0)

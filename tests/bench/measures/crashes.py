@@ -8,17 +8,15 @@ the broker's visibility timeout of an hour.
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from uuid import UUID
 
 import psutil
 
-from tests.bench.figures import Line, number, spread
+from tests.bench.figures import Line, median
 from tests.bench.rounds import Contender
-from tests.bench.sides.desk import TIMEOUT_SECONDS
 from tests.bench.sides.driver import SUSPENDED, Driver
-from tests.support.site import Site
+from tests.bench.site import Site, cpu_of
 
 POSITIONS = {
     "ours": "SELECT position FROM runtime_run WHERE id = %s",
@@ -35,27 +33,22 @@ def measure(
     isolated = site.isolated_worker()
     theirs, ours = ([_once(site, driver, one, steps) for _ in range(rounds)] for one in both)
     site.end(isolated)
-    return [
-        Line(
-            what=f"killed after {SHARE:.0%} of {steps:,} steps: to the next step",
-            value=spread(ours),
-            unit=" s",
-            reference=f"{number(spread(theirs).median)} s",
-        )
-    ]
+    what = f"killed after {SHARE:.0%} of {steps:,} steps: to the next step"
+    return [Line(what, ours, " s", reference=median(theirs, " s"))]
 
 
 def _once(site: Site, driver: Driver, one: Contender, steps: int) -> float:
     run = one.side.start("walk", {"steps": steps})
-    at = partial(_position, site, one.side.name, run)
-    _until(lambda: at() > SHARE * 2 * steps, f"run {run} to come so far")
+    _wait_beyond(site, one.side.name, run, int(SHARE * 2 * steps))
     killed = _busiest([process for worker in one.workers for process in worker.pool()])
     os.kill(killed.pid, signal.SIGKILL)
     began = time.perf_counter()
-    last = at()
-    _until(lambda: at() > last, f"run {run} to go on")
+    _wait_beyond(site, one.side.name, run, _position(site, one.side.name, run))
     took = time.perf_counter() - began
-    _replace(site, one, killed.pid)
+    for index, worker in enumerate(one.workers):  # the baseline replaces its own
+        if worker.process.pid == killed.pid:
+            site.end(worker)
+            one.workers[index] = site.worker()
     driver.wait(run, SUSPENDED)
     driver.finish(one.side, one.side.pending([run]), 1)
     return took
@@ -63,20 +56,9 @@ def _once(site: Site, driver: Driver, one: Contender, steps: int) -> float:
 
 def _busiest(processes: Sequence[psutil.Process]) -> psutil.Process:
     """Return the process that uses the most processor time in the next 0.2 seconds."""
-    before = [sum(process.cpu_times()[:2]) for process in processes]
+    before = {process: cpu_of(process.pid) for process in processes}
     time.sleep(0.2)
-    spent = [
-        sum(process.cpu_times()[:2]) - was for process, was in zip(processes, before, strict=True)
-    ]
-    return processes[spent.index(max(spent))]
-
-
-def _replace(site: Site, one: Contender, pid: int) -> None:
-    """If it was one of ours, there are as many again afterwards; the baseline sees to that itself."""
-    for number_, worker in enumerate(one.workers):
-        if worker.process.pid == pid:
-            site.end(worker)
-            one.workers[number_] = site.worker()
+    return max(processes, key=lambda process: cpu_of(process.pid) - before[process])
 
 
 def _position(site: Site, side: str, run: UUID) -> int:
@@ -85,8 +67,8 @@ def _position(site: Site, side: str, run: UUID) -> int:
     return int(str(position))
 
 
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"waited {TIMEOUT_SECONDS:g} s for {what}"
+def _wait_beyond(site: Site, side: str, run: UUID, position: int) -> None:
+    deadline = time.monotonic() + 120.0
+    while _position(site, side, run) <= position:
+        assert time.monotonic() < deadline, f"run {run} does not come past {position}"
         time.sleep(LOOK_SECONDS)

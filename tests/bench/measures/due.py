@@ -12,13 +12,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-import psutil
-import psycopg
 import redis
 
 from runtime.broker import dispatch
-from tests.bench.figures import Finding, Line, number, one
-from tests.support.site import Program, Site
+from tests.bench.figures import Finding, Line, number
+from tests.bench.meters import Meters
+from tests.bench.site import Program, Site
 
 SWEEPERS = 2
 TIMEOUT_SECONDS = 1800.0
@@ -31,13 +30,12 @@ RUNS = """
 """
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Hints:
-    """Hints read from the broker: distinct runs, hints in all, and hints by process."""
+    """Hints read from the broker: distinct runs, and hints by process."""
 
     broker: "redis.Redis"
     runs: set[bytes] = field(default_factory=set)
-    total: int = 0
     senders: Counter[str] = field(default_factory=Counter)
 
     def take(self) -> int:
@@ -51,7 +49,6 @@ class Hints:
                 self.runs.add(base64.b64decode(task["body"])[3:39])  # [["…id…"], {}, …
                 self.senders[task["headers"]["origin"]] += 1
                 taken += 1
-        self.total += taken
         return taken
 
 
@@ -59,68 +56,54 @@ def measure(site: Site, *, quick: bool) -> Finding:
     """One million, or a tenth of it."""
     count = 100_000 if quick else 1_000_000
     began = time.monotonic()
-    _seed(site, count)
+    site.seed(RUNS, count, tables=["runtime_run"])
     seeded = time.monotonic() - began
-    hints = Hints(broker=redis.Redis.from_url(os.environ["REDIS_URL"]))
-    with site.connect() as connection:
-        place = _wal(connection)
-        cpu = {"Postgres": site.postgres_cpu(), "broker": _cpu(site.broker.pid)}
-        began = time.monotonic()
-        sweepers = [site.sweeper() for _ in range(SWEEPERS)]
-        took = _until_hinted(hints, count, began, sweepers)
-        wal = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), %s)", (place,))
-        (written,) = wal.fetchone() or (0,)
-    used = {
-        "Postgres": site.postgres_cpu() - cpu["Postgres"],
-        "broker": _cpu(site.broker.pid) - cpu["broker"],
-        "sweepers": sum(sweeper.cpu() for sweeper in sweepers),
-    }
-    site.end(*sweepers)
-    _tidy(site, hints)
+    hints = Hints(redis.Redis.from_url(os.environ["REDIS_URL"]))
+    meters = Meters(site, [])
+    before = meters.read()
+    began = time.monotonic()
+    sweepers = [site.sweeper() for _ in range(SWEEPERS)]
+    took = _until_hinted(hints, count, began, sweepers)
+    cost = meters.read() - before
+    swept = sum(sweeper.cpu() for sweeper in sweepers)
+    total = hints.senders.total()
     shares = sorted(hints.senders.values(), reverse=True)
+    site.end(*sweepers)
+    while hints.take():  # nothing is left to be hinted at or vacuumed during another measure
+        pass
+    with site.connect() as connection:
+        connection.execute("TRUNCATE runtime_run CASCADE")
+    spent = {"Postgres": cost.postgres, "broker": cost.broker, "sweepers": swept}
+    each = {name: 1e6 * seconds / total for name, seconds in spent.items()}
     return Finding(
-        title=f"{count:,} due timers, {SWEEPERS} sweepers",
-        lines=(
+        f"{count:,} due timers, {SWEEPERS} sweepers",
+        (
             Line(
-                what="minutes from the start of the sweepers until each had a hint",
-                value=one(took / 60),
+                "minutes from the start of the sweepers until each had a hint",
+                [took / 60],
                 most=10 * count / 1_000_000,
                 ours=f"{took:.0f} s, {count / took:,.0f} a second",
             ),
             Line(
-                what="the smaller share of the hints to the greater",
-                value=one(shares[-1] / shares[0] if len(shares) == SWEEPERS else 0.0),
-                unit=" ×",
+                "the smaller share of the hints to the greater",
+                [shares[-1] / shares[0] if len(shares) == SWEEPERS else 0.0],
+                " ×",
                 ours=", ".join(f"{share:,}" for share in shares),
             ),
-            Line(what="hints sent for each run", value=one(hints.total / count)),
-            Line(what="WAL for each hint", value=one(int(str(written)) / hints.total), unit=" B"),
+            Line("hints sent for each run", [total / count]),
+            Line("WAL for each hint", [cost.wal / total], " B"),
             Line(
-                what="processor time for each hint",
-                value=one(1e6 * sum(used.values()) / hints.total),
-                unit=" us",
-                ours=", ".join(
-                    f"{name} {number(1e6 * seconds / hints.total)} us"
-                    for name, seconds in used.items()
-                ),
+                "processor time for each hint",
+                [sum(each.values())],
+                " us",
+                ours=", ".join(f"{name} {number(time)} us" for name, time in each.items()),
             ),
         ),
-        notes=(
-            f"The rows were written in {seeded:.0f} s. The bench took the hints off the broker on the same cores.",
-        ),
+        f"The rows were written in {seeded:.0f} s. The bench took the hints off the broker on the same cores.",
     )
 
 
-def _seed(site: Site, count: int) -> None:
-    with site.connect() as connection:
-        connection.execute("SET synchronous_commit = off")
-        connection.execute(RUNS, (count,))
-        connection.execute("VACUUM ANALYZE runtime_run")
-        connection.execute("CHECKPOINT")
-
-
 def _until_hinted(hints: Hints, count: int, began: float, sweepers: list[Program]) -> float:
-    said = began
     while len(hints.runs) < count:
         if not hints.take():
             time.sleep(0.005)
@@ -130,26 +113,4 @@ def _until_hinted(hints: Hints, count: int, began: float, sweepers: list[Program
         assert now - began < TIMEOUT_SECONDS, (
             f"{len(hints.runs):,} of {count:,} in {TIMEOUT_SECONDS:.0f} s"
         )
-        if os.environ.get("DUE_PROGRESS") and now - said > 5:
-            said = now
-            print(f"{now - began:.0f} s: {len(hints.runs):,} of {hints.total:,}", flush=True)  # noqa: T201
     return time.monotonic() - began
-
-
-def _tidy(site: Site, hints: Hints) -> None:
-    """Nothing of it is left to be hinted at or vacuumed during another measure."""
-    while hints.take():
-        pass
-    with site.connect() as connection:
-        connection.execute("TRUNCATE runtime_run CASCADE")
-
-
-def _wal(connection: "psycopg.Connection[tuple[object, ...]]") -> object:
-    row = connection.execute("SELECT pg_current_wal_lsn()").fetchone()
-    assert row is not None
-    return row[0]
-
-
-def _cpu(process: int) -> float:
-    times = psutil.Process(process).cpu_times()
-    return float(times.user + times.system)

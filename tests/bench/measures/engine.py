@@ -9,24 +9,14 @@ import os
 import time
 from dataclasses import dataclass, replace
 
-from tests.bench.figures import Finding, Line, number, spread
-from tests.bench.measures import (
-    crashes,
-    crowds,
-    sizes,
-    walks,
-)
-from tests.bench.meters import Cost, Meters
-from tests.bench.rounds import Contender, of_cost, of_counts, of_speed, of_syncs, pairs, take
+from tests.bench.figures import Finding, Line, median
+from tests.bench.measures import crashes, crowds, walks
+from tests.bench.meters import Meters
+from tests.bench.rounds import Contender, Pair, compared, of_cost, of_syncs, pairs, take
+from tests.bench.sides import baseline
 from tests.bench.sides.desk import Desk
-from tests.bench.sides.driver import (
-    AT_ONCE,
-    Baseline,
-    Driver,
-    Ours,
-    driving,
-)
-from tests.support.site import Program, Site
+from tests.bench.sides.driver import AT_ONCE, Driver, driving
+from tests.bench.site import Program, Site
 
 NOTE = (
     "{processes} worker processes of ours, each on a core of its own, and one Celery worker of {processes} pool"
@@ -78,87 +68,87 @@ def measure(site: Site, *, quick: bool) -> Finding:
     with driving(site) as driver, site.untidied():
         desk = Desk()
         sweeper, loop = site.sweeper(), site.baseline_worker()
-        started, workers = _started(site, processes)
-        both = _contenders(site, driver, desk, loop, workers, plan.rest)
+        started = [_started(site) for _ in range(processes)]
+        workers = [one.worker for one in started]
+        both = [
+            _warm(driver, Contender(side, programs, Meters(site, programs, driver)), plan.rest)
+            for side, programs in ((baseline, [loop]), (desk, workers))
+        ]
         # Before long runs leave free pages behind, in which flows would go unnoticed.
-        weighed = sizes.measure(site, driver, both, plan.weighed)
+        weighed = crowds.sizes(site, driver, both, plan.weighed)
         busy = pairs(driver, both, plan.rounds, plan.busy, AT_ONCE)
         alone = pairs(driver, both, plan.rounds, plan.alone, 1)
         nested = pairs(driver, both, plan.rounds, plan.nested, 1, agent="delegate")
-        lines = [*of_speed(alone, busy, nested), *of_cost(busy), *of_counts(busy)]
+        lines = [*_of_speed(alone, busy, nested), *of_cost(busy)]
         for steps, rounds in plan.walks.items():
             lines += walks.measure(site, driver, both, steps, rounds)
-        lines += weighed
-        lines += _of_workers(started, loop, workers)
+        lines += [*weighed, *_of_workers(started, loop)]
         if plan.syncs:
-            lines += of_syncs(driver, both, plan.syncs, (1, AT_ONCE))
+            lines += of_syncs(driver, both, plan.syncs)
         if plan.crashes:
             lines += crashes.measure(site, driver, both, 1000, plan.crashes)
         if plan.waiting:
             lines += crowds.measure(site, driver, both, plan.waiting, alone)
         site.end(sweeper, loop, *workers)
     return Finding(
-        title="The engine: tools that do nothing, against a Celery loop written by hand",
-        lines=tuple(lines),
-        notes=(NOTE.format(processes=processes, at_once=AT_ONCE),),
+        "The engine: tools that do nothing, against a Celery loop written by hand",
+        lines,
+        NOTE.format(processes=processes, at_once=AT_ONCE),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Started:
-    """The start of a worker: seconds until it claimed runs, seconds of its CPU by then, its memory in MB."""
+    """A worker: seconds until it claimed runs, seconds of its CPU by then, its memory in MB."""
 
+    worker: Program
     seconds: float
     cpu: float
     memory: float
 
 
-def _started(site: Site, count: int) -> tuple[list[Started], list[Program]]:
-    """Workers, one after the other."""
-    found, workers = [], []
-    for _ in range(count):
-        began = time.perf_counter()
-        worker = site.worker()
-        took = time.perf_counter() - began
-        found.append(Started(seconds=took, cpu=worker.cpu(), memory=worker.share() / 1e6))
-        workers.append(worker)
-    return found, workers
+def _started(site: Site) -> Started:
+    began = time.perf_counter()
+    worker = site.worker()
+    return Started(worker, time.perf_counter() - began, worker.cpu(), worker.memory() / 1e6)
 
 
-def _contenders(
-    site: Site, driver: Driver, desk: Desk, loop: Program, workers: list[Program], rest: float
-) -> list[Contender]:
-    """Both sides with everything imported and prepared."""
-    sides = ((Baseline(), [loop]), (Ours(desk), workers))
-    warm = [
-        Contender(side=side, workers=programs, meters=Meters(site, driver, programs), idle=Cost())
-        for side, programs in sides
-    ]
-    for one in warm:
-        take(driver, one, 8 * len(workers), AT_ONCE)
-        take(driver, one, 4, 1, agent="delegate")
-        walked = driver.start(one.side, "walk", [{"steps": 50}], 1).runs
-        driver.finish(one.side, one.side.pending(walked), 1)
-    idle = warm[0].meters.rest(rest)
-    return [replace(one, idle=idle) for one in warm]
+def _warm(driver: Driver, one: Contender, rest: float) -> Contender:
+    """Take a side as far as everything is imported and prepared."""
+    take(driver, one, 8 * (os.cpu_count() or 1), AT_ONCE)
+    take(driver, one, 4, 1, agent="delegate")
+    take(driver, one, 1, 1, agent="walk", given=lambda _: [{"steps": 50}])
+    return replace(one, idle=one.meters.rest(rest))
 
 
-def _of_workers(started: list[Started], loop: Program, workers: list[Program]) -> list[Line]:
-    after = [worker.share() / 1e6 for worker in workers]
+def _of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Line]:
+    """List the times that a person waits."""
+
+    def finished(what: str, taken: list[Pair], percent: int, most: float) -> Line:
+        return compared(what, taken, lambda one: one.to_finish(percent), " ms", most=most)
+
     return [
+        compared("flows a second, 8 at once", busy, lambda one: one.rate, "/s", least=0.85),
+        compared("start → suspended, p50 alone", alone, lambda one: one.to_suspend(50), " ms"),
+        finished("approve → finished, p50 alone", alone, 50, 1.25),
+        finished("approve → finished, p95 under load", busy, 95, 1.4),
+        finished("nested: approve → both finished, p50 alone", nested, 50, 1.25),
+    ]
+
+
+def _of_workers(started: list[Started], loop: Program) -> list[Line]:
+    after = [one.worker.memory() / 1e6 for one in started]
+    cpu = median([one.cpu for one in started], " s of its CPU")
+    return [
+        Line("a worker is ready", [one.seconds for one in started], " s", most=2, ours=cpu),
         Line(
-            what="a worker is ready",
-            value=spread([one.seconds for one in started]),
-            unit=" s",
-            most=2,
-            ours=f"{number(spread([one.cpu for one in started]).median)} s of its CPU",
-        ),
-        Line(
-            what="memory of a worker that is ready",
-            value=spread([one.memory for one in started]),
-            unit=" MB",
+            "memory of a worker that is ready",
+            [one.memory for one in started],
+            " MB",
             most=120,
-            ours=f"{number(spread(after).median)} MB after all of the above",
-            reference=f"{number(loop.share() / 1e6)} MB, of all of the baseline's processes, after it",
+            ours=median(after, " MB after all of the above"),
+            reference=median(
+                [loop.memory() / 1e6], " MB, of all of the baseline's processes, after it"
+            ),
         ),
     ]

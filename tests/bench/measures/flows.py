@@ -6,23 +6,18 @@ turns, round by round, as in the `engine` measure.
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tests.bench.figures import Finding
-from tests.bench.meters import Cost, Meters
-from tests.bench.rounds import Contender, compared, of_cost, of_counts, pairs, take
+from tests.bench.meters import Meters
+from tests.bench.rounds import Contender, compared, of_cost, pairs, take
+from tests.bench.sides import baseline
 from tests.bench.sides.desk import Desk
-from tests.bench.sides.driver import (
-    AT_ONCE,
-    Baseline,
-    Driver,
-    Ours,
-    Side,
-    driving,
-)
+from tests.bench.sides.driver import AT_ONCE, Driver, driving
 from tests.bench.sides.workload import newcomers
-from tests.support.site import Program, Site
+from tests.bench.site import Site
 
 AGENT = "hr_onboarding_single"
 FIELDS = ("full_name", "email", "username", "security_level")
@@ -37,30 +32,30 @@ def measure(site: Site, *, quick: bool) -> Finding:
     rounds, alone, crowd = (3, 5, 16) if quick else (15, 10, 40)
     processes = os.cpu_count() or 1
     with driving(site) as driver, site.untidied():
-        desk = Desk()
-        sweeper = site.sweeper()
-        sides: tuple[tuple[Side, list[Program]], ...] = (
-            (Baseline(), [site.directory_worker() for _ in range(processes)]),
-            (Ours(desk), [site.worker() for _ in range(processes)]),
+        desk, sweeper = Desk(), site.sweeper()
+        sides = (
+            (baseline, [site.directory_worker() for _ in range(processes)]),
+            (desk, [site.worker() for _ in range(processes)]),
         )
-        both = [_ready(site, driver, side, workers) for side, workers in sides]
-        more = {"agent": AGENT, "given": people}
-        quiet = pairs(driver, both, rounds, alone, 1, **more)
-        busy = pairs(driver, both, rounds, crowd, AT_ONCE, **more)
+        both = [
+            _warm(driver, Contender(side, workers, Meters(site, workers, driver)))
+            for side, workers in sides
+        ]
+        quiet = pairs(driver, both, rounds, alone, 1, agent=AGENT, given=people)
+        busy = pairs(driver, both, rounds, crowd, AT_ONCE, agent=AGENT, given=people)
         site.end(sweeper, *both[0].workers, *both[1].workers)
     share = partial(compared, unit=" ms", most=1.3)
     return Finding(
-        title=f"With a directory and mail: {AGENT} against a Celery loop written by hand",
-        lines=(
+        f"With a directory and mail: {AGENT} against a Celery loop written by hand",
+        (
             compared("flows a second, 8 at once", busy, lambda one: one.rate, "/s", least=0.77),
             share("start → suspended, p50 alone", quiet, lambda one: one.to_suspend(50)),
             share("start → suspended, p95 under load", busy, lambda one: one.to_suspend(95)),
             share("approve → finished, p50 alone", quiet, lambda one: one.to_finish(50)),
             share("approve → finished, p95 under load", busy, lambda one: one.to_finish(95)),
             *of_cost(busy),
-            *of_counts(busy),
         ),
-        notes=(NOTE.format(processes=processes),),
+        NOTE.format(processes=processes),
     )
 
 
@@ -69,9 +64,7 @@ def people(count: int) -> Iterator[dict[str, Any]]:
     return ({name: one[name] for name in FIELDS} for one in newcomers(count))
 
 
-def _ready(site: Site, driver: Driver, side: Side, workers: list[Program]) -> Contender:
-    """A side with everything imported and prepared."""
-    meters = Meters(site, driver, workers)
-    warm = Contender(side=side, workers=workers, meters=meters, idle=Cost())
-    take(driver, warm, 8 * len(workers), AT_ONCE, agent=AGENT, given=people)
-    return Contender(side=side, workers=workers, meters=meters, idle=meters.rest(3.0))
+def _warm(driver: Driver, one: Contender) -> Contender:
+    """Take a side as far as everything is imported and prepared."""
+    take(driver, one, 8 * len(one.workers), AT_ONCE, agent=AGENT, given=people)
+    return replace(one, idle=one.meters.rest(3.0))

@@ -4,6 +4,7 @@ import multiprocessing
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from uuid import uuid4
 
@@ -11,8 +12,9 @@ import psycopg
 import redis
 from django.conf import settings
 
-from tests.bench.figures import Finding, Line, one, spread
-from tests.support.site import Site
+from tests.bench.figures import Finding, Line
+from tests.bench.sides import baseline
+from tests.bench.site import Site
 
 BODY = "x" * 1024
 TABLES = """
@@ -36,20 +38,14 @@ def measure(site: Site, *, quick: bool) -> Finding:
     """Measure the speed of this machine at the reference operations."""
     seconds, rounds = (1.0, 3) if quick else (1.5, 5)
     alone = [bare_loop(site, processes=1, seconds=seconds) for _ in range(rounds)]
+    trips = _round_trips(site, 50 if quick else 200)
     lines = [
-        Line(what="bare transactions of INSERT 1 KB + UPDATE", value=spread(alone), unit="/s"),
+        Line("bare transactions of INSERT 1 KB + UPDATE", alone, "/s"),
         *_pgbench(site, int(seconds) + 1),
-        Line(
-            what="round trip of a Celery task that does nothing",
-            value=spread(round_trips(site, 50 if quick else 200)),
-            unit=" ms",
-        ),
+        Line("round trip of a Celery task that does nothing", trips, " ms"),
     ]
-    return Finding(
-        title="References",
-        lines=tuple(lines),
-        notes=("The bare loop is one process with one connection and prepared statements.",),
-    )
+    note = "The bare loop is one process with one connection and prepared statements."
+    return Finding("References", lines, note)
 
 
 def bare_loop(site: Site, *, processes: int, seconds: float) -> float:
@@ -58,10 +54,8 @@ def bare_loop(site: Site, *, processes: int, seconds: float) -> float:
         connection.execute(TABLES)
     context = multiprocessing.get_context("spawn")
     start, counts = context.Barrier(processes + 1), context.Queue()
-    url = site.cluster.url()
-    loops = [
-        context.Process(target=_loop, args=(url, seconds, start, counts)) for _ in range(processes)
-    ]
+    given = (site.cluster.url(), seconds, start, counts)
+    loops = [context.Process(target=_loop, args=given) for _ in range(processes)]
     for loop in loops:
         loop.start()
     start.wait()
@@ -75,9 +69,7 @@ def _loop(url: str, seconds: float, start: Barrier, counts: "multiprocessing.Que
     run = uuid4()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("INSERT INTO loop_run VALUES (%s, 0)", (run,))
-        position = 0
-        while position < 20:  # until the statements are prepared
-            position += 1
+        for position in range(1, 21):  # until the statements are prepared
             _transact(connection, run, position)
         start.wait()
         began = time.perf_counter()
@@ -93,39 +85,29 @@ def _transact(connection: psycopg.Connection[object], run: object, position: int
         connection.execute(UPDATE, (position, run), prepare=True)
 
 
-def _pgbench(site: Site, seconds: int) -> list[Line]:
+def _pgbench(site: Site, seconds: int) -> Iterator[Line]:
     program = site.cluster.programs / "pgbench"
     if not program.exists():
-        return []
+        return
     run = uuid4()
     with site.connect() as connection:
         connection.execute("INSERT INTO loop_run VALUES (%s, 0)", (run,))
     script = site.folder / "pgbench.sql"
     script.write_text(PGBENCH.replace("{run}", str(run)))
-    url = site.cluster.url()
+    options = ("--no-vacuum", "--protocol=prepared", "--client=1", f"--time={seconds}")
     done = subprocess.run(
-        [
-            *(program, "--no-vacuum", "--protocol=prepared", "--client=1"),
-            *(f"--time={seconds}", f"--file={script}", _conninfo(url)),
-        ],
+        [program, *options, f"--file={script}", site.cluster.url()],
         capture_output=True,
         text=True,
         check=False,
     )
     found = re.search(r"tps = ([\d.]+)", done.stdout)
     assert found is not None, done.stderr
-    return [Line(what="pgbench of the same", value=one(float(found[1])), unit="/s")]
+    yield Line("pgbench of the same", [float(found[1])], "/s")
 
 
-def _conninfo(url: str) -> str:
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    return psycopg.conninfo.make_conninfo(**parts)  # type: ignore[arg-type]
-
-
-def round_trips(site: Site, count: int) -> list[float]:
+def _round_trips(site: Site, count: int) -> list[float]:
     """Milliseconds from sending a task to hearing from it, one after the other."""
-    from tests.bench.sides import baseline
-
     worker = site.baseline_worker()
     client = redis.Redis.from_url(settings.REDIS_URL)
     took = []

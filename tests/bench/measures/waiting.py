@@ -18,17 +18,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import psutil
-
 from config.env.environment import ROOT
-from tests.bench.figures import Finding, Line, number, one, spread
+from tests.bench.figures import Finding, Line, number
+from tests.bench.site import Site, cpu_of
 from tests.support.people import until
 from tests.support.provider.server import KEY
 from tests.support.provider.slow import STEPS, SlowProvider
 from tests.support.scripted_agents.crowd import Crowd, stack_of
-from tests.support.site import Site
 
-RUNS, FEW = 200, 50
 CALLS = STEPS + 1
 SECONDS = 2.0
 DECISIONS = 20
@@ -40,18 +37,18 @@ LAST = "SELECT extract(epoch FROM max(ended_at))::float FROM runtime_run WHERE a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The totals of all runs: seconds, seconds of the worker's CPU, its memory in bytes, its connections."""
+    """The totals of all runs: seconds, seconds of the worker's CPU, its memory in MB, its connections."""
 
     seconds: float
     cpu: float
-    idle: int
-    most: int
+    idle: float
+    most: float
     connections: int
 
 
 def measure(_: Site, *, quick: bool) -> Finding:
     """Many waiting runs on one worker process, and decisions beside them."""
-    runs = FEW if quick else RUNS
+    runs = 50 if quick else 200
     with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the servers may run under another account
@@ -60,34 +57,27 @@ def measure(_: Site, *, quick: bool) -> Finding:
             taken = waiting(folder / "waiting", url, runs)
             after = bare(url, runs)
         idle, full = decisions(folder / "decisions")
-    alone = mean([before["seconds"], after["seconds"]])
-    cpu = mean([before["cpu"], after["cpu"]])
+    alone, cpu = (mean([before[name], after[name]]) for name in ("seconds", "cpu"))
     return Finding(
-        title="Runs that wait for slow models",
-        lines=(
+        "Runs that wait for slow models",
+        (
             Line(
-                what=f"{runs} runs of {CALLS} calls of {SECONDS:g} s",
-                value=one(taken.seconds / max(CALLS * SECONDS, alone)),
-                unit=" ×",
+                f"{runs} runs of {CALLS} calls of {SECONDS:g} s",
+                [taken.seconds / max(CALLS * SECONDS, alone)],
+                " ×",
                 most=1.3,
                 ours=f"{number(taken.seconds)} s, {number(taken.cpu)} s of CPU",
                 reference=f"the provider's client: {number(alone)} s, {number(cpu)} s of CPU",
             ),
             Line(
-                what="memory of a waiting run",
-                value=one((taken.most - taken.idle) / runs / 1e3),
-                unit=" KB",
-                ours=f"{number(taken.idle / 1e6)} MB idle, {number(taken.most / 1e6)} MB at most",
+                "memory of a waiting run",
+                [1000 * (taken.most - taken.idle) / runs],
+                " KB",
+                ours=f"{number(taken.idle)} MB idle, {number(taken.most)} MB at most",
             ),
-            Line(
-                what="connections of the worker to Postgres", value=one(taken.connections), most=10
-            ),
-            Line(what="decision to end, idle worker", value=spread(idle), unit=" ms"),
-            Line(
-                what=f"decision to end, beside {FULL} new runs that wait",
-                value=spread(full),
-                unit=" ms",
-            ),
+            Line("connections of the worker to Postgres", [taken.connections], most=10),
+            Line("decision to end, idle worker", idle, " ms"),
+            Line(f"decision to end, beside {FULL} new runs that wait", full, " ms"),
         ),
     )
 
@@ -156,11 +146,10 @@ def waiting(home: Path, url: str, runs: int) -> Taken:
     with stack_of(home, url) as stack:
         crowd = Crowd(stack)
         worker = crowd.worker
-        spent, idle = _spent(worker), worker.memory_info().rss
-        most, connections = [idle], [0]
+        spent, memory, connections = cpu_of(worker.pid), [worker.memory_info().rss], [0]
 
         def ended() -> bool | None:
-            most.append(worker.memory_info().rss)
+            memory.append(worker.memory_info().rss)
             connections.append(crowd.connections())
             return crowd.statuses("walker") == {"completed": runs} or None
 
@@ -171,9 +160,9 @@ def waiting(home: Path, url: str, runs: int) -> Taken:
         until(ended, "every run to end", 900.0)
         return Taken(
             seconds=crowd.one(LAST) - began_at,
-            cpu=_spent(worker) - spent,
-            idle=idle,
-            most=max(most),
+            cpu=cpu_of(worker.pid) - spent,
+            idle=memory[0] / 1e6,
+            most=max(memory) / 1e6,
             connections=max(connections),
         )
 
@@ -204,11 +193,6 @@ def _decide(crowd: Crowd, run: str) -> float:
         assert time.monotonic() - began_at < 60.0, f"run {run} did not end after its decision"
         time.sleep(0.002)
     return (time.monotonic() - began_at) * 1000
-
-
-def _spent(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
 
-from tests.bench.figures import Finding, Line, number, one
+from tests.bench.figures import Finding, Line, number
 from tests.bench.sides.desk import Desk
-from tests.bench.sides.driver import (
-    AT_ONCE,
-    Driver,
-    Ours,
-    driving,
-)
+from tests.bench.sides.driver import AT_ONCE, Driver, driving
 from tests.bench.sides.workload import newcomers
-from tests.support.site import Site
+from tests.bench.site import Site
 
 SHOWN = 60
 RECORDS = """
@@ -27,59 +21,39 @@ NOTE = (
     "Of {flows} flows, {at_once} at once, after a checkpoint: bytes of records without images of pages, and how many of"
     " them, both of one flow. Postgres pads each record to 8 bytes, which is not in them. `-` is no relation's."
 )
-_RELATION = re.compile(r"rel \d+/\d+/(\d+)")
-
-Record = Sequence[object]
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
     """Every relation and kind of record, those with the most bytes first."""
     flows = 100 if quick else 400
-    with driving(site) as driver, site.untidied():
-        side, sweeper, worker = Ours(Desk()), site.sweeper(), site.worker()
-        _flows(driver, side, AT_ONCE)  # until everything is imported and prepared
-        with site.connect() as connection:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
-            connection.execute("CHECKPOINT")
-            begin = _position(connection.execute("SELECT pg_current_wal_insert_lsn()::text"))
-            _flows(driver, side, flows)
-            end = _position(connection.execute("SELECT pg_current_wal_flush_lsn()::text"))
-            names = {row[0]: row[1] for row in connection.execute(RELATIONS).fetchall()}
-            bytes_of, counts = sums(connection.execute(RECORDS, (begin, end)).fetchall(), names)
+    with driving(site) as driver, site.untidied(), site.connect() as connection:
+        desk, sweeper, worker = Desk(), site.sweeper(), site.worker()
+        _flows(driver, desk, AT_ONCE)  # until everything is imported and prepared
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+        connection.execute("CHECKPOINT")
+        ((begin,),) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
+        _flows(driver, desk, flows)
+        ((end,),) = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()
+        names = {str(node): name for node, name in connection.execute(RELATIONS).fetchall()}
+        records = connection.execute(RECORDS, (begin, end)).fetchall()
         site.end(sweeper, worker)
-    lines = [_line("everything", bytes_of.total(), counts.total(), flows)]
-    lines += [
-        _line(" ".join(key), size, counts[key], flows) for key, size in bytes_of.most_common(SHOWN)
+    sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for manager, kind, length, blocks in records:
+        found = re.search(r"rel \d+/\d+/(\d+)", str(blocks or ""))
+        relation = re.sub(r"_\d{4}_\d\d", "", str(names.get(found[1], found[1]) if found else "-"))
+        sizes[f"{relation} {manager} {kind}"] += int(str(length))
+        counts[f"{relation} {manager} {kind}"] += 1
+    kinds = [("everything", sizes.total(), counts.total())]
+    kinds += [(what, size, counts[what]) for what, size in sizes.most_common(SHOWN)]
+    lines = [
+        Line(what, [size / flows], " B", ours=f"{number(count / flows)} records")
+        for what, size, count in kinds
     ]
     note = NOTE.format(flows=flows, at_once=AT_ONCE)
-    return Finding(title="Where the WAL of a flow goes", lines=tuple(lines), notes=(note,))
+    return Finding("Where the WAL of a flow goes", lines, note)
 
 
-def sums(
-    records: Iterable[Record], names: dict[object, object]
-) -> tuple[Counter[tuple[str, ...]], Counter[tuple[str, ...]]]:
-    """Bytes and numbers of the records by relation, resource manager and type."""
-    bytes_of: Counter[tuple[str, ...]] = Counter()
-    counts: Counter[tuple[str, ...]] = Counter()
-    for manager, kind, length, blocks in records:
-        found = _RELATION.search(str(blocks or ""))
-        relation = names.get(int(found[1]), found[1]) if found else "-"
-        key = (re.sub(r"_\d{4}_\d\d", "", str(relation)), str(manager), str(kind))
-        bytes_of[key] += int(str(length))
-        counts[key] += 1
-    return bytes_of, counts
-
-
-def _flows(driver: Driver, side: Ours, count: int) -> None:
+def _flows(driver: Driver, side: Desk, count: int) -> None:
     started = driver.start(side, "onboard", newcomers(count), AT_ONCE)
     driver.finish(side, side.pending(started.runs), AT_ONCE)
-
-
-def _position(rows: Iterable[Record]) -> str:
-    return str(next(iter(rows))[0])
-
-
-def _line(what: str, size: int, count: int, flows: int) -> Line:
-    return Line(
-        what=what, value=one(size / flows), unit=" B", ours=f"{number(count / flows)} records"
-    )

@@ -8,20 +8,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.bench.figures import Line, number, spread
-from tests.bench.measures.sizes import kept
+from tests.bench.figures import Line, median, ratio
 from tests.bench.meters import Cost
-from tests.bench.rounds import Contender, line
+from tests.bench.rounds import Contender
 from tests.bench.sides.driver import Driver
-from tests.support.site import Site
+from tests.bench.site import Site
 
 GOALS = 1000  # the steps of the run that has goals
-OF_A_STEP: tuple[tuple[str, Callable[[Cost], float], str], ...] = (
-    ("CPU of a step, workers", lambda cost: 1000 * cost.workers, " ms"),
-    ("CPU of a step, with Postgres and the broker", lambda cost: 1000 * cost.cpu, " ms"),
-    ("statements of a step", lambda cost: cost.statements, ""),
-    ("WAL of a step", lambda cost: cost.wal / 1024, " KB"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,69 +36,50 @@ def measure(
     site: Site, driver: Driver, both: Sequence[Contender], steps: int, rounds: int
 ) -> list[Line]:
     """The lines of runs of so many steps, of both sides in turn."""
-    baseline, ours = (
-        list(found)
-        for found in zip(
-            *([_walk(site, driver, one, steps) for one in both] for _ in range(rounds)), strict=True
+    taken = [[_walk(site, driver, one, steps) for one in both] for _ in range(rounds)]
+    theirs, ours = [one for one, _ in taken], [one for _, one in taken]
+
+    def line(
+        what: str, which: Callable[[Walked], float], unit: str, most: float | None = None
+    ) -> Line:
+        goal = {"most": most} if most and steps == GOALS else {}
+        return ratio(
+            what, [which(one) for one in ours], [which(one) for one in theirs], unit, **goal
         )
-    )
-    goals = steps == GOALS
-    growth = [one.last / one.first for one in ours]
+
+    first = median([one.first for one in ours], " ms")
+    own = median([one.last / one.first for one in theirs], " ×")
     return [
-        line(
-            f"{steps:,} steps: time",
-            [one.time for one in ours],
-            [one.time for one in baseline],
-            " ms",
-            **({"most": 1.0} if goals else {}),
-        ),
+        line(f"{steps:,} steps: time", lambda one: one.time, " ms", 1.0),
         Line(
-            what="  a step of ours at the end to one at the start",
-            value=spread(growth),
-            unit=" ×",
-            most=1.1 if goals else None,
-            ours=f"{number(spread([one.last for one in ours]).median)} ms",
-            reference=f"{number(spread([one.first for one in ours]).median)} ms; the baseline's own"
-            f" {number(spread([one.last / one.first for one in baseline]).median)} ×",
+            "  a step of ours at the end to one at the start",
+            [one.last / one.first for one in ours],
+            " ×",
+            most=1.1 if steps == GOALS else None,
+            ours=median([one.last for one in ours], " ms"),
+            reference=f"{first}; the baseline's own {own}",
         ),
+        line("  bytes", lambda one: one.bytes / 1024, " KB", 1.35),
+        line("  CPU of a step, workers", lambda one: 1000 * one.cost.workers, " ms"),
         line(
-            "  bytes",
-            [one.bytes / 1024 for one in ours],
-            [one.bytes / 1024 for one in baseline],
-            " KB",
-            **({"most": 1.35} if goals else {}),
+            "  CPU of a step, with Postgres and the broker", lambda one: 1000 * one.cost.cpu, " ms"
         ),
-        *(
-            line(
-                f"  {what}",
-                [which(one.cost) for one in ours],
-                [which(one.cost) for one in baseline],
-                unit,
-            )
-            for what, which, unit in OF_A_STEP
-        ),
-        line(
-            "  approve → finished behind them",
-            [one.resumed for one in ours],
-            [one.resumed for one in baseline],
-            " ms",
-            **({"most": 2.0} if goals else {}),
-        ),
+        line("  statements of a step", lambda one: one.cost.statements, ""),
+        line("  WAL of a step", lambda one: one.cost.wal / 1024, " KB"),
+        line("  approve → finished behind them", lambda one: one.resumed, " ms", 2.0),
     ]
 
 
 def _walk(site: Site, driver: Driver, one: Contender, steps: int) -> Walked:
     name = one.side.name
-    before, meters = kept(site, name), one.meters.read()
+    before, meters = site.kept(name), one.meters.read()
     started = driver.start(one.side, "walk", [{"steps": steps}], 1)
     cost = one.meters.read() - meters
     finished = driver.finish(one.side, one.side.pending(started.runs), 1)
-    said = json.loads(one.side.output(started.runs[0]))
     return Walked(
         time=started.times[0],
         resumed=finished.times[0],
-        first=said["first"],
-        last=said["last"],
-        bytes=kept(site, name) - before,
+        bytes=site.kept(name) - before,
         cost=cost.less(one.idle) / steps,
+        **json.loads(one.side.output(started.runs[0])),
     )

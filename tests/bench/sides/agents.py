@@ -50,17 +50,19 @@ def plays(script: workload.Script) -> Callable[[list[ModelMessage], AgentInfo], 
     """The model that replies what a script of both sides says."""
 
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        def result(number: int) -> Any:
-            part = messages[2 * number + 2].parts[0]
-            assert isinstance(part, ToolReturnPart)
+        def content(number: int) -> Any:
+            part = messages[number].parts[0]
+            assert isinstance(part, ToolReturnPart | UserPromptPart)
             return part.content
 
         results = len(messages) // 2
-        reply = script(_given(messages), results, result)
-        if isinstance(reply, str):
-            return ModelResponse(parts=[TextPart(reply)], usage=TOKENS)
-        call = ToolCallPart(reply.tool, reply.args, tool_call_id=f"call-{results}")
-        return ModelResponse(parts=[call], usage=TOKENS)
+        reply = script(json.loads(content(0)), results, lambda number: content(2 * number + 2))
+        part = (
+            TextPart(reply)
+            if isinstance(reply, str)
+            else ToolCallPart(reply.tool, reply.args, tool_call_id=f"call-{results}")
+        )
+        return ModelResponse(parts=[part], usage=TOKENS)
 
     return model
 
@@ -116,12 +118,11 @@ walk = agent(
 
 
 class Walk(BaseModel):
-    """Turns of one call each, and the bytes each is given and gives back; `gate` adds one behind a gate."""
+    """Turns of one call each, and the bytes each is given and gives back."""
 
     turns: int
     given: int
     got: int
-    gate: bool = False
 
 
 @tool(effect="read")
@@ -130,40 +131,11 @@ def step(text: str, got: int) -> str:
     return "x" * got
 
 
-@tool(effect="idempotent", approval=True)
-def gated(text: str, got: int) -> str:
-    """The same, behind a gate."""
-    return "x" * got
-
-
-def play_walker(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Plays walker."""
-    return _next(messages)
-
-
 walker = agent(
     name="walker",
     description="Takes steps.",
     instructions="Take as many steps as you are told.",
     input=Walk,
-    model=play_walker,
-    tools=[step, gated],
+    model=plays(workload.steps),
+    tools=[step],
 )
-
-
-def _given(messages: list[ModelMessage]) -> Any:
-    given = messages[0].parts[0]
-    assert isinstance(given, UserPromptPart)
-    return json.loads(str(given.content))
-
-
-def _next(messages: list[ModelMessage]) -> ModelResponse:
-    wanted = _given(messages)
-    with_gate = wanted.get("gate", False)
-    left = wanted["turns"] + with_gate - len(messages) // 2  # each turn is a reply and its result
-    if left == 0:
-        return ModelResponse(parts=[TextPart("Done.")], usage=TOKENS)
-    name = "gated" if with_gate and left == 1 else "step"
-    args = {"text": "x" * wanted["given"], "got": wanted["got"]}
-    call = ToolCallPart(name, args, tool_call_id=f"call-{len(messages)}")
-    return ModelResponse(parts=[call], usage=TOKENS)

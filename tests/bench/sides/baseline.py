@@ -19,14 +19,8 @@ import celery
 import psycopg
 import redis
 
-from tests.bench.sides.workload import (
-    GATED,
-    SCRIPTS,
-    TOOLS,
-    Call,
-)
+from tests.bench.sides.workload import GATED, SCRIPTS, TOOLS, Call
 
-QUEUE = "baseline"
 TABLES = """
     CREATE TABLE IF NOT EXISTS baseline_run (
         id uuid PRIMARY KEY, script text NOT NULL, status text NOT NULL, seq integer NOT NULL, output text,
@@ -45,7 +39,7 @@ app.conf.update(
     task_ignore_result=True,
     task_acks_late=True,
     task_reject_on_worker_lost=True,
-    task_default_queue=QUEUE,
+    task_default_queue="baseline",
     worker_prefetch_multiplier=1,
     worker_enable_remote_control=False,
     worker_hijack_root_logger=False,
@@ -120,11 +114,8 @@ def _keep(
 
 
 def _write(run: Any, seq: int, message: Message, status: str, output: str | None = None) -> None:
-    ((found,),) = (
-        connection()
-        .execute("SELECT seq FROM baseline_run WHERE id = %s FOR UPDATE", (run,))
-        .fetchall()
-    )
+    locked = connection().execute("SELECT seq FROM baseline_run WHERE id = %s FOR UPDATE", (run,))
+    ((found,),) = locked.fetchall()
     assert found == seq, f"run {run} is at message {found}, not {seq}"
     connection().execute(
         "INSERT INTO baseline_message VALUES (%s, %s, %s)", (run, seq + 1, json.dumps(message))
@@ -174,8 +165,10 @@ def connection() -> "psycopg.Connection[Any]":
 
 # The part of a web process
 
+name = "baseline"
 
-def start(script: str, given: Any) -> UUID:
+
+def start(script: str, given: Any, /) -> UUID:
     run = uuid4()
     with connection().transaction():
         _insert(run, script, given, root=run)
@@ -183,7 +176,7 @@ def start(script: str, given: Any) -> UUID:
     return run
 
 
-def pending(runs: Sequence[UUID]) -> dict[UUID, UUID]:
+def pending(runs: Sequence[UUID], /) -> dict[UUID, UUID]:
     """The run that waits for an approval, by the run that it belongs to."""
     rows = connection().execute(
         "SELECT root, run_id FROM baseline_approval JOIN baseline_run ON id = run_id"
@@ -193,17 +186,17 @@ def pending(runs: Sequence[UUID]) -> dict[UUID, UUID]:
     return dict(rows.fetchall())
 
 
-def approve(run: UUID, by: str) -> None:
+def approve(run: UUID, /) -> None:
     decided = connection().execute(
-        "UPDATE baseline_approval SET status = 'approved', decided_by = %s"
+        "UPDATE baseline_approval SET status = 'approved', decided_by = 'bea'"
         " WHERE run_id = %s AND status = 'pending'",
-        (by, run),
+        (run,),
     )
     assert decided.rowcount == 1, f"run {run} waits for no approval"
     advance.delay(str(run))
 
 
-def output(run: UUID) -> str:
+def output(run: UUID, /) -> str:
     rows = connection().execute("SELECT output FROM baseline_run WHERE id = %s", (run,))
     ((text,),) = rows.fetchall()
     return str(text)

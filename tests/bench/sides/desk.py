@@ -2,17 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
-
-from django.db import transaction
 
 from approvals.decisions import decide
 from approvals.models import Request
 from config import wiring
-from runtime.control.start import create
-from runtime.control.start import start as start_run
+from runtime.control.start import start
 from runtime.ports.access import Actor
 from runtime.store import pool
 from tests.support.cast import assemble
@@ -23,7 +20,9 @@ TIMEOUT_SECONDS = 120.0
 
 
 class Desk:
-    """Ada and Bea, on this process's connections."""
+    """Ada and Bea, on this process's connections: the engine's side of a comparison."""
+
+    name = "ours"
 
     def __init__(self) -> None:
         from django.contrib.auth.models import User
@@ -34,69 +33,41 @@ class Desk:
         if not User.objects.exists():
             assemble()
 
-    def start(self, agent: str, given: dict[str, Any]) -> UUID:
-        with transaction.atomic():
-            return create(agent=agent, input=given, requester=ADA).run
-
-    def ask(self, agent: str, given: Any) -> UUID:
+    def start(self, agent: str, given: Any, /) -> UUID:
         """Start a run as a person does: with a look at rights and at the agent's input."""
-        return start_run(agent=agent, input=given, business_key=None, actor=ADA).run
+        return start(agent=agent, input=given, business_key=None, actor=ADA).run
 
-    def pending(self, runs: Sequence[UUID]) -> dict[UUID, tuple[UUID, str]]:
+    def pending(self, runs: Sequence[UUID], /) -> dict[UUID, tuple[UUID, str]]:
         """Return the id and the digest of the pending request of each run, as a page shows them."""
         rows = Request.objects.filter(run__in=runs, status="pending")
-        return {
-            run: (id_, digest)
-            for run, id_, digest in rows.values_list("run", "id", "request_digest")
-        }
+        found = rows.values_list("run", "id", "request_digest")
+        return {run: (request, digest) for run, request, digest in found}
 
-    def decide(self, found: tuple[UUID, str]) -> None:
+    def approve(self, found: tuple[UUID, str], /) -> None:
         request, digest = found
         decide.decide(request=request, verdict="approve", digest=digest, reason="", actor=BEA)
 
-    def output(self, run: UUID) -> str:
+    def output(self, run: UUID, /) -> str:
         """The last text of a run that ended."""
         with pool.pooled() as connection:
-            ((text,),) = connection.execute(
-                "SELECT output FROM runtime_run WHERE id = %s", (run,)
-            ).fetchall()
+            query = "SELECT output FROM runtime_run WHERE id = %s"
+            ((text,),) = connection.execute(query, (run,)).fetchall()
         return str(json.loads(text))
 
     def look(self, runs: Iterable[UUID]) -> dict[UUID, str]:
         """The status of each; asked as cheaply as the loops to compare with are asked."""
         with pool.pooled() as connection:
-            rows = connection.execute(
-                "SELECT id, status FROM runtime_run WHERE id = ANY(%s)", (list(runs),)
-            )
-            return dict(rows.fetchall())
+            query = "SELECT id, status FROM runtime_run WHERE id = ANY(%s)"
+            return dict(connection.execute(query, (list(runs),)).fetchall())
 
-    def waits(self, run: UUID) -> bool:
-        """Tell whether the run waits for a person. After a decision, its status alone would say so too early."""
-        return Request.objects.filter(run=run, status="pending").exists()
-
-    def approve(self, run: UUID) -> None:
-        request = Request.objects.get(run=run, status="pending")
-        decide.decide(
-            request=request.id,
-            verdict="approve",
-            digest=request.request_digest,
-            reason="",
-            actor=BEA,
-        )
-
-
-def until_ended(
-    look: Callable[[Iterable[UUID]], dict[UUID, str]], runs: Iterable[UUID]
-) -> dict[UUID, float]:
-    """Return when each run was seen to have ended, by the steady clock. Raise AssertionError if one fails."""
-    waiting, ended = set(runs), dict[UUID, float]()
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while waiting:
-        assert time.monotonic() < deadline, f"{len(waiting)} runs did not end"
-        for run, status in look(waiting).items():
-            assert status not in ENDS[1:], f"run {run} is {status}"
-            if status == "completed":
-                ended[run] = time.monotonic()
-                waiting.discard(run)
-        time.sleep(0.003)
-    return ended
+    def until_ended(self, runs: Iterable[UUID]) -> None:
+        """Wait for the end of all. Raise AssertionError if one fails."""
+        waiting = set(runs)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while waiting:
+            assert time.monotonic() < deadline, f"{len(waiting)} runs did not end"
+            for run, status in self.look(waiting).items():
+                assert status not in ENDS[1:], f"run {run} is {status}"
+                if status == "completed":
+                    waiting.discard(run)
+            time.sleep(0.003)

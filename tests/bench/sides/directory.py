@@ -26,12 +26,12 @@ def onboard(given: Any, results: int, result: Callable[[int], Any]) -> Reply:
     """Return the reply of the agent's own script."""
     person = {name: given[name] for name in PERSON}
     if results == 0:
-        return Call(tool="create_account", args=person)
+        return Call("create_account", person)
     if results == 1:
         level = {name: given[name] for name in ("username", "security_level")}
-        return Call(tool="set_privileges", args={"account_id": result(0)["id"], **level})
+        return Call("set_privileges", {"account_id": result(0)["id"], **level})
     if results == 2:
-        return Call(tool="send_welcome_mail", args=person)
+        return Call("send_welcome_mail", person)
     return f"The account {given['username']} was made; the welcome mail went to {given['email']}."
 
 

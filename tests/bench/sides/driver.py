@@ -15,13 +15,8 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from tests.bench.sides import baseline
-from tests.bench.sides.desk import (
-    BEA,
-    ENDS,
-    TIMEOUT_SECONDS,
-    Desk,
-)
-from tests.support.site import Site
+from tests.bench.sides.desk import ENDS, TIMEOUT_SECONDS
+from tests.bench.site import Site
 
 AT_ONCE = 8
 SUSPENDED, COMPLETED = "suspended", "completed"
@@ -38,40 +33,18 @@ class Side(Protocol):
 
     name: str
 
-    def start(self, agent: str, given: Any) -> UUID: ...
-    def pending(self, runs: Sequence[UUID]) -> dict[UUID, Any]: ...
-    def approve(self, found: Any) -> None: ...
-    def output(self, run: UUID) -> str: ...
+    def start(self, agent: str, given: Any, /) -> UUID: ...
+    def pending(self, runs: Sequence[UUID], /) -> dict[UUID, Any]: ...
+    def approve(self, found: Any, /) -> None: ...
+    def output(self, run: UUID, /) -> str: ...
 
 
-class Ours:
-    """The engine, as the web process uses it."""
-
-    name = "ours"
-
-    def __init__(self, desk: Desk) -> None:
-        self.start = desk.ask
-        self.pending = desk.pending
-        self.approve = desk.decide
-        self.output = desk.output
-
-
-class Baseline:
-    """The loop written by hand."""
-
-    name = "baseline"
-    start = staticmethod(baseline.start)
-    pending = staticmethod(baseline.pending)
-    approve = staticmethod(partial(baseline.approve, by=str(BEA.person)))
-    output = staticmethod(baseline.output)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Driven:
     """Runs with the milliseconds that each took, from the call until it was heard of, and the seconds of all."""
 
-    runs: tuple[UUID, ...]
-    times: tuple[float, ...]
+    runs: Sequence[UUID]
+    times: Sequence[float]
     seconds: float
 
 
@@ -135,11 +108,8 @@ class Driver:
 
         people = [self._people.submit(person) for _ in range(width)]
         found = [pair for one in people for pair in one.result()]
-        return Driven(
-            runs=tuple(run for run, _ in found),
-            times=tuple(took for _, took in found),
-            seconds=time.perf_counter() - began,
-        )
+        runs, times = zip(*found, strict=True)
+        return Driven(runs, times, time.perf_counter() - began)
 
     def wait(self, run: UUID, status: str) -> float:
         """Wait for the message that the run has this status, and return its time."""
@@ -157,11 +127,10 @@ class Driver:
     def _listen(self) -> None:
         while not self._stopped.is_set():
             for told in self._connection.notifies(timeout=0.5):
-                run, status = told.payload.split()
-                self._hear(UUID(run), status)
+                self._hear(*told.payload.split())
 
-    def _hear(self, run: UUID, status: str) -> None:
-        key = run, status
+    def _hear(self, run: str, status: str) -> None:
+        key = UUID(run), status
         with self._lock:
             self._heard[key] = time.perf_counter()
             told = [self._waiting.pop(key)] if key in self._waiting else []
@@ -175,19 +144,12 @@ class Driver:
 @contextmanager
 def driving(site: Site) -> Iterator[Driver]:
     """A driver that hears of both sides' runs; the baseline has its tables from here on."""
+    told = f"NEW.status IN {(SUSPENDED, *ENDS)}"
+    root = f"{told} AND (NEW.status = '{SUSPENDED}' OR NEW.parent IS NULL)"
     with site.connect() as connection:
         connection.execute(baseline.TABLES)
-        ends = ", ".join(f"'{end}'" for end in ENDS)
-        told = f"NEW.status IN ('{SUSPENDED}', {ends})"
-        for table, run, when in (
-            ("runtime_run", "NEW.id", told),
-            (
-                "baseline_run",
-                "NEW.root",
-                f"{told} AND (NEW.status = '{SUSPENDED}' OR NEW.parent IS NULL)",
-            ),
-        ):
-            connection.execute(TRIGGER.format(table=table, run=run, when=when))
+        connection.execute(TRIGGER.format(table="runtime_run", run="NEW.id", when=told))
+        connection.execute(TRIGGER.format(table="baseline_run", run="NEW.root", when=root))
     driver = Driver(site)
     try:
         yield driver

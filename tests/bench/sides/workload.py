@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
 from typing import Any
 
 WELCOME = (
@@ -21,59 +21,14 @@ WELCOME = (
 GATED = ("set_privileges", "gate")
 PAYLOAD = 1024  # bytes of a step of a walk
 WORDS = (
-    *(
-        "account",
-        "agent",
-        "approval",
-        "budget",
-        "call",
-        "colleague",
-        "contract",
-        "customer",
-        "delivery",
-        "department",
-    ),
-    *(
-        "document",
-        "error",
-        "invoice",
-        "language",
-        "letter",
-        "manager",
-        "meeting",
-        "message",
-        "month",
-        "number",
-    ),
-    *(
-        "office",
-        "order",
-        "payment",
-        "person",
-        "phone",
-        "policy",
-        "price",
-        "project",
-        "question",
-        "reason",
-    ),
-    *(
-        "record",
-        "report",
-        "request",
-        "result",
-        "review",
-        "role",
-        "salary",
-        "schedule",
-        "security",
-        "status",
-    ),
+    "account agent approval budget call colleague contract customer delivery department document error invoice"
+    " language letter manager meeting message month number office order payment person phone policy price project"
+    " question reason record report request result review role salary schedule security status"
 )
-_PROSE = random.Random(1).choices(WORDS, k=4096)
+_PROSE = random.Random(1).choices(WORDS.split(), k=4096)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Call:
     """A call that a script proposes."""
 
@@ -91,10 +46,8 @@ def onboard(given: Any, results: int, result: Callable[[int], Any]) -> Reply:
     if results < 2:
         return account(given, results, result)
     if results == 2:
-        return Call(
-            tool="send_welcome_mail",
-            args={"email": given["email"], "username": given["username"], "text": WELCOME},
-        )
+        mail = {"email": given["email"], "username": given["username"], "text": WELCOME}
+        return Call("send_welcome_mail", mail)
     return f"The account {given['username']} was made; the welcome mail went to {given['email']}."
 
 
@@ -102,52 +55,52 @@ def account(given: Any, results: int, result: Callable[[int], Any]) -> Reply:
     """An account, its privileges, a sentence."""
     if results == 0:
         fields = ("full_name", "email", "username", "department", "manager", "starts_on")
-        return Call(tool="create_account", args={name: given[name] for name in fields})
+        return Call("create_account", {name: given[name] for name in fields})
     if results == 1:
         args = {"account_id": result(0)["id"], "security_level": given["security_level"]}
-        return Call(tool="set_privileges", args=args)
+        return Call("set_privileges", args)
     return f"The account {given['username']} was made."
 
 
 def delegate(given: Any, results: int, result: Callable[[int], Any]) -> Reply:
     """Have `account` do it, and say that it is done."""
-    return Call(tool="account", args=given) if results == 0 else f"{result(0)} All is done."
+    return Call("account", given) if results == 0 else f"{result(0)} All is done."
 
 
 def walk(given: Any, results: int, result: Callable[[int], Any]) -> Reply:
     """So many steps, then the gate, whose argument says how long the steps took."""
     steps = given["steps"]
     if results < steps:
-        return Call(tool="note", args={"number": results, "text": text(results)})
+        return Call("note", {"number": results, "text": text(results)})
     if results == steps:
-        return Call(tool="gate", args={"paces": paces([result(n)["at"] for n in range(steps)])})
+        return Call("gate", {"paces": paces([result(n)["at"] for n in range(steps)])})
     return str(result(steps)["paces"])
 
 
+def steps(given: Any, results: int, _: Callable[[int], Any]) -> Reply:
+    """So many calls, each of so many bytes."""
+    if results == given["turns"]:
+        return "Done."
+    return Call("step", {"text": "x" * given["given"], "got": given["got"]})
+
+
 SCRIPTS: dict[str, Script] = {
-    "onboard": onboard,
-    "account": account,
-    "delegate": delegate,
-    "walk": walk,
+    script.__name__: script for script in (onboard, account, delegate, walk)
 }
 
 
 def newcomers(flows: int) -> Iterator[dict[str, Any]]:
     """What so many flows are given, each another person."""
-    return (newcomer(next(_numbers)) for _ in range(flows))
-
-
-def newcomer(number: int) -> dict[str, Any]:
-    """What a flow is given."""
-    return {
-        "full_name": "New Hire",
-        "email": f"n{number}@example.org",
-        "username": f"n{number}",
-        "department": "Customer service",
-        "manager": "m.manager@example.org",
-        "starts_on": "2026-12-01",
-        "security_level": 2,
-    }
+    for number in islice(_numbers, flows):
+        yield {
+            "full_name": "New Hire",
+            "email": f"n{number}@example.org",
+            "username": f"n{number}",
+            "department": "Customer service",
+            "manager": "m.manager@example.org",
+            "starts_on": "2026-12-01",
+            "security_level": 2,
+        }
 
 
 def text(number: int) -> str:

@@ -12,9 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import LiteralString
 
 import psutil
 import psycopg
@@ -24,9 +25,12 @@ from config.local.processes import sockets, spawn, users
 from config.local.servers import binaries, broker, postgres
 from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import table
-from tests.bench.sides.without import VARIABLE
 
 READY_WITHIN = 60.0
+KEPT = """
+    SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND (relname LIKE 'baseline_%%') = %s
+"""
 AGENTS = "agents.flows.hr,tests.bench.sides.agents"
 
 
@@ -40,14 +44,9 @@ class Program:
 
     def cpu(self) -> float:
         """Seconds of processor time so far, of all its threads and child processes."""
-        times = [process.cpu_times() for process in self._tree()]
-        return float(sum(one.user + one.system for one in times))
+        return sum(cpu_of(process.pid) for process in self._tree())
 
     def memory(self) -> int:
-        """Resident bytes."""
-        return int(psutil.Process(self.process.pid).memory_info().rss)
-
-    def share(self) -> int:
         """Bytes of it and its child processes, with a fair share of what several processes have in common."""
         return int(sum(process.memory_full_info().pss for process in self._tree()))
 
@@ -139,19 +138,11 @@ class Site:
 
     # Programs
 
-    def worker(self, **more: str) -> Program:
-        """One worker process of ours, as `make up` starts it, once it takes runs: on a core of its own."""
-        return self._worker("config.worker", more)
+    def worker(self, module: str = "config.worker", **more: str) -> Program:
+        """One worker process of ours, as `make up` starts it, once it takes runs: on a core of its own.
 
-    def timed_worker(self, **more: str) -> Program:
-        """The same, with timers around its functions."""
-        return self._worker("tests.bench.sides.timers", more)
-
-    def worker_without(self, guarantee: str) -> Program:
-        """The same, with one guarantee left out."""
-        return self._worker("tests.bench.sides.without", {VARIABLE: guarantee})
-
-    def _worker(self, module: str, more: Mapping[str, str]) -> Program:
+        `module` runs it in another way.
+        """
         words = [module if word == "config.worker" else word for word in _command("worker")]
         return self.ready("worker", words, more, core=self._core("worker"))
 
@@ -192,6 +183,7 @@ class Site:
         command: Sequence[str],
         more: Mapping[str, str] = {},
         core: int | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> Program:
         """Start a process that is stopped with the site, or earlier; on one core, if it is given."""
         self._count += 1
@@ -201,6 +193,7 @@ class Site:
                 command,
                 cwd=ROOT,
                 env={**os.environ, **more},
+                pass_fds=pass_fds,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -232,26 +225,34 @@ class Site:
                     connection.execute(f"ALTER SYSTEM RESET {name}")
                 connection.execute("SELECT pg_reload_conf()")
 
-    @contextmanager
-    def workers(self, count: int, **more: str) -> Iterator[list[Program]]:
-        """Run so many worker processes during the block."""
-        started = [self.worker(**more) for _ in range(count)]
-        try:
-            yield started
-        finally:
-            self.end(*started)
+    def web(self, port: int) -> Program:
+        program = self.run("web", _command("web", bind=f"127.0.0.1:{port}"))
+        program.wait_until_it_says("startup complete")
+        return program
+
+    def kept(self, side: str) -> int:
+        """Bytes of a side's tables, with their partitions, indexes and TOAST."""
+        with self.connect() as connection:
+            ((size,),) = connection.execute(KEPT, (side == "baseline",)).fetchall()
+        return int(str(size))
+
+    def seed(self, statement: LiteralString, *given: int, tables: Sequence[LiteralString]) -> None:
+        """Write many rows, and let Postgres vacuum these tables."""
+        with self.connect() as connection:
+            connection.execute("SET synchronous_commit = off")
+            connection.execute(statement, given)
+            for table in tables:
+                connection.execute(f"VACUUM ANALYZE {table}")
+            connection.execute("CHECKPOINT")
 
     def postgres_cpu(self) -> float:
         """Seconds of processor time of Postgres and all its processes, those that ended included."""
         server = psutil.Process(self.postgres.pid)
-        times = server.cpu_times()
-        total = times.user + times.system + times.children_user + times.children_system
+        ended = server.cpu_times()
+        total = cpu_of(server.pid) + ended.children_user + ended.children_system
         for child in server.children():
-            try:
-                spent = child.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            total += spent.user + spent.system
+            with suppress(psutil.NoSuchProcess):
+                total += cpu_of(child.pid)
         return float(total)
 
     def _core(self, name: str) -> int | None:
@@ -267,13 +268,15 @@ class Site:
         secret.touch(0o600)
         secret.write_text(secrets.token_hex(32))
         directory, mailbox = sockets.any_port(None), sockets.any_port(None)
-        self._serve(
-            *("directory", "config.local.servers.directory.server", directory.fileno()),
-            *(self.folder / "directory.sqlite3", {TOKEN_VARIABLE: token}),
+        servers = (
+            ("directory.server", directory, "directory.sqlite3"),
+            ("mailbox", mailbox, "mail"),
         )
-        self._serve(
-            "mailbox", "config.local.servers.mailbox", mailbox.fileno(), self.folder / "mail", {}
-        )
+        for module, listener, data in servers:
+            handle = listener.fileno()
+            words = (f"config.local.servers.{module}", str(handle), str(self.folder / data))
+            command = (sys.executable, "-m", *words)
+            self.run(module, command, {TOKEN_VARIABLE: token}, pass_fds=[handle])
         return {
             "DJANGO_SETTINGS_MODULE": "config.settings",
             "DATABASE_URL": self.cluster.url(),
@@ -289,22 +292,6 @@ class Site:
             "NO_PROXY": "127.0.0.1,localhost",
             "PYTHONUNBUFFERED": "1",
         }
-
-    def _serve(
-        self, name: str, module: str, handle: int, data: Path, more: Mapping[str, str]
-    ) -> None:
-        with (self.folder / f"{name}.log").open("ab") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", module, str(handle), str(data)],
-                cwd=ROOT,
-                env={**os.environ, **more},
-                pass_fds=[handle],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
-        log = self.folder / f"{name}.log"
-        self._programs.append(Program(name=name, process=process, log=log))
 
 
 @contextmanager
@@ -322,8 +309,15 @@ def running() -> Iterator[Site]:
             site.stop()
 
 
-def _command(name: str) -> tuple[str, ...]:
-    return next(process.command for process in table(drain=5.0) if process.name == name)
+def cpu_of(pid: int) -> float:
+    """Seconds of processor time of one process so far."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def _command(name: str, bind: str = "") -> tuple[str, ...]:
+    processes = table(drain=5.0, bind=bind)
+    return next(process.command for process in processes if process.name == name)
 
 
 def _celery(app: str) -> tuple[str, ...]:
