@@ -1,16 +1,14 @@
 """Actions of people over HTTP on the whole application, and their effects on the outside world."""
 
 import email
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from config.env.environment import ROOT
 from config.local.http_client import Unreachable, request
+from tests.support.commands import manage
 from tests.support.stack import Stack
 
 T = TypeVar("T")
@@ -102,15 +100,7 @@ class Office:
         `other` are variables that differ from those of the web.
         """
         web = self.stack.named("config.web")[0]
-        done = subprocess.run(
-            [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
-            cwd=ROOT,
-            env=web.environ() | other,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = manage("shell", "--no-imports", "-c", code, env=web.environ() | other)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

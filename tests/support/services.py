@@ -115,17 +115,11 @@ class Services:
         check = self.command(name, self.services[name]["healthcheck"]["test"])
         if name == "web":
             check += ["--at", f"127.0.0.1:{self.port}"]  # the check asks the port of the image
-        return (
-            subprocess.run(
-                check,
-                env=self.environment(name),
-                cwd=self.image,
-                capture_output=True,
-                check=False,
-                timeout=30,
-            ).returncode
-            == 0
+        place, environment = self.image, self.environment(name)
+        done = subprocess.run(
+            check, env=environment, cwd=place, capture_output=True, check=False, timeout=30
         )
+        return done.returncode == 0
 
     @contextmanager
     def database(self) -> Iterator[None]:
@@ -190,14 +184,9 @@ class Services:
         self, module: str, listener: socket.socket, data: Path
     ) -> "subprocess.Popen[bytes]":
         with (self._logs / f"{module}.log").open("ab") as log:
+            words = (f"config.local.servers.{module}", str(listener.fileno()), str(data))
             return subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    f"config.local.servers.{module}",
-                    str(listener.fileno()),
-                    str(data),
-                ],
+                [sys.executable, "-m", *words],
                 env={**os.environ, TOKEN_VARIABLE: TOKEN},
                 cwd=ROOT,
                 stdout=log,

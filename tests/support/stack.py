@@ -23,18 +23,8 @@ STOPPED_WITHIN = 120.0  # a process that still runs then will never stop
 
 _SCREEN = "  Stop     Ctrl-C"  # the last line of the screen
 
-_REAL = (
-    "DATABASE_URL",
-    "REDIS_URL",
-    "SCIM_URL",
-    "SCIM_TOKEN",
-    "EMAIL_URL",
-    "PORT",
-    "HOME_DIR",
-    "ABEYANCE_UNSAFE_POSTGRES",
-    "ABEYANCE_WEB_ROLE",
-    "ABEYANCE_WORKER_ROLE",
-)
+_SERVERS = ("DATABASE_URL", "REDIS_URL", "SCIM_URL", "SCIM_TOKEN", "EMAIL_URL", "PORT", "HOME_DIR")
+_REAL = (*_SERVERS, "ABEYANCE_UNSAFE_POSTGRES", "ABEYANCE_WEB_ROLE", "ABEYANCE_WORKER_ROLE")
 
 
 class Stack:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self, cast
 
 from agents.registry import Registry
@@ -73,9 +72,7 @@ class Provider:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, _: type[BaseException] | None, _exc: BaseException | None, _tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leaving.set()
         self._server.shutdown()
         self._thread.join()

@@ -9,7 +9,6 @@ import asyncio
 import json
 import sys
 import threading
-from types import TracebackType
 from typing import Any, Self
 
 from tests.support.provider.protocol import completion_of
@@ -46,9 +45,7 @@ class SlowProvider:
         self._ready.wait()
         return self
 
-    def __exit__(
-        self, _: type[BaseException] | None, _exc: BaseException | None, _tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

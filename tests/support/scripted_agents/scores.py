@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ Turns = list[list[dict[str, Any]]]
 BELOW = ("middle", "inner", "lower", "lowest")  # the agents below outer, each below the one before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Score:
     """One run: its script, Bea's verdict at its gates, whether Ada cancels it, and its required end.
 
@@ -33,51 +34,50 @@ class Score:
 
 def effects() -> Score:
     """Every effect class, a failure and a refusal, one after the other."""
-    tools = ("send", "look", "put", "book", "refuse", "unheard_of")
-    return Score(
-        name="effects", turns=_nested(lambda depth: [[_call(tool, depth)] for tool in tools])
-    )
+    return Score("effects", _one_by_one("send", "look", "put", "book", "refuse", "unheard_of"))
 
 
 def transactions() -> Score:
     """Nothing but transactions, whose results are committed on a way of their own."""
-    return Score(name="transactions", turns=_nested(lambda depth: [[_call("book", depth)]]))
+    return Score("transactions", _one_by_one("book"))
 
 
 def gates() -> Score:
-    return Score(name="gates", turns=_nested(lambda depth: [[_call("pay", depth)]]))
+    return Score("gates", _one_by_one("pay"))
+
+
+def denials() -> Score:
+    return Score("denials", _one_by_one("pay"), denied=True)
+
+
+def limits() -> Score:
+    """Calls that start one by one, each after a person has granted it."""
+    return Score("limits", _one_by_one("look", "send"), budget=Budget(turns=3, calls=2))
 
 
 def paused() -> Score:
     """Held up at a gate, resumed, and decided after that."""
-    return Score(name="paused", turns=[[_call("pay", 0)]], paused=True)
+    return Score("paused", [[_call("pay", 0)]], paused=True)
 
 
 def written() -> Score:
     """Written to at a gate."""
-    return Score(name="written", turns=[[_call("pay", 0)]], written=True)
+    return Score("written", [[_call("pay", 0)]], written=True)
 
 
 def expected() -> Score:
     """Waits for external events that a person sends."""
-    return Score(name="expected", turns=_nested(lambda depth: [[_wait()], [_call("send", depth)]]))
-
-
-def denials() -> Score:
-    return Score(name="denials", turns=_nested(lambda depth: [[_call("pay", depth)]]), denied=True)
+    return Score("expected", _nested(lambda depth: [[_wait()], [_call("send", depth)]]))
 
 
 def waits() -> Score:
     """A model and a tool that have to be tried again."""
-    return Score(
-        name="waits",
-        turns=_nested(
-            lambda depth: [
-                [{"tool": "slow_model", "token": uuid4().hex}, _call("look", depth)],
-                [_call("insist", depth)],
-            ]
-        ),
-    )
+
+    def part(depth: int) -> Turns:
+        slow = {"tool": "slow_model", "token": uuid4().hex}
+        return [[slow, _call("look", depth)], [_call("insist", depth)]]
+
+    return Score("waits", _nested(part))
 
 
 def failures() -> Score:
@@ -85,7 +85,7 @@ def failures() -> Score:
     failing: Turns = [[{"tool": "fail_model"}]]
     middle: Turns = [[_hand_over("inner", failing)], [_call("send", 1)]]
     turns = [[_hand_over("middle", middle)], [_call("send", 0)], *failing]
-    return Score(name="failures", turns=turns, ends="failed")
+    return Score("failures", turns, ends="failed")
 
 
 def ended(depth: int) -> Score:
@@ -93,74 +93,46 @@ def ended(depth: int) -> Score:
     turns = [[_call("linger", depth), _call("pay", depth)]]
     for agent in ("inner", "middle")[2 - depth :]:
         turns = [[_hand_over(agent, turns)]]
-    return Score(name=f"ended at depth {depth}", turns=turns, cancelled=True, ends="cancelled")
+    return Score(f"ended at depth {depth}", turns, cancelled=True, ends="cancelled")
 
 
 def ending() -> Score:
     """Cancelled while a call is under way and no gate is open."""
-    return Score(name="ending", turns=[[_call("linger", 0)]], cancelled=True, ends="cancelled")
+    return Score("ending", [[_call("linger", 0)]], cancelled=True, ends="cancelled")
 
 
 def crowd() -> Score:
     """Everything at once at every depth, as many calls as possible under way together."""
     at_once = ("send", "look", "put", "book", "refuse", "insist", "pay")
-    return Score(
-        name="crowd",
-        turns=_nested(lambda depth: [[_call(tool, depth) for tool in at_once], [_call("send", 9)]]),
-    )
+
+    def part(depth: int) -> Turns:
+        return [[_call(tool, depth) for tool in at_once], [_call("send", 9)]]
+
+    return Score("crowd", _nested(part))
 
 
 def tower() -> Score:
     """Five agents, each below the one before, and at every depth a write, a transaction and a gate."""
     at_once = ("send", "book", "pay")
-    return Score(
-        name="tower", turns=_nested(lambda depth: [[_call(tool, depth) for tool in at_once]], BELOW)
-    )
+    turns = _nested(lambda depth: [[_call(tool, depth) for tool in at_once]], BELOW)
+    return Score("tower", turns)
 
 
 def errands() -> Score:
     """A little of everything in one agent: a run that is through soon, so that there can be many."""
-    turns = [
-        [_call("look", 0), _call("put", 0), _call("send", 0)],
-        [_call("pay", 0)],
-        [_call("book", 0)],
-    ]
-    return Score(name="errands", turns=turns)
+    turns = (("look", "put", "send"), ("pay",), ("book",))
+    return Score("errands", [[_call(tool, 0) for tool in turn] for turn in turns])
 
 
 def labours() -> Score:
     """One write that runs until the test ends it."""
-    return Score(name="labours", turns=[[_call("labour", 0)]])
+    return Score("labours", [[_call("labour", 0)]])
 
 
 def writes(number: int) -> Score:
     """Return a score with so many writes in one turn; none ends in a worker where calls stay."""
     calls = [{"tool": "stay", "args": {"name": f"number {n}"}} for n in range(number)]
-    return Score(name="writes", turns=[calls])
-
-
-def limits() -> Score:
-    """Calls that start one by one, each after a person has granted it."""
-    turns = _nested(lambda depth: [[_call("look", depth)], [_call("send", depth)]])
-    return Score(name="limits", turns=turns, budget=Budget(turns=3, calls=2))
-
-
-SCORES: dict[str, Callable[[], Score]] = {
-    "transactions": transactions,
-    "effects": effects,
-    "gates": gates,
-    "denials": denials,
-    "paused": paused,
-    "written": written,
-    "expected": expected,
-    "waits": waits,
-    "failures": failures,
-    "limits": limits,
-    "ending": ending,
-    "ended at depth 0": lambda: ended(0),
-    "ended at depth 1": lambda: ended(1),
-    "ended at depth 2": lambda: ended(2),
-}
+    return Score("writes", [calls])
 
 
 def planned(turns: Turns, tool: str) -> int:
@@ -186,9 +158,22 @@ def _hand_over(agent: str, turns: Turns) -> dict[str, Any]:
     return {"tool": agent, "args": {"turns": turns}}
 
 
+def _one_by_one(*tools: str) -> Turns:
+    """At each depth a turn for each of these."""
+    return _nested(lambda depth: [[_call(tool, depth)] for tool in tools])
+
+
 def _nested(part: Callable[[int], Turns], below: tuple[str, ...] = BELOW[:2]) -> Turns:
     """A part for each depth; the agents `below` the first one play their own parts."""
     turns = part(len(below))
     for depth in reversed(range(len(below))):
         turns = [*part(depth), [_hand_over(below[depth], turns)]]
     return turns
+
+
+MAKERS: list[Callable[[], Score]] = [
+    *(transactions, effects, gates, denials, paused, written, expected, waits, failures, limits),
+    ending,
+]
+MAKERS += [partial(ended, depth) for depth in range(3)]
+SCORES = {make().name: make for make in MAKERS}
