@@ -117,7 +117,6 @@ def test_logging_out_everywhere_ends_every_session_of_ones_own(
     text(ada, "/account/")
 
 
-NEW = "another horse battery"
 PERSON = {"username": "newhire", "password": NEW, "again": NEW, "group": ["reviewers"]}
 
 

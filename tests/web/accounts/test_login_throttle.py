@@ -95,16 +95,12 @@ def test_concurrent_guesses_count_like_sequential_ones(looked_at: list[str]) -> 
     assert len(looked_at) == 5
 
 
-def _fail(times: int) -> None:
-    for _ in range(times):
-        _try("bea", "wrong")
-
-
 def test_the_right_password_does_not_help_until_the_time_is_over(
     bea: Client, bea_api: Caller, cast: Cast
 ) -> None:
     """Trying does not make it longer; other people, sessions and tokens are not affected."""
-    _fail(9)
+    for _ in range(9):
+        _try("bea", "wrong")
     page = text_of(_try("bea", PASSWORD), 429)
     when = ("Try again at <time datetime=", "which is in 14 min")
     has(page, *when, 'value="bea"', hides=[PASSWORD])
@@ -113,7 +109,8 @@ def test_the_right_password_does_not_help_until_the_time_is_over(
     assert bea_api.get("/runs").status_code == 200
     text(bea, "/inbox/")
     _time_passes(14 * 60)
-    _fail(50)
+    for _ in range(50):
+        _try("bea", "wrong")
     assert _try("bea", PASSWORD).status_code == 429
     _time_passes(61)
     assert _try("bea", PASSWORD).status_code == 302
@@ -121,7 +118,7 @@ def test_the_right_password_does_not_help_until_the_time_is_over(
 
 def test_the_right_password_clears_ones_own_mistakes_only(looked_at: list[str]) -> None:
     for _ in range(3):
-        _fail(4)
+        assert [_try("bea", "wrong").status_code for _ in range(4)] == [200] * 4
         assert _try("bea", PASSWORD).status_code == 302
     for _ in range(20):
         _try("bea", "guess")
@@ -160,17 +157,13 @@ def test_forwarded_addresses_count_only_behind_a_proxy(cast: Cast, settings: Laz
     assert _try("bea", PASSWORD, **{"x-forwarded-for": "203.0.113.10"}).status_code == 302
 
 
-@pytest.mark.parametrize(
-    ("told", "known"),
-    [
+def test_addresses_of_one_network_count_as_one() -> None:
+    for told, known in (
         ("192.0.2.1", "192.0.2.1"),
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
         ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("", None),
         ("unix:", None),
-    ],
-)
-def test_addresses_of_one_network_count_as_one(told: str, known: str | None) -> None:
-    request = HttpRequest()
-    request.META["REMOTE_ADDR"] = told
-    assert login_throttle.address(request) == known
+    ):
+        request = HttpRequest()
+        request.META["REMOTE_ADDR"] = told
+        assert login_throttle.address(request) == known

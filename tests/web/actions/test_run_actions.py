@@ -1,22 +1,29 @@
-"""Cancelling, pausing, writing to, retrying and releasing a run: on its page, over the API and by command."""
+"""What people do with a run: cancel, pause, write, retry, release, fork, export; on pages, over the API, by command."""
 
 import json
+from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
 
 from approvals import audit
 from approvals.models import AuditEntry, Request
+from runtime.core.documents import export_file
+from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports.effects import ModelFailure
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.entries import body
-from tests.support.fake_ports import ask, say, turns
+from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.forged_exports import Sender
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, in_order, send, shows, text, text_of
 
@@ -99,27 +106,22 @@ def test_the_cancel_page_says_what_has_happened(ada: Client, office: Office) -> 
 def test_pages_say_that_the_run_was_over_first(
     ada: Client, bea: Client, office: Office, suspended: UUID
 ) -> None:
-    office.approve(suspended)
-    path = f"/runs/{suspended}/cancel/"
-    shows(ada, path, "This run is over")
-    has(text_of(ada.post(path, WHY), 409), "the run was over first", WHY["reason"])
-    has(text_of(bea.post(path, WHY), 403), hides=[WHY["reason"]])  # no form to send again
-    page = text_of(ada.post(f"/runs/{suspended}/pause/", follow=True))
-    has(page, "Nothing was changed: the run is completed already.")
-    late = text_of(ada.post(f"/runs/{suspended}/message/", {"text": "<b>"}), 409)
-    has(late, "Not sent: the run is completed already", "&lt;b&gt;")
-
-
-def test_an_approval_of_a_cancelled_run_took_no_effect(
-    ada: Client, bea: Client, office: Office, suspended: UUID
-) -> None:
     request = office.request(suspended)
     send(bea, request, "approve")
-    ada.post(f"/runs/{suspended}/cancel/", WHY)
+    path = f"/runs/{suspended}/cancel/"
+    ada.post(path, WHY)
     assert office.advance(suspended).status == "cancelled"
     assert "set_privileges" not in _tools(office)
     ended = "The run was ended before this took effect"
     shows(bea, request, ended, hides=["The call may start once"])
+    other = office.start()
+    office.approve(other)
+    shows(ada, f"/runs/{other}/cancel/", "This run is over")
+    has(text_of(ada.post(f"/runs/{other}/cancel/", WHY), 409), "over first", WHY["reason"])
+    page = text_of(ada.post(f"/runs/{other}/pause/", follow=True))
+    has(page, "Nothing was changed: the run is completed already.")
+    late = text_of(ada.post(f"/runs/{other}/message/", {"text": "<b>"}), 409)
+    has(late, "Not sent: the run is completed already", "&lt;b&gt;")
 
 
 # Pausing
@@ -303,3 +305,91 @@ def test_the_command_line_lets_a_run_out(parked: UUID, capsys: pytest.CaptureFix
     assert "out of quarantine" in capsys.readouterr().out
     with pytest.raises(CommandError, match="not in quarantine"):
         readmit("admin", "because")
+
+
+def _parts(client: Client, run: UUID, position: int | None = None) -> list[str]:
+    """What the fork page says of calls that run again, that are asked about again, and that are kept."""
+    position = position or Run.objects.get(id=run).position
+    page = text(client, f"/runs/{run}/fork/{position}/")
+    places = [page.find(f'id="{name}"') for name in ("again", "asked", "kept")]
+    return [page[start:end] for start, end in zip(places, [*places[1:], len(page)], strict=True)]
+
+
+def test_the_fork_page_says_what_becomes_of_each_call(ada: Client, office: Office) -> None:
+    run = office.start()
+    gated = Run.objects.get(id=run).position
+    office.approve(run)
+    again, asked, kept = _parts(ada, run, gated)
+    has(again, "set_privileges", "send_welcome_mail", hides=["create_account"])
+    has(asked, "set_privileges")
+    has(kept, "create_account")
+    has(_parts(ada, office.in_doubt())[1], "was in doubt")
+    until = (timezone.now() + timedelta(days=2)).isoformat()
+    sleep = ask(("sleep_until", {"moment": until}))
+    office.effects.agents["hr_onboarding"] = turns(sleep, say("done"))
+    office.effects.tools["sleep_until"] = FakeTool(effect=EffectClass.READ, waits="time")
+    told = _parts(ada, office.start())[1]
+    has(told, "waited, and starts to wait again", hides=["approvals are not copied"])
+
+
+def test_an_entry_that_cannot_be_forked_offers_the_nearest_ones(
+    ada: Client, bea: Client, office: Office, suspended: UUID
+) -> None:
+    path, last = f"/runs/{suspended}/fork/", office.approve(suspended).position
+    assert ada.post(f"{path}{last}/").status_code == 409
+    newest = ada.get(path)["Location"]
+    assert newest != f"{path}{last}/"
+    offer = f'href="{newest}"'
+    shows(ada, f"{path}{last}/", "This entry cannot be forked", offer, hides=["Create fork"])
+    shows(ada, newest, "Create fork")
+    for nowhere in (0, last + 1, 10**30):
+        text(ada, f"{path}{nowhere}/", 404)
+        assert ada.post(f"{path}{nowhere}/").status_code == 404
+    assert Run.objects.count() == 1
+    shows(bea, f"{path}1/", "You may not fork this run")
+    shows(bea, suspended, hides=["an entry of this one"])
+
+
+def test_forking_by_the_api(
+    admin: Client, ada_api: Caller, admin_api: Caller, office: Office, suspended: UUID
+) -> None:
+    path = f"/runs/{suspended}/fork"
+    new = admin_api.post(path, {"position": 1}).json()
+    shows(admin, f"/runs/{new['id']}/", f'href="/runs/{suspended}/"')
+    assert (new["requester"], new["status"], new["business_key"]) == ("admin", "queued", None)
+    for wrong in (0, -1, 10**30, "1", 1.5, True, None):
+        assert field_of(ada_api.post(path, {"position": wrong})) == (422, "position"), wrong
+    last = office.approve(suspended).position
+    assert code_of(ada_api.post(path, {"position": last})) == (409, "not_quiescent")
+    Run.objects.filter(id=suspended).update(position=last + 1)
+    assert code_of(ada_api.post(path, {"position": last + 1})) == (404, "not_found")
+
+
+def test_a_run_is_exported_and_imported_by_the_api(
+    admin_api: Caller,
+    admin: Client,
+    office: Office,
+    suspended: UUID,
+    tmp_path: Path,
+    settings: Settings,
+    published: None,
+) -> None:
+    sender = Sender(tmp_path)  # another installation, whose exports this one imports
+    settings.IMPORT_KEYS = (sender.file,)
+    answer = admin_api.post(f"/runs/{suspended}/export", {})
+    assert answer["Content-Disposition"] == f'attachment; filename="{suspended}.json"'
+    file = answer.content.decode()
+    assert export_file.check(export_file.decode(file))[0].run == suspended
+    assert admin_api.post(f"/runs/{suspended}/export", {}).content == answer.content
+    for refused in (b"", b"\xff", b"{}", b'{"format": "other"}'):
+        assert code_of(admin_api.send("/imports", refused)) == (422, "not_importable"), refused
+    arrived = admin_api.send("/imports", sender.send(file))
+    assert arrived.status_code == 201
+    new = arrived.json()
+    assert (new["requester"], new["status"], new["gates"]) == ("admin", "queued", [])
+    assert office.advance(UUID(new["id"])).status == "suspended"
+    for run, said in ((suspended, "Exported"), (new["id"], "Imported by")):
+        for tab in ("timeline", "transcript", "state"):
+            shows(admin, f"/runs/{run}/?tab={tab}", said)
+    shows(admin, "/runs/?status=exported", "Exported")
+    assert office.approve(UUID(new["id"])).status == "completed"

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -43,11 +42,6 @@ def _refreshed(client: Client, query: str, status: int = 200) -> str:
     return text(client, f"/inbox/?{query}", status, live=True)
 
 
-def test_people_start_where_they_work(bea: Client, cyril: Client, admin: Client) -> None:
-    starts = [client.get("/")["Location"] for client in (bea, cyril, admin)]
-    assert starts == ["/inbox/", "/runs/", "/runs/"]
-
-
 def test_a_pending_row_is_for_those_who_may_decide(
     bea: Client, ada: Client, cyril: Client, office: Office, asked: Request
 ) -> None:
@@ -57,14 +51,10 @@ def test_a_pending_row_is_for_those_who_may_decide(
     shows(bea, "/inbox/", mine, *row, f"/a/{asked.id}/")
     others = "1 action waits for other people"
     shows(ada, "/inbox/", CAUGHT_UP, others, hides=[sentence])
+    assert [client.get("/")["Location"] for client in (bea, cyril)] == ["/inbox/", "/runs/"]
     doubt = office.in_doubt_request(office.in_doubt())
     shows(bea, "/inbox/", "In doubt", f"/a/{doubt.id}/", "<title>Inbox (2)")
     shows(cyril, "/inbox/", hides=[sentence, "In doubt", "other people"])
-
-
-def test_addresses_that_are_none_are_not_found(bea: Client) -> None:
-    for query in ("cursor=nonsense", "view=nonsense"):
-        text(bea, f"/inbox/?{query}", 404)
 
 
 def test_requests_are_sorted_by_expiry_below_headings(bea: Client, waiting: Waiting) -> None:
@@ -85,6 +75,8 @@ def test_the_pager_leads_to_the_rest_once(bea: Client, waiting: Waiting) -> None
     assert (len(_ids(first)), len(_ids(second))) == (50, 10)
     assert set(seen) == {str(one.id) for one in made}
     has(second, hides=['href="?q=privileges&amp;cursor='])
+    for query in ("cursor=nonsense", "view=nonsense"):
+        text(bea, f"/inbox/?{query}", 404)
 
 
 def test_requests_of_others_and_decided_ones_have_lists(
@@ -157,11 +149,3 @@ def test_the_inbox_takes_eight_queries_at_most(
                 text(client, f"/inbox/?view={view}&q=privileges")
             with django_assert_max_num_queries(8):
                 _refreshed(client, f"view={view}&known={known}")
-
-
-def test_counting_stops_at_the_shown_limit(
-    bea: Client, ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lists, "MAX_COUNT", 0)
-    shows(bea, "/inbox/", "<title>Inbox (0+)", "Set the privileges of newhire to 3")
-    shows(ada, "/inbox/", "0+ action")

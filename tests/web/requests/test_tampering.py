@@ -16,11 +16,7 @@ from tests.support.pages import has, send, shows, text_of
 WORDS = "This request was tampered with"
 
 FORGERIES: dict[str, dict[str, Any]] = {
-    "arguments": {"args": '{"username": "newhire", "security_level": 1}'},
     "sentence": {"sentence": "Set the privileges of newhire to 1"},
-    "risk": {"risk": "low"},
-    "requester": {"requester": "cyril"},
-    "deadline": {"expires_at": timezone.now()},
     "time": {"created_at": timezone.now()},
     "seal": {"seal": "00"},
     "seal of other letters": {"seal": "é"},
@@ -34,7 +30,6 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "people who may not decide": {"excluded": []},
     "people who may not decide that are no list": {"excluded": 5},
     "kind": {"kind": "nothing"},
-    "effect": {"effect": "nothing"},
     "schema of a wrong type": {"schema": "5", "args": "5"},
     "call": {"call": "nothing"},
     "frame": {"frame": "nothing"},

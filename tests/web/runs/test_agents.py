@@ -1,7 +1,8 @@
-"""The pages of agents, and the form that starts a run."""
+"""The pages of agents and their versions, and the form that starts a run."""
 
 import json
 import re
+from dataclasses import replace
 from threading import Barrier, Thread
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,13 +17,20 @@ from agents.models import AgentVersion, FormSubmission, PublishedAgent
 from agents.registry import Registry
 from agents.web import start_form
 from agents.web.start import start_once
+from approvals.models import Request
 from runtime.core.digest import sha256_of
-from runtime.models import Run
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import GateKind
+from runtime.core.events import Change
+from runtime.models import JournalEntry, Run, Worker
 from runtime.ports.access import Actor
+from runtime.ports.agents import VersionChange
+from runtime.queries.version_diff import MAX_LINES, Difference, differences
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
+from tests.support.entries import body
 from tests.support.office import Office
-from tests.support.pages import has, shows, text, text_of
+from tests.support.pages import has, in_order, send, shows, text, text_of
 from tests.support.published import published as published_agent
 from tests.support.specs import version
 
@@ -177,24 +185,20 @@ def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent
     assert not Run.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "typed", "error"),
-    [
+def test_typed_values_are_checked_by_their_kind() -> None:
+    for name, typed, error in (
         ("security_level", "3.0", "must be a whole number"),
         ("security_level", "9" * 400, "must be a whole number"),
         ("security_level", "٣", "must be a whole number"),
         ("hours", "NaN", "must be a number"),
         ("office", '"east"', "breaks the limit enum"),
         ("office", "east", "is not a choice"),
-        ("remote", "1", "must be of type boolean"),
         ("tags", "[NaN]", "must be JSON"),
         ("tags", "[" * 100_000, "must be JSON"),
         ("full_name", "\ud800", "contains half of a surrogate pair"),
-    ],
-)
-def test_typed_values_are_checked_by_their_kind(name: str, typed: str, error: str) -> None:
-    form, _ = start_form.read(SCHEMA, {**TYPED, f"in.{name}": typed})
-    assert error in form.problems[name]
+    ):
+        form, _ = start_form.read(SCHEMA, {**TYPED, f"in.{name}": typed})
+        assert error in form.problems[name]
 
 
 def test_schemas_without_fields_have_a_form(ada: Client, cast: Cast) -> None:
@@ -207,18 +211,6 @@ def test_schemas_without_fields_have_a_form(ada: Client, cast: Cast) -> None:
     shows(ada, "/agents/idle/start/", "This agent has no input.")
     assert ada.post("/agents/idle/start/").status_code == 302
     assert Run.objects.get(agent="idle").input == "{}"
-
-
-def test_a_business_key_finds_its_run_and_refuses_another_input(
-    ada: Client, joiner: PublishedAgent
-) -> None:
-    first = {**TYPED, "business_key": "HR-3"}
-    started = ada.post(START, first)["Location"]
-    assert ada.post(START, first)["Location"] == started
-    other = text_of(ada.post(START, {**first, "in.security_level": "4"}), 409)
-    has(other, "has started a run with another input already")
-    has(text_of(ada.post(START, {**TYPED, "business_key": "x" * 201}), 422), "Business key ")
-    assert Run.objects.count() == 1
 
 
 def test_a_form_that_is_sent_twice_starts_one_run(
@@ -234,6 +226,10 @@ def test_a_form_that_is_sent_twice_starts_one_run(
     led = [client.post(START, {**TYPED, "form": form})["Location"] for client, form in sent]
     assert led[0] == led[1]
     assert len(set(led)) == Run.objects.count() == 3
+    keyed = {**TYPED, "business_key": "HR-3"}
+    assert ada.post(START, keyed)["Location"] == ada.post(START, keyed)["Location"]
+    other = text_of(ada.post(START, {**keyed, "in.security_level": "4"}), 409)
+    has(other, "has started a run with another input already")
 
 
 def test_two_clicks_at_once_start_one_run(office: Office, joiner: PublishedAgent) -> None:
@@ -255,3 +251,130 @@ def test_two_clicks_at_once_start_one_run(office: Office, joiner: PublishedAgent
         thread.join(30)
     assert len(runs) == 2
     assert len(set(runs)) == Run.objects.count() == 1
+
+
+def _released(spec: Any) -> str:
+    """A version of the agent greeter, published after all others."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE agents_agentversion SET published_at = published_at - interval '1 day'"
+        )
+    publish(Registry(agents={spec.name: spec}))
+    return str(spec.fingerprint)
+
+
+def _worker(**agents: str) -> None:
+    Worker.objects.create(id=uuid4(), host="here", process=1, agents=agents)
+
+
+# The page of an agent
+
+
+def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
+    first = _released(version(tools=[]))
+    second = _released(version(instructions="Greet.\nBe brief.", tools=[]))
+    _worker(greeter=second)
+    page = shows(admin, "/agents/greeter/", "<del>Be kind.</del>", "<ins>Be brief.</ins>")
+    in_order(page, second[:19], first[:19])
+    assert [page.count(words) for words in (">active<", ">no worker<", "needs approval")] == [1] * 3
+
+
+def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) -> None:
+    for instructions in ("Be kind.", "Be brief."):
+        _released(replace(version(instructions=instructions, tools=[]), name="hr_onboarding"))
+    shows(bea, "/agents/hr_onboarding/", "see its text", hides=["Be brief."])
+    office.start()
+    shows(bea, "/agents/hr_onboarding/", "<ins>Be brief.</ins>")
+
+
+def test_a_version_that_was_changed_in_the_database_is_not_shown(bea: Client, cast: Cast) -> None:
+    fingerprint = _released(version(tools=[]))
+    AgentVersion.objects.update(facts=json.dumps({"name": "greeter", "instructions": "Obey."}))
+    shows(bea, "/agents/greeter/", fingerprint, hides=["Obey.", 'id="versions"'])
+
+
+# A difference
+
+
+def _difference(before: Any, after: Any) -> Difference:
+    (found,) = differences([Change(part="instructions", before=before, after=after, asks=True)])
+    return found
+
+
+def test_a_difference_is_by_line_with_context_and_cut_when_long() -> None:
+    before = "\n".join(f"line {n}" for n in range(20))
+    found = _difference(before, before.replace("line 10\n", "another\n"))
+    assert (found.word, found.cut) == ("changed", False)
+    assert [(line.kind, line.text) for line in found.lines if line.kind != "same"] == [
+        ("gap", ""),
+        ("was", "line 10"),
+        ("is", "another"),
+    ]
+    assert sum(line.kind == "same" for line in found.lines) == 6
+    of_json = _difference({"a": 1}, {"a": 2}).lines
+    assert [line.text for line in of_json if line.kind == "is"] == ['  "a": 2']
+    assert (_difference(None, {"a": 1}).word, _difference("x", None).word) == ("added", "removed")
+    long = _difference(None, "line\n" * 1000)
+    assert (len(long.lines), long.cut) == (MAX_LINES, True)
+    harmless = Change(part="tool wave", before=None, after={}, asks=False)
+    both = differences([harmless, Change(part="model", before="a", after="b", asks=True)])
+    assert [one.part for one in both] == ["model", "tool wave"]
+
+
+# A run
+
+
+def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
+    """Bea approves, and the worker then has another version of account_agent."""
+    before = office.effects.agent("account_agent").fingerprint
+    office.effects.released["account_agent"] = "sha256:newer"
+    agent = office.effects.agent("account_agent")
+    office.effects.changes["account_agent", before] = VersionChange(agent=agent, changes=changes)
+    office.approve(run)
+
+
+def test_a_run_shows_its_version_change_and_the_difference(
+    office: Office, suspended: UUID, ada: Client
+) -> None:
+    part = "tool create_account: description"
+    _goes_on(office, suspended, Change(part=part, before="Old.", after="New.", asks=False))
+    shows(ada, suspended, "continued under another version")
+    shows(ada, f"/runs/{suspended}/?tab=transcript", "another version of", "<del>Old.</del>")
+
+
+def test_a_run_that_no_worker_can_continue_says_so(
+    suspended: UUID, ada: Client, published: None
+) -> None:
+    note = "No worker can continue this run"
+    _worker(hr_onboarding="sha256:hr_onboarding", account_agent="sha256:account_agent")
+    shows(ada, suspended, hides=[note])
+    Worker.objects.all().delete()
+    _worker(hr_onboarding="sha256:hr_onboarding")
+    shows(ada, suspended, f"{note}</h2><p><bdi>account_agent</bdi>:")
+    old = _released(replace(version(tools=[], subagents=[]), name="account_agent"))
+    new = _released(replace(version(tools=[]), name="account_agent"))
+    for entry in JournalEntry.objects.filter(run_id=suspended):
+        text = plain_text(body(pk=entry.pk)).replace("sha256:account_agent", new)
+        JournalEntry.objects.filter(pk=entry.pk).update(body=text)
+    _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
+    shows(ada, suspended, "<bdi>account_agent</bdi>: no live worker")
+    _worker(account_agent=new)
+    shows(ada, suspended, hides=[note])
+
+
+# The version gate
+
+
+def test_a_run_continues_from_a_version_gate_after_a_decision(
+    bea: Client, suspended: UUID, office: Office
+) -> None:
+    after, before = "Set up.", "Set up.\nAsk first."
+    _goes_on(office, suspended, Change(part="instructions", before=before, after=after, asks=True))
+    asked = Request.objects.get(run=suspended, kind=GateKind.VERSION)
+    why = "account_agent is another version than when it began: instructions"
+    shows(bea, asked, why, "<del>Ask first.</del>", "Continue")
+    shows(bea, "/inbox/", "instructions")
+    shows(bea, suspended, "changed: waits for a person to continue it")
+    assert send(bea, asked, "continue").status_code == 302
+    assert office.advance(suspended).status == "completed"
+    shows(bea, suspended, "continued under another version")
