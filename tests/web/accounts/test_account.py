@@ -187,6 +187,7 @@ def test_a_second_admin_confirms_the_assignment_of_the_first(admin: Client, cast
 def test_an_admins_own_account_is_not_changed_here(admin: Client, cast: Cast) -> None:
     page = text_of(admin.post("/people/admin/groups/", {"group": ["reviewers"]}), 409)
     has(_card(page, "admin"), "admin is the last active admin and cannot leave admins.")
+    assert admin.post("/people/admin/disable/").status_code == 409
     answer = admin.post("/people/admin/password/", {"password": NEW, "again": NEW})
     assert answer["Location"] == "/account/"
     cast.admin.refresh_from_db()

@@ -89,6 +89,7 @@ def test_a_cancelled_run_ends_and_closes_its_requests(
     assert Request.objects.get(id=request.id).status == "cancelled"
     assert office.advance(suspended).status == "cancelled"
     shows(ada, suspended, *ended, "not started: the run was ended first")
+    assert ada.post(path, WHY)["Location"] == f"/runs/{suspended}/"  # a late second click
     run = ada_api.get(f"/runs/{suspended}").json()
     assert (run["status"], run["reason"]) == ("cancelled", "Not\nneeded.")
     assert "set_privileges" not in _tools(office)
