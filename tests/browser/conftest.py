@@ -14,7 +14,6 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from tests.support.cast import PASSWORD
 from tests.support.chromium import CHROMIUM, FLAGS
 from tests.support.office import Office
 from tests.support.pages import log_in
@@ -38,13 +37,6 @@ class Desk:
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
         cookie: Any = {"name": settings.SESSION_COOKIE_NAME, "value": session, "url": self.url}
         self.page.context.add_cookies([cookie])
-
-    def log_in_by_form(self, name: str) -> None:
-        self.open("/login/")
-        self.page.get_by_label("Username").fill(name)
-        self.page.get_by_label("Password").fill(PASSWORD)
-        self.page.get_by_role("button", name="Log in").click()
-        self.page.wait_for_url(lambda url: "/login/" not in url)
 
     def open(self, path: str) -> None:
         self.page.goto(self.url + path)

@@ -3,24 +3,124 @@
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import cycle, islice
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Page, Request
+from playwright.sync_api import Page, Request, expect
 
 from agents.models import PublishedAgent
 from runtime.models import Run
 from runtime.ports.agents import CallInfo
 from runtime.ports.effects import ToolFailure, ToolResult
 from tests.browser.conftest import Desk, unfold
-from tests.browser.hostile import strings
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office, OfficeEffects
 from tests.support.published import TOOL, object_of, published
 
 pytestmark = pytest.mark.browser
+
+ELSEWHERE = "https://elsewhere.example"
+
+_RUN = "window.pwned=1"
+
+_SCRIPTS = (
+    f"<script>{_RUN}</script>",
+    f"</script><script>{_RUN}</script>",
+    f"<img src=x onerror={_RUN}>",
+    f'"><img src=x onerror="{_RUN}">',
+    f"'><svg onload={_RUN}>",
+    f"<svg><animate onbegin={_RUN} attributeName=x dur=1s>",
+    f"<body onload={_RUN}>",
+    f"<details open ontoggle={_RUN}>",
+    f"<input autofocus onfocus={_RUN}>",
+    "<iframe srcdoc='<script>parent.pwned=1</script>'></iframe>",
+    "<iframe src='javascript:parent.pwned=1'></iframe>",
+    f"<a href='javascript:{_RUN}'>click</a>",
+    "<object data='data:text/html,<script>parent.pwned=1</script>'></object>",
+    f"<embed src='{ELSEWHERE}/x.swf'>",
+    f"<base href='{ELSEWHERE}/'>",
+    f"<meta http-equiv=refresh content='0;url={ELSEWHERE}'>",
+    f"<link rel=stylesheet href='{ELSEWHERE}/x.css'>",
+    f"<style>body{{background:url({ELSEWHERE}/x.png)}}</style>",
+    f"<math><mtext></mtext><style><img src=x onerror={_RUN}></style></math>",
+    f"<template><script>{_RUN}</script></template>",
+    f"--><script>{_RUN}</script><!--",
+    f"]]><script>{_RUN}</script>",
+    "{{ request.user.password }}{% load static %}{% debug %}",
+    "${7*7}#{7*7}<%= 7*7 %>",
+    f"&lt;script&gt;{_RUN}&lt;/script&gt;",
+    "<form action=/logout/ method=post><button>Approve</button></form>",
+    "</textarea></title></noscript></template><h1>Approved by security</h1>",
+    "<dialog open>Approved by security. Nothing to do.</dialog>",
+)
+_HTMX = (
+    "<div hx-get='/logout/' hx-trigger='load'>",
+    f"<div hx-get='{ELSEWHERE}' hx-trigger='load'>",
+    "<div data-hx-post='/logout/' data-hx-trigger='load'>",
+    f"<div hx-on:load='{_RUN}' hx-on::after-swap='{_RUN}'>",
+    f"<div hx-vals='js:{{a:{_RUN}}}' hx-get='/' hx-trigger='revealed'>",
+    "<div data-live='inbox' data-src='/logout/?'>",
+    "<div hx-swap-oob='true' id='main'>gone</div>",
+    f"<div hx-ext='sse' sse-connect='{ELSEWHERE}'>",
+)
+_MARKDOWN = (
+    f"![]({ELSEWHERE}/pixel.png?secret)",
+    f"[Approve]({ELSEWHERE})",
+    f"![x](javascript:{_RUN})",
+    f"<{ELSEWHERE}>",
+    f"[x]: {ELSEWHERE} 'y'\n[Approve][x]",
+    "# Approved by security\n---\n**Nothing to check.**",
+    "| a | b |\n|---|---|\n| Approved | yes |",
+    "```html\n<script>window.pwned=1</script>\n```",
+    f"{ELSEWHERE}/pixel.png",
+    "[ ] Deny\n[x] Approve",
+)
+_CHARACTERS = (
+    "\u202egnp.eciovni\u202c",
+    "\u2066isolated\u2067backwards\u2069",
+    "\u200badmin\u200b\u200c\u200d\u2060",
+    "\u0430dmin@ex\u0430mple.org",
+    "\uff41dmin \u1d00dmin \u03b1dmin",
+    "\u00adsoft\u00adhyphens\u00ad",
+    "\u180e\u3164\u115f\u2800\uffa0",
+    "\U000e0061\U000e0062\U000e0063",
+    "a\u0300\u0301\u0302\u0303\u0304\u0305\u0306\u0307\u0308" * 5,
+    "z\u0336" * 60,
+    "\ufeff\ufffe\uffff",
+    "\u2028line\u2029paragraph\u0085next",
+    "tab\tand\rreturn\x0bvertical\x0cfeed",
+    "\x1b[2J\x1b[31mApproved\x1b[0m",
+    "\x1b]8;;https://elsewhere.example\x07click\x1b]8;;\x07",
+    "\x9b31mred\x07bell\x08\x08\x08back",
+    "\u2801\U0001f600\U0001f469\u200d\U0001f4bb\U0001f3f3\ufe0f\u200d\U0001f308",
+    "\u202b\u05d0\u05d1\u05d2 100 \u202c\u0661\u0662\u0663",
+)
+_LONG = (
+    "x" * 4_000,
+    "word " * 800,
+    "\n" * 300 + "and the real thing at the end",
+    "<b>" * 400,
+    "&amp;" * 400,
+    "(" * 500 + ")" * 500,
+    "https://elsewhere.example/" + "a" * 2_000,
+)
+_KINDS = (_SCRIPTS, _HTMX, _MARKDOWN, _CHARACTERS, _LONG)
+
+
+def strings(count: int = 300) -> list[str]:
+    """Kind by kind in turn, each with a word of its own; what comes round again is wrapped into another kind."""
+    sources = [cycle(kind) for kind in _KINDS]
+    found = []
+    for number, source in zip(range(count), cycle(sources), strict=False):
+        text = next(source)
+        if number >= sum(map(len, _KINDS)):
+            text = next(islice(sources[number % 4], 1)) + text
+        found.append(f"h{number:03} {text}")
+    return found
+
 
 SIZE = 20
 BATCHES = [strings()[at : at + SIZE] for at in range(0, 300, SIZE)]
@@ -73,6 +173,24 @@ def test_no_string_is_more_than_text_on_any_page(desk: Desk, office: Office) -> 
     assert (desk.complaints, desk.strays) == ([], [])
 
 
+def test_the_page_of_the_api_is_strict_too(desk: Desk, suspended: UUID) -> None:
+    desk.log_in("ada")
+    desk.open("/api/v1/docs")
+    post = desk.page.get_by_role("button", name="POST /api/v1/runs").first
+    post.click()
+    expect(desk.page.get_by_text("business_key").first).to_be_visible()
+    assert (desk.complaints, desk.strays) == ([], [])
+
+
+def test_the_policy_lets_no_inline_script_run(desk: Desk, suspended: UUID) -> None:
+    answer = desk.page.goto(f"{desk.url}/login/")
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self';" in f"{policy};"
+    assert "style-src 'self';" in f"{policy};"
+    assert "unsafe" not in policy
+
+
 def _visit(desk: Desk, office: Office, run: UUID, batch: list[str]) -> None:
     page, asked, dialogs = desk.page, [], []
 
@@ -98,6 +216,8 @@ def _visit(desk: Desk, office: Office, run: UUID, batch: list[str]) -> None:
             "/agents/hr_onboarding/start/",
         )
     )
+    for path in (f"/runs/{run}/fork/2/", f"/runs/{run}/message/", "/people/", "/stops/"):
+        _text(desk, path)
     # Deny with a reason that is one of them, so that a person's words go the same way.
     office.deny(run, batch[18][:2000])
     shown += _text(desk, f"/a/{approval}/") + _text(desk, f"/runs/{run}/?tab=transcript")
@@ -112,6 +232,9 @@ def _text(desk: Desk, path: str) -> str:
     desk.open(path)
     page = desk.page
     unfold(page)
+    for width in (320, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
     assert page.evaluate("window.pwned") is None, path
     assert _foreign(page) == [], path
     text: str = page.evaluate("document.body.innerText")

@@ -1,4 +1,4 @@
-"""Open pages without live updates: they poll, and nothing moves under the cursor."""
+"""Open pages without live updates: they poll, follow a filter, and nothing moves under the cursor."""
 
 import re
 from uuid import UUID
@@ -25,10 +25,6 @@ def bea(desk: Desk, office: Office) -> Page:
     return desk.page
 
 
-def _later(page: Page, seconds: float) -> None:
-    page.clock.run_for(round(seconds * 1000))
-
-
 def test_a_decision_appears_in_another_browser_without_reload(
     desk: Desk, bea: Page, chromium: Browser, asked: str
 ) -> None:
@@ -43,9 +39,8 @@ def test_a_decision_appears_in_another_browser_without_reload(
         second.page.get_by_role("textbox", name="Reason").fill("Not today.")
         second.page.get_by_role("button", name="Deny").click()
         expect(second.page.get_by_role("heading", name="Denied by bea")).to_be_visible()
-    _later(bea, 4)
+    bea.clock.run_for(4000)
     expect(row).to_have_class(re.compile("gone"))
-    expect(row).to_contain_text("Denied")
     expect(row).to_contain_text("by bea")
     assert bea.evaluate("window.stays")
     assert row.bounding_box() == place
@@ -53,16 +48,19 @@ def test_a_decision_appears_in_another_browser_without_reload(
     expect(bea).to_have_title("Inbox · Abeyance")
 
 
-def test_new_rows_wait_until_they_are_asked_for(
-    desk: Desk, bea: Page, office: Office, suspended: UUID
-) -> None:
+def test_new_rows_wait_until_they_are_asked_for(desk: Desk, bea: Page, office: Office) -> None:
     desk.open("/inbox/")
+    expect(bea.get_by_role("heading", name="You're all caught up")).to_be_visible()
+    office.start()
+    bea.clock.run_for(4000)
+    expect(bea.locator(".row")).to_have_count(1)  # an empty inbox fills by itself
+    expect(bea).to_have_title("Inbox (1) · Abeyance")
     bea.keyboard.press("j")
     first = bea.locator(".row").first
     place = first.bounding_box()
     office.start(args={"username": "another", "security_level": 2})
     office.start(args={"username": "third", "security_level": 1})
-    _later(bea, 4)
+    bea.clock.run_for(4000)
     expect(bea.get_by_role("button", name="2 new, press . to show")).to_be_visible()
     expect(bea.locator(".row")).to_have_count(1)
     assert first.bounding_box() == place
@@ -72,29 +70,22 @@ def test_new_rows_wait_until_they_are_asked_for(
     expect(bea.get_by_role("button", name="new")).to_have_count(0)
 
 
-def test_an_empty_inbox_fills_by_itself(desk: Desk, bea: Page, office: Office) -> None:
-    desk.open("/inbox/")
-    expect(bea.get_by_role("heading", name="You're all caught up")).to_be_visible()
-    office.start()
-    _later(bea, 4)
-    expect(bea.locator(".row")).to_have_count(1)
-    expect(bea).to_have_title("Inbox (1) · Abeyance")
-
-
-def test_an_untouched_page_asks_once_a_minute(desk: Desk, bea: Page, office: Office) -> None:
+def test_an_untouched_page_asks_once_a_minute_until_its_session_ends(desk: Desk, bea: Page) -> None:
     desk.open("/inbox/")
     for _ in range(3):
         with bea.expect_response(re.compile("known=")):
-            _later(bea, 4)
+            bea.clock.run_for(4000)
     with bea.expect_response(re.compile("known=")):
         bea.clock.fast_forward(70_000)
     while bea.evaluate("regions[0].busy"):  # the answer is here; it is being taken in
-        _later(bea, 0.1)
+        bea.clock.run_for(100)
     asked = bea.evaluate("regions[0].asked")
     bea.clock.fast_forward(30_000)
     assert bea.evaluate("regions[0].asked") == asked
+    bea.context.clear_cookies()
     with bea.expect_response(re.compile("known=")):
         bea.clock.fast_forward(40_000)
+    expect(bea.get_by_role("heading", name="Log in")).to_be_visible()
 
 
 def test_offline_decisions_are_not_sent_and_it_says_so(desk: Desk, bea: Page, asked: str) -> None:
@@ -108,15 +99,14 @@ def test_offline_decisions_are_not_sent_and_it_says_so(desk: Desk, bea: Page, as
     bea.context.set_offline(False)
     expect(approve).to_be_enabled()
     expect(bea.get_by_text("Offline: decisions are not sent")).to_have_count(0)
-
-
-def test_a_local_server_is_in_reach_without_a_network(desk: Desk, bea: Page, asked: str) -> None:
-    offline = "Object.defineProperty(Navigator.prototype, 'onLine', { get: () => false })"
-    bea.add_init_script(offline)
-    desk.open(asked)
+    # A local server is in reach without a network.
+    bea.add_init_script(
+        "Object.defineProperty(Navigator.prototype, 'onLine', { get: () => false })"
+    )
+    bea.reload()
     bea.evaluate("dispatchEvent(new Event('offline'))")
     expect(bea.locator(".live")).to_have_text("Reconnecting…")
-    expect(bea.get_by_role("button", name="Approve")).to_be_enabled()
+    expect(approve).to_be_enabled()
 
 
 def test_a_decision_elsewhere_keeps_a_typed_reason(
@@ -126,10 +116,10 @@ def test_a_decision_elsewhere_keeps_a_typed_reason(
     desk.open(f"/a/{request.id}/")
     reason = bea.get_by_role("textbox", name="Reason")
     reason.fill("I would rather wait for Monday.")
-    _later(bea, 4)
+    bea.clock.run_for(4000)
     expect(bea.get_by_role("button", name="This page has changed")).to_have_count(0)
     decide(request, BEA, Verdict.DENY, "Not today.")  # in another of her windows
-    _later(bea, 4)
+    bea.clock.run_for(4000)
     told = bea.locator(".note.warn").filter(has_text="This request was closed elsewhere.")
     expect(told).to_be_in_viewport()
     expect(bea.get_by_role("heading", name="Denied by bea")).to_be_in_viewport()
@@ -151,16 +141,47 @@ def test_a_request_closed_elsewhere_leaves_a_refused_grant_alone(
     bea.get_by_role("button", name="Allow").click()
     expect(bea.get_by_text("Not decided: more turns must be a number")).to_be_visible()
     office.cancel(request.run_id, "Not needed.")
-    _later(bea, 8)
+    bea.clock.run_for(8000)
     expect(bea.get_by_role("heading", name="Cancelled by ada")).to_be_visible()
     expect(bea.get_by_text("Not decided: more turns must be a number")).to_be_visible()
     expect(bea.get_by_label("More turns")).to_have_value("abc")
 
 
-def test_a_session_that_ended_leads_to_the_login(
-    desk: Desk, bea: Page, office: Office, suspended: UUID
-) -> None:
+def test_an_ended_run_removes_the_message_form_unless_used(desk: Desk, office: Office) -> None:
+    """The form is outside the refreshed part. The refresh of an ended run has no `data-live`."""
+    desk.log_in("ada")
+    desk.open(f"/runs/{office.start()}/")
+    form = desk.page.get_by_role("region", name="Write to the agent")
+    expect(form).to_be_visible()
+    desk.page.evaluate("document.getElementById('live').removeAttribute('data-live')")
+    expect(form).to_be_hidden()
+    form.locator("textarea").evaluate("field => { field.value = 'Wait.' }")
+    expect(form).to_be_visible()
+
+
+def test_typing_filters_the_inbox_and_keeps_it_live(desk: Desk, bea: Page, office: Office) -> None:
+    shown = office.start(args={"username": "shown", "security_level": 3})
+    office.start(args={"username": "hidden", "security_level": 3})
     desk.open("/inbox/")
-    bea.context.clear_cookies()
-    _later(bea, 4)
-    expect(bea.get_by_role("heading", name="Log in")).to_be_visible()
+    bea.evaluate("window.stayed = true")
+    bea.keyboard.press("/")
+    field = bea.get_by_label("Search")
+    expect(field).to_be_focused()
+    bea.keyboard.type("risk:none")
+    bea.clock.run_for(400)
+    expect(bea.get_by_role("alert")).to_contain_text("must name one of the risks")
+    field.fill("shown")
+    bea.clock.run_for(400)
+    expect(bea.get_by_role("link", name="privileges of hidden")).to_have_count(0)
+    expect(bea.get_by_role("link", name="privileges of shown")).to_be_visible()
+    expect(bea.get_by_text("Filtered.")).to_be_visible()
+    assert bea.url.endswith("?q=shown")
+    office.start(args={"username": "hidden", "security_level": 1})
+    office.approve(shown)
+    bea.clock.run_for(4000)
+    expect(bea.locator(".gone")).to_have_count(1)
+    expect(bea.get_by_role("button", name="new")).to_have_count(0)
+    assert bea.evaluate("window.stayed") is True
+    bea.reload()
+    expect(bea.get_by_role("heading", name="No match")).to_be_visible()
+    assert [text for text in desk.complaints if "422" not in text] == []

@@ -1,14 +1,15 @@
 """Decisions: their effects, and every refusal in its order."""
 
+import json
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import audit
 from approvals.decisions import commit
-from approvals.errors import AlreadyDecided, DigestMismatch
+from approvals.errors import AlreadyDecided, DigestMismatch, NotFound, TooEarly
 from approvals.models import AuditEntry, Request
 from approvals.permissions.scopes import Scope
 from runtime.core.enums import Decision, Verdict
@@ -142,4 +143,140 @@ def test_a_value_that_cannot_be_is_refused_by_name(
     with pytest.raises(InvalidInput) as caught:
         seeds.decide(request, bea, **changed)
     assert caught.value.extra == {"field": field}
+    assert seeds.untouched(request)
+
+
+# Calls in doubt
+
+RESULT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "username": {"type": "string"},
+        "roles": {"type": "array", "items": {"type": "integer", "maximum": 9}},
+    },
+    "required": ["username"],
+}
+RESULT = {"username": "new.hire", "roles": [3]}
+
+
+# What settling does
+
+
+@pytest.mark.parametrize(
+    ("outcome", "given", "status"),
+    [
+        ("happened", {"result": RESULT}, "answered"),
+        ("run_again", {}, "approved"),
+        ("give_up", {}, "denied"),
+    ],
+)
+def test_settling_closes_the_gate_wakes_the_run_and_is_audited(
+    bea: Actor, hints: list[UUID], outcome: str, given: dict[str, Any], status: str
+) -> None:
+    request = seeds.in_doubt(result_schema=RESULT_SCHEMA, not_before=seeds.moment(-1))
+    answer = seeds.settle(request, bea, outcome, "As seen in the directory.", **given)
+
+    assert (answer.kind, answer.status, answer.decided_by) == ("in_doubt", status, "bea")
+    request.refresh_from_db()
+    assert (request.status, request.reason) == (status, "As seen in the directory.")
+    assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
+    assert Run.objects.get(pk=request.run_id).mailbox == 1
+    body = json.loads(Signal.objects.get(run=request.run_id).body)
+    assert (body["verdict"], body["by"], body["result"]) == (outcome, "bea", given.get("result"))
+    entry = AuditEntry.objects.get(run=request.run_id, act=status)
+    assert (entry.actor, entry.at) == ("bea", request.decided_at)
+    assert json.loads(entry.detail)["verdict"] == outcome
+    assert audit.verify(request.run_id) == 2
+
+
+def test_a_gate_of_another_run_is_not_found(bea: Actor) -> None:
+    request, other = seeds.in_doubt(), seeds.in_doubt()
+    for given in ({"run": other.run_id}, {"gate": uuid4()}, {"run": uuid4()}):
+        with pytest.raises(NotFound):
+            seeds.settle(request, bea, **given)
+    assert seeds.untouched(request)
+
+
+# Refusals that only a call in doubt has
+
+
+def test_running_again_waits_until_the_first_attempt_has_ended(bea: Actor) -> None:
+    at = seeds.moment(60)
+    request = seeds.in_doubt(not_before=at)
+    with pytest.raises(TooEarly) as caught:
+        seeds.settle(request, bea, "run_again", reason=5)  # before the values are looked at
+    assert (caught.value.status, caught.value.code) == (409, "too_early")
+    assert caught.value.extra == {"not_before": at.isoformat()}
+    assert seeds.untouched(request)
+    assert seeds.settle(request, bea, "give_up").status == "denied"  # which needs no waiting
+
+
+# 422
+
+
+@pytest.mark.parametrize("outcome", ["approve", "expire", None, ["happened"], "Happened"])
+def test_an_outcome_is_one_of_three(bea: Actor, outcome: object) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(InvalidInput) as caught:
+        seeds.settle(request, bea, outcome)
+    assert caught.value.field == "outcome"
+    assert seeds.untouched(request)
+
+
+def test_each_kind_of_request_refuses_the_others_verdicts(bea: Actor) -> None:
+    waiting, doubt = seeds.pending(), seeds.in_doubt()
+    for outcome in ("approve", "give_up"):
+        with pytest.raises(InvalidInput) as caught:
+            seeds.settle(waiting, bea, outcome)
+        assert caught.value.field == "outcome"
+    for verdict in ("approve", "give_up", "happened"):
+        with pytest.raises(InvalidInput) as caught:
+            seeds.decide(doubt, bea, verdict, "x")
+        assert caught.value.field == "verdict"
+    assert seeds.untouched(waiting)
+    assert seeds.untouched(doubt)
+
+
+@pytest.mark.parametrize("reason", [None, "", " \n"])
+def test_giving_up_needs_a_reason_and_the_others_do_not(bea: Actor, reason: object) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(InvalidInput) as caught:
+        seeds.settle(request, bea, "give_up", reason=reason)
+    assert caught.value.field == "reason"
+    assert seeds.untouched(request)
+    assert seeds.settle(request, bea, "run_again", reason=reason).reason == (reason or "")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "given"),
+    [("run_again", {"result": {}}), ("give_up", {"result": {}}), ("happened", {})],
+)
+def test_the_outcome_happened_and_no_other_has_a_result(
+    bea: Actor, outcome: str, given: dict[str, Any]
+) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(InvalidInput) as caught:
+        seeds.settle(request, bea, outcome, **given)
+    assert caught.value.field == "result"
+    assert given or str(caught.value) == "is required if the call happened"
+    assert seeds.untouched(request)
+
+
+@pytest.mark.parametrize(
+    ("result", "field"),
+    [
+        (None, "result"),
+        ({"username": "new.hire", "roles": [3, 12]}, "result.roles.1"),
+        ({"username": "a\x00b"}, "result.username"),
+        ({"username": "new.hire", "more": float("nan")}, "result.more"),
+        ({"username": "x" * 64 * 1024}, "result"),
+        ({"username": "new.hire", "more": [{"$secret": "id:token"}]}, "result"),
+    ],
+    ids=range(6),
+)
+def test_a_result_fits_the_tools_result_schema(bea: Actor, result: Any, field: str) -> None:
+    request = seeds.in_doubt(result_schema=RESULT_SCHEMA)
+    with pytest.raises(InvalidInput) as caught:
+        seeds.settle(request, bea, "happened", result=result)
+    assert caught.value.field == field
     assert seeds.untouched(request)

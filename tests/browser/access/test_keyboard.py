@@ -1,6 +1,5 @@
 """Keyboard shortcuts: the way through the inbox and an approval without a mouse."""
 
-import re
 from uuid import UUID
 
 import pytest
@@ -11,6 +10,8 @@ from tests.browser.conftest import Desk
 from tests.support.office import Office, reseal
 
 pytestmark = pytest.mark.browser
+
+FIRST, SECOND = "Set the privileges of newhire to 3", "Set the privileges of another to 2"
 
 
 @pytest.fixture
@@ -26,6 +27,12 @@ def bea(desk: Desk, two: list[UUID]) -> Page:
     return desk.page
 
 
+def _shows(page: Page, heading: str) -> None:
+    """Wait for a page and its script; until then keys go nowhere."""
+    expect(page.get_by_role("heading", name=heading)).to_be_visible()
+    page.wait_for_load_state()
+
+
 def _seen(page: Page) -> None:
     """Wait until the page has been there long enough to be decided by a key."""
     page.wait_for_load_state()
@@ -35,6 +42,9 @@ def _seen(page: Page) -> None:
 
 def test_j_and_k_move_and_enter_opens(bea: Page) -> None:
     rows = bea.locator(".row .t")
+    for key in ("Control+j", "Alt+j", "Meta+j"):  # which are left to the browser
+        bea.keyboard.press(key)
+    expect(bea.locator(".row[aria-current]")).to_have_count(0)
     bea.keyboard.press("j")
     expect(rows.nth(0)).to_be_focused()
     bea.keyboard.press("ArrowDown")
@@ -44,7 +54,11 @@ def test_j_and_k_move_and_enter_opens(bea: Page) -> None:
     expect(rows.nth(0)).to_be_focused()
     expect(bea.locator(".row[aria-current]")).to_have_count(1)
     bea.keyboard.press("Enter")
-    expect(bea.get_by_role("heading", name="Set the privileges of newhire to 3")).to_be_visible()
+    _shows(bea, FIRST)
+    bea.keyboard.press("j")
+    _shows(bea, SECOND)
+    bea.keyboard.press("k")
+    _shows(bea, FIRST)
 
 
 def test_a_in_the_inbox_only_shows_and_a_on_the_page_approves(bea: Page) -> None:
@@ -54,23 +68,15 @@ def test_a_in_the_inbox_only_shows_and_a_on_the_page_approves(bea: Page) -> None
     expect(approve).to_be_focused()
     assert Request.objects.filter(status="approved").count() == 0
     _seen(bea)
-    bea.keyboard.press("a")
-    expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
-    bea.wait_for_load_state()  # until then keys go nowhere
-    bea.keyboard.press("u")
-    expect(bea.get_by_role("heading", name="Inbox")).to_be_visible()
-
-
-def test_a_held_down_decides_nothing(bea: Page) -> None:
-    bea.keyboard.press("j")
-    bea.keyboard.press("Enter")
-    expect(bea.get_by_role("heading", name="What will happen")).to_be_visible()
-    _seen(bea)
-    bea.evaluate(
-        "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'a', repeat: true, bubbles: true}))"
-    )
+    held = "new KeyboardEvent('keydown', {key: 'a', repeat: true, bubbles: true})"
+    bea.evaluate(f"document.dispatchEvent({held})")
     bea.reload()
-    expect(bea.get_by_role("button", name="Approve")).to_be_visible()
+    expect(approve).to_be_visible()
+    _seen(bea)
+    bea.keyboard.press("a")
+    _shows(bea, "Approved by bea")
+    bea.keyboard.press("u")
+    _shows(bea, "Inbox")
 
 
 def test_at_high_risk_a_goes_to_the_button_and_no_further(
@@ -100,32 +106,24 @@ def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
     expect(bea.get_by_role("heading", name="Denied by bea")).to_be_visible()
 
 
-def test_j_and_k_lead_from_one_approval_to_the_next(desk: Desk, bea: Page) -> None:
-    bea.keyboard.press("j")
-    bea.keyboard.press("Enter")
-    expect(bea.get_by_role("heading", name="Set the privileges of newhire to 3")).to_be_visible()
-    bea.wait_for_load_state()
-    bea.keyboard.press("j")
-    expect(bea.get_by_role("heading", name="Set the privileges of another to 2")).to_be_visible()
-    bea.wait_for_load_state()
-    bea.keyboard.press("k")
-    expect(bea.get_by_role("heading", name="Set the privileges of newhire to 3")).to_be_visible()
+def test_bea_gives_a_lost_call_up_with_the_keyboard_alone(desk: Desk, office: Office) -> None:
+    run = office.in_doubt()
+    desk.log_in("bea")
+    desk.open(f"/a/{office.in_doubt_request(run).id}/")
+    give_up = desk.page.get_by_role("button", name="Give up")
+    give_up.focus()
+    desk.page.keyboard.press("Enter")
+    expect(desk.page.get_by_label("Reason", exact=True)).to_be_focused()
+    desk.page.keyboard.type("No trace found.")
+    desk.page.keyboard.press("Tab")
+    desk.page.keyboard.press("Enter")
+    expect(desk.page.get_by_role("heading", name="Given up by bea")).to_be_visible()
 
 
-def test_slash_filters_and_escape_leaves_the_field(bea: Page) -> None:
+def test_the_key_sheet_blocks_shortcuts_and_keeps_settings(bea: Page) -> None:
     bea.keyboard.press("/")
-    field = bea.get_by_label("Search")
-    expect(field).to_be_focused()
     bea.keyboard.press("Escape")
-    expect(field).not_to_be_focused()
-    bea.keyboard.press("/")
-    bea.keyboard.type("another")
-    bea.keyboard.press("Enter")
-    expect(bea.locator(".row")).to_have_count(1)
-    expect(bea).to_have_url(re.compile(r"q=another"))
-
-
-def test_the_key_sheet_opens_and_blocks_other_shortcuts(bea: Page) -> None:
+    expect(bea.get_by_label("Search")).not_to_be_focused()
     bea.keyboard.press("?")
     sheet = bea.get_by_role("dialog", name="Shortcuts")
     expect(sheet).to_be_visible()
@@ -134,29 +132,11 @@ def test_the_key_sheet_opens_and_blocks_other_shortcuts(bea: Page) -> None:
     bea.keyboard.press("Escape")
     expect(sheet).to_be_hidden()
     bea.get_by_role("button", name="Shortcuts").click()
-    expect(sheet).to_be_visible()
-
-
-def test_keys_can_be_switched_off_and_stay_off(bea: Page) -> None:
-    bea.get_by_role("button", name="Shortcuts").click()
-    bea.get_by_role("dialog").get_by_label("Keyboard shortcuts").select_option("off")
+    sheet.get_by_label("Theme").select_option("dark")
+    sheet.get_by_label("Keyboard shortcuts").select_option("off")
     bea.reload()
+    expect(bea.locator("html")).to_have_attribute("data-theme", "dark")
     bea.keyboard.press("j")
     expect(bea.locator(".row[aria-current]")).to_have_count(0)
     bea.keyboard.press("?")
-    expect(bea.get_by_role("dialog")).to_be_hidden()
-
-
-def test_a_key_with_a_modifier_is_left_to_the_browser(bea: Page) -> None:
-    for key in ("Control+j", "Alt+j", "Meta+j"):
-        bea.keyboard.press(key)
-    expect(bea.locator(".row[aria-current]")).to_have_count(0)
-
-
-def test_chosen_colours_are_there_from_the_start(bea: Page) -> None:
-    bea.get_by_role("button", name="Shortcuts").click()
-    bea.get_by_role("dialog").get_by_label("Theme").select_option("dark")
-    expect(bea.locator("html")).to_have_attribute("data-theme", "dark")
-    bea.reload()
-    expect(bea.locator("html")).to_have_attribute("data-theme", "dark")
-    expect(bea.locator("body")).to_have_css("background-color", "rgb(15, 20, 25)")
+    expect(sheet).to_be_hidden()

@@ -1,9 +1,9 @@
-"""Large text and narrow windows: everything stays readable without scrolling sideways, and is large enough to touch."""
+"""Large text and narrow windows: everything stays readable without scrolling sideways, and focus in sight."""
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser.conftest import Desk, window
+from tests.browser.conftest import Desk
 from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
@@ -31,24 +31,13 @@ def test_text_of_twice_the_size_does_not_scroll_sideways(desk: Desk, office: Off
                 expect(approve).to_be_in_viewport()
 
 
-def test_touch_targets_are_large_enough(desk: Desk, chromium: Browser, office: Office) -> None:
-    office.start()
-    size = {"width": 360, "height": 780}
-    with window(chromium, desk.url, viewport=size, has_touch=True, is_mobile=True) as phone:
-        phone.log_in("bea")
-        phone.open("/inbox/")
-        for target in phone.page.locator("nav a, .search input, .search button, .row").all():
-            box = target.bounding_box()
-            if box is not None:  # None for elements hidden on a phone
-                assert box["height"] >= 44, target.inner_text()
-        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
-def test_a_press_of_print_leaves_the_list_alone(desk: Desk, office: Office) -> None:
-    office.start()
+def test_the_decision_bar_leaves_focus_visible(desk: Desk, asked: str) -> None:
+    desk.page.set_viewport_size({"width": 390, "height": 700})
     desk.log_in("bea")
-    desk.open("/inbox/")
-    desk.page.emulate_media(media="print")
-    expect(desk.page.get_by_role("link", name="Set the privileges")).to_be_visible()
-    for hidden in (".rail", ".search", ".tabs", ".live"):
-        expect(desk.page.locator(hidden)).to_be_hidden()
+    desk.open(asked)
+    conversation = desk.page.locator("summary", has_text="Conversation")
+    conversation.focus()
+    bar, focused = (one.bounding_box() for one in (desk.page.locator(".decide"), conversation))
+    assert bar is not None
+    assert focused is not None
+    assert focused["y"] + focused["height"] <= bar["y"]
