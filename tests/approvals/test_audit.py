@@ -21,6 +21,19 @@ from tests.support import seeds
 pytestmark = pytest.mark.django_db
 
 
+def switch_the_trigger(to: str) -> None:
+    """Do what only the owner of the table can."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute(f"ALTER TABLE approvals_auditentry {to} TRIGGER USER")
+
+
+@pytest.fixture(autouse=True)
+def _owner(db: None) -> None:
+    """Nothing but the chain protects the rows."""
+    switch_the_trigger("DISABLE")
+
+
 @pytest.fixture
 def run() -> UUID:
     """A run with five acts on record."""
@@ -51,6 +64,7 @@ def row(run: UUID, seq: int) -> AuditEntry:
 def test_postgres_refuses_to_change_or_delete_a_row(
     run: UUID, change: Callable[[object], object]
 ) -> None:
+    switch_the_trigger("ENABLE")
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         change(AuditEntry.objects.filter(run=run, seq=3))
     again = row(run, 3)
@@ -60,23 +74,12 @@ def test_postgres_refuses_to_change_or_delete_a_row(
     assert audit.verify(run) == 5
 
 
-# From here on an attacker owns the table and has switched the trigger off.
-
-
-@pytest.fixture
-def _owner(db: None) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        cursor.execute("ALTER TABLE approvals_auditentry DISABLE TRIGGER USER")
-
-
 def broken_at(run: UUID) -> int:
     with pytest.raises(BrokenChain) as caught:
         audit.verify(run)
     return caught.value.seq
 
 
-@pytest.mark.usefixtures("_owner")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -125,7 +128,6 @@ def _take_from_another(run: UUID) -> None:
     AuditEntry.objects.filter(run=other, seq=1).update(run=run)
 
 
-@pytest.mark.usefixtures("_owner")
 @pytest.mark.parametrize(
     ("change", "seq"),
     [
@@ -148,7 +150,6 @@ def test_a_chain_that_was_made_anew_without_the_key_is_found(
     assert broken_at(run) == seq
 
 
-@pytest.mark.usefixtures("_owner")
 def test_chains_without_keys_are_valid_only_in_old_runs(run: UUID) -> None:
     """Earlier versions wrote such chains; a run that starts after the first keyed chain has none."""
     rewrite(run, key_id=None)
@@ -158,7 +159,6 @@ def test_chains_without_keys_are_valid_only_in_old_runs(run: UUID) -> None:
     assert broken_at(run) == 1
 
 
-@pytest.mark.usefixtures("_owner")
 def test_a_chain_of_the_release_before_goes_on(run: UUID) -> None:
     """Its rows have whole hashes, and each repeats that of the row before."""
     previous = audit.GENESIS
@@ -177,7 +177,6 @@ def test_a_chain_of_the_release_before_goes_on(run: UUID) -> None:
     assert broken_at(run) == 3
 
 
-@pytest.mark.usefixtures("_owner")
 def test_rows_that_were_cut_off_are_missed_at_their_request(bea: Actor) -> None:
     request = seeds.pending()
     seeds.decide(request, bea)
@@ -187,7 +186,6 @@ def test_rows_that_were_cut_off_are_missed_at_their_request(bea: Actor) -> None:
         assert broken_at(request.run_id) == kept + 1
 
 
-@pytest.mark.usefixtures("_owner")
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
     assert Approvals().problem_of(run) is None
     forge(run, 3, actor="cyril", previous=row(run, 2).hash)

@@ -1,20 +1,24 @@
 """The read side: who sees what waits, in which order, in pieces, and at which cost."""
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import IntegrityError, connection
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
+from ninja.testing import TestClient
 from pytest_django import DjangoAssertNumQueries
 
 from approvals.errors import NotFound
 from approvals.models import Request
-from approvals.permissions import access, principals
-from approvals.queries import inbox
+from approvals.permissions import access
+from approvals.permissions.principals import principal_of
+from approvals.queries import filters, inbox
 from approvals.queries import requests as queries
 from approvals.queries.inbox import View
+from approvals.web.api import router
+from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -30,7 +34,7 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
     seeds.decide(seeds.pending(requester="cyril"), bea)
     doubt = seeds.in_doubt(requester="cyril")
 
-    principal = principals.principal_of(bea)
+    principal = principal_of(bea)
     mine = inbox.page(principal, view=View.MINE)
     assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
     assert mine.items[0].sentence == soon.sentence
@@ -41,84 +45,41 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
     for number, item in enumerate(mine.items):
         assert inbox.previous_and_next(principal, item) == (ids[number], ids[number + 2])
 
-    own = inbox.page(principals.principal_of(ada), view=View.MINE)
+    own = inbox.page(principal_of(ada), view=View.MINE)
     assert [item.id for item in own.items] == [soon.id, never.id]
-    assert inbox.counts(principals.principal_of(ada)).others == 1
-
-
-def test_an_inbox_without_rights_is_empty_but_counts(cyril: Actor, admin: Actor) -> None:
-    seeds.pending(requester="ada")
-    stranger = Actor(person="stranger")
-    for actor, others in ((cyril, 0), (admin, 1), (stranger, 0)):
-        principal = principals.principal_of(actor)
-        assert inbox.page(principal, view=View.MINE).items == ()
-        assert inbox.counts(principal) == inbox.Counts(mine=0, in_doubt=0, others=others)
-
-
-def test_an_approval_of_others_does_not_exist(ada: Actor, bea: Actor, cyril: Actor) -> None:
-    request = seeds.pending(requester="ada")
-    assert queries.approval(request.id, actor=bea).denial is None
-    own = queries.approval(request.id, actor=ada).denial
-    assert own is not None
-    assert own.code == "requester"
-    for unreadable in (request.id, uuid4()):
-        with pytest.raises(NotFound):
-            queries.approval(unreadable, actor=cyril)
-    assert queries.approvals(cyril).items == ()
-
-
-def test_postgres_refuses_a_risk_that_does_not_exist() -> None:
-    request = seeds.pending()
-    with pytest.raises(IntegrityError, match="request_risk"):
-        Request.objects.filter(pk=request.pk).update(risk="nothing")
+    assert inbox.counts(principal_of(ada)).others == 1
+    denial = queries.approval(late.id, actor=ada).denial
+    assert denial is not None
+    assert denial.code == "requester"
+    assert queries.approval(late.id, actor=bea).denial is None
 
 
 def test_a_risk_that_does_not_exist_hides_no_request(
     ada: Actor, bea: Actor, cyril: Actor, admin: Actor
 ) -> None:
-    """The owner of the table can drop the constraint and write one."""
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE approvals_request DROP CONSTRAINT request_risk")
+    """Postgres refuses it, but the owner of the table can drop the constraint and write one."""
     request = seeds.pending(requester="ada")
+    with pytest.raises(IntegrityError, match="request_risk"), transaction.atomic():
+        Request.objects.filter(pk=request.pk).update(risk="nothing")
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE approvals_request DROP CONSTRAINT request_risk")
     Request.objects.filter(pk=request.pk).update(risk="nothing")
-
-    found = {
-        actor.person: {
-            view
-            for view in (View.MINE, View.OTHERS)
-            for item in inbox.page(principals.principal_of(actor), view=view).items
-            if item.tampered
-        }
-        for actor in (ada, bea, cyril, admin)
-    }
-    assert found == {
-        "ada": {View.OTHERS},
-        "bea": {View.MINE},
-        "cyril": set(),
-        "admin": {View.OTHERS},
-    }
-    assert [item.id for item in queries.approvals(bea).items] == [request.id]
+    people = (ada, bea, cyril, admin, Actor(person="stranger"))
+    for view, seen in (
+        (View.MINE, [bea]),
+        (View.OTHERS, [ada, admin]),
+    ):
+        pages = {actor: inbox.page(principal_of(actor), view=view).items for actor in people}
+        assert [actor for actor in people if pages[actor]] == seen
+        assert all(pages[actor][0].tampered for actor in seen)
+    assert inbox.counts(principal_of(cyril)) == inbox.Counts(mine=0, in_doubt=0, others=0)
     assert Run.objects.filter(access.Access().readable_runs(bea)).exists()
     assert not Run.objects.filter(access.Access().readable_runs(cyril)).exists()
     client = Client()
     client.force_login(User.objects.get(username="bea"))
     for path in ("/inbox/", f"/a/{request.id}/"):
         assert "Tampered with" in client.get(path).content.decode()
-
-
-def test_pieces_of_a_list_make_the_whole_even_with_equal_times(bea: Actor) -> None:
-    of = seeds.run()
-    requests = seeds.opened(*(seeds.snapshot(of) for _ in range(7)))
-    Request.objects.filter(pk__in=[one.pk for one in requests[:5]]).update(
-        created_at=requests[0].created_at
-    )
-    page = queries.approvals(bea, limit=3)
-    seen = [item.id for item in page.items]
-    while page.next is not None:
-        page = queries.approvals(bea, limit=3, cursor=page.next)
-        seen += [item.id for item in page.items]
-    assert len(seen) == 7
-    assert set(seen) == {one.id for one in requests}
 
 
 @pytest.mark.parametrize(
@@ -146,3 +107,153 @@ def test_reading_takes_the_same_queries_for_any_number_of_rows(
         queries.approvals(bea)
     with django_assert_num_queries(1):
         queries.approval(requests[0].id, actor=bea)
+
+
+# The filter of the inbox: input is only ever text
+
+
+@pytest.fixture
+def made() -> dict[str, UUID]:
+    run = seeds.run()
+    high, low = seeds.opened(
+        seeds.snapshot(run, risk=Risk.HIGH, requester="ada"),
+        seeds.snapshot(run, risk=Risk.LOW, requester="cyril"),
+    )
+    Request.objects.filter(pk=low.id).update(
+        sentence="Send 100% of the_mail to c:\\new", tool="send_mail", path=["hr_mail", "send_mail"]
+    )
+    return {"high": high.id, "low": low.id}
+
+
+@pytest.mark.parametrize(
+    ("q", "names"),
+    [
+        ("", {"high", "low"}),
+        ("PRIVILEGES level", {"high"}),
+        ('"level 3"', {"high"}),
+        ('"3 level"', set()),
+        ("cyril", {"low"}),
+        ("account_agent", {"high"}),
+        ("risk:high", {"high"}),
+        ("RISK:low mail", {"low"}),
+        ("agent:hr", {"high", "low"}),
+        ("agent:send", set()),
+        ("tool:send", {"low"}),
+        ("by:ada", {"high"}),
+        ("100%", {"low"}),
+        ("1%", set()),
+        ("the_mail", {"low"}),
+        ("c:\\new", {"low"}),
+        ("';--", set()),
+        ("agent:%", set()),
+    ],
+)
+def test_a_filter_finds(made: dict[str, UUID], q: str, names: set[str]) -> None:
+    found = Request.objects.filter(filters.condition(q)).values_list("pk", flat=True)
+    assert set(found) == {made[name] for name in names}
+
+
+# The API: a body cannot get ahead of the rights
+
+
+@pytest.fixture(scope="module")
+def client() -> TestClient:
+    return TestClient(router)
+
+
+def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> None:
+    request = seeds.pending()
+    answer = client.get(f"/approvals/{request.id}", auth=bea).json()
+    promised = {
+        "id": str(request.id),
+        "run": str(request.run_id),
+        "gate": str(request.gate),
+        "kind": "approval",
+        "frame": "0.c1.0",
+        "call": "c2.0",
+        "tool": "set_privileges",
+        "args": seeds.ARGS,
+        "path": list(seeds.PATH),
+        "risk": "high",
+        "status": "pending",
+        "digest": request.request_digest,
+        "requester": "ada",
+        "origin": ["ada"],
+        "expires_at": None,
+        "not_before": None,
+        "result_schema": None,
+        "late_outcomes": [],
+    }
+    assert {name: answer[name] for name in promised} == promised
+    assert set(answer) - set(promised) == {
+        "sentence", "created_at", "decided_by", "decided_at", "effective_at", "reason", "removed_at",
+        "tampered",
+    }  # fmt: skip
+
+
+def test_a_list_is_cut_and_comes_in_pieces_even_with_equal_times(
+    client: TestClient, bea: Actor
+) -> None:
+    of = seeds.run()
+    requests = seeds.opened(*(seeds.snapshot(of) for _ in range(3)))
+    doubt = seeds.in_doubt(not_before=seeds.moment(5))
+    seeds.decide(requests[2], bea)
+    Request.objects.filter(run=of).update(created_at=requests[0].created_at)
+    ids = sorted(str(one.id) for one in requests)
+    pending = sorted(str(one.id) for one in requests[:2])
+
+    def listed(query: str) -> tuple[list[str], str | None]:
+        answer = client.get(f"/approvals?{query}", auth=bea).json()
+        return [item["id"] for item in answer["items"]], answer["next"]
+
+    assert listed("") == listed("kind=any") == ([*ids, str(doubt.id)], None)
+    assert listed("kind=approval&status=pending") == (pending, None)
+    assert listed("kind=in_doubt") == ([str(doubt.id)], None)
+    first, cursor = listed(f"run={of}&limit=2")
+    assert first == ids[:2]
+    assert listed(f"run={of}&cursor={cursor}") == (ids[2:], None)
+    with pytest.raises(InvalidInput) as caught:
+        listed("kind=unknown")
+    assert caught.value.field == "kind"
+
+
+def test_a_decision_answers_with_the_decided_approval(client: TestClient, bea: Actor) -> None:
+    request = seeds.pending()
+    body = {"verdict": "deny", "digest": request.request_digest, "reason": "Too much."}
+    answer = client.post(f"/approvals/{request.id}/decision", json=body, auth=bea)
+    assert answer.status_code == 200
+    decided = answer.json()
+    assert (decided["status"], decided["decided_by"]) == ("denied", "bea")
+    assert decided["reason"] == "Too much."
+    assert decided["decided_at"]
+
+
+def test_a_call_in_doubt_is_settled_and_null_is_a_result(client: TestClient, bea: Actor) -> None:
+    request = seeds.in_doubt()
+    path = f"/runs/{request.run_id}/gates/{request.gate}/settle"
+    body: dict[str, Any] = {"outcome": "happened", "reason": "It is there."}
+    with pytest.raises(InvalidInput):
+        client.post(path, json=body, auth=bea)
+    found = client.post(path, json={**body, "result": None}, auth=bea).json()
+    assert (found["gate"], found["kind"]) == (str(request.gate), "in_doubt")
+    assert (found["status"], found["decided_by"]) == ("answered", "bea")
+
+
+@pytest.mark.parametrize("body", [{}, {"verdict": [], "digest": {}, "reason": 5}])
+def test_without_permission_any_body_gets_not_found(
+    client: TestClient, cyril: Actor, bea: Actor, body: dict[str, object]
+) -> None:
+    path = f"/approvals/{seeds.pending().id}/decision"
+    with pytest.raises(NotFound):
+        client.post(path, json=body, auth=cyril)
+    with pytest.raises(InvalidInput):
+        client.post(path, json=body, auth=bea)
+
+
+@pytest.mark.parametrize("name", ["1", "not-an-id", str(uuid4())])
+def test_an_unknown_object_is_not_found(client: TestClient, bea: Actor, name: str) -> None:
+    with pytest.raises(NotFound):
+        client.get(f"/approvals/{name}", auth=bea)
+    for path in (f"/approvals/{name}/decision", f"/runs/{name}/gates/{uuid4()}/settle"):
+        with pytest.raises(NotFound):
+            client.post(path, json={}, auth=bea)

@@ -74,9 +74,6 @@ def refused(request: Request, decision: Decision | None = None, **changed: Any) 
     return str(caught.value)
 
 
-# What holds
-
-
 def test_a_signed_decision_is_verified_and_does_not_repeat_its_request(bea: Actor) -> None:
     request = decided(bea, Verdict.DENY)
     seeds.verify_decision(request)
@@ -125,9 +122,6 @@ def test_names_within_a_reason_stay_where_they_are(bea: Actor) -> None:
     seeds.decide(request, bea, reason=reason)
     request.refresh_from_db()
     assert statements.read(request).reason == reason
-
-
-# What does not
 
 
 def test_a_decision_needs_its_own_signed_statement(bea: Actor) -> None:
@@ -193,9 +187,6 @@ def test_a_signed_decision_that_the_web_should_not_have_taken_is_rejected(bea: A
         seeds.verify_approval(own)
 
 
-# Rights, at the moment the call starts
-
-
 def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> None:
     """Or is disabled; a forgery is no approval that lost its rights."""
     request, other = decided(bea), decided(bea)
@@ -209,9 +200,6 @@ def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> N
     Request.objects.filter(pk=other.pk).update(reason="Other.")
     with pytest.raises(NotConfirmed):
         seeds.verify_approval(other)
-
-
-# Keys
 
 
 def test_a_worker_without_the_private_key_checks_but_cannot_sign(

@@ -1,20 +1,40 @@
-"""The main job on the whole application, decided in a real browser."""
+"""The whole application with the small agent of the README, started as it says and decided in a real browser."""
 
+import json
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.docs.pages import README, blocks
 from tests.support.people import Office
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 
+LINES = 25
+
+
+def _command(part: str) -> list[str]:
+    """The words of the README's command that has this part."""
+    texts = [block.text.replace("\\\n", " ") for block in blocks(README, "")]
+    (command,) = [line for text in texts for line in text.splitlines() if part in line]
+    return shlex.split(command)
+
 
 @pytest.fixture(scope="module")
 def office(sandbox: Path) -> Iterator[Office]:
-    with Stack(sandbox / "seen in a browser") as stack:
+    """The application with the block of the README in an empty folder outside the checkout."""
+    (block,) = blocks(README, "python")
+    assert len(block.text.splitlines()) <= LINES
+    folder = sandbox / "agents of my own"
+    folder.mkdir(mode=0o755)
+    (folder / "refunds.py").write_text(block.text, encoding="utf-8")
+    given = dict(word.split("=", 1) for word in _command("AGENTS_DIR=") if "=" in word)
+    chosen = given["ABEYANCE_AGENTS"]
+    with Stack(sandbox / "readme", AGENTS_DIR=str(folder), ABEYANCE_AGENTS=chosen) as stack:
         yield Office(stack)
 
 
@@ -37,6 +57,34 @@ def window(chromium: Browser, office: Office) -> Iterator[Callable[[str], Page]]
     yield log_in
     for context in opened:
         context.close()
+
+
+def test_the_readmes_agent_is_started_approved_and_done(
+    window: Callable[[str], Page], office: Office
+) -> None:
+    found = office.execute("import importlib.util as u; print(u.find_spec('refunds'))")
+    assert found.strip() == "None"  # the web cannot import it
+    words = _command("curl ")
+    assert words[1].endswith("/api/v1/runs")
+    body = json.loads(words[words.index("-d") + 1])
+    status, run = office.stack.ask("ada", "POST", "/api/v1/runs", body)
+    assert status == 201, run
+    office.wait(run["id"], "suspended")
+
+    ada = window("ada")
+    ada.goto("/agents/")
+    ada.get_by_role("link", name="refunds").first.click()
+    ada.get_by_role("link", name="Start").first.click()
+    ada.get_by_label("number").fill("A-1")
+    ada.get_by_role("button", name="Start the run").click()
+    ada.wait_for_url("**/runs/*/")
+    own = ada.url.rstrip("/").rpartition("/")[2]
+    office.wait(own, "suspended")
+    assert office.approval(own)["sentence"] == "Pay 40 euros back for order A-1"
+    office.decide("bea", office.approval(own), "approve")
+    office.wait(own, "completed")
+    ada.reload()
+    expect(ada.get_by_text("Order A-1: 40 euros are on their way").first).to_be_visible()
 
 
 def test_bea_approves_a_nested_run_and_an_open_page_and_inbox_follow(

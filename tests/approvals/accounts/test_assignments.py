@@ -146,21 +146,20 @@ def test_a_right_names_its_giver_and_cools_off(
     assert refusal(seeds.pending(requester="ada"), actor) == cooling
 
 
-# Runs in which a right counts
-
-
-def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor) -> None:
+def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor, second: Actor) -> None:
+    """Nor in those of both admins, if a second has confirmed it."""
     dora = given("dora", Group.REVIEWERS, by="admin")
-    request = seeds.pending(requester="ada")
-    Approvals().join(run=request.run_id, person="admin")
-    assert refusal(request, dora) == "given_by_origin"
-    approved = seeds.pending(requester="ada")
+    steered, approved, both = (seeds.pending(requester="ada") for _ in range(3))
+    Approvals().join(run=steered.run_id, person="admin")
+    assert refusal(steered, dora) == "given_by_origin"
     seeds.decide(approved, dora)
     with pytest.raises(ApprovalVoid, match="from admin"):
         seeds.verify_approval(approved, origin=["admin"])
-
-
-# The cooling-off period
+    confirm("dora", "reviewers", by="second")
+    for person in ("admin", "second"):
+        Approvals().join(run=both.run_id, person=person)
+    assert refusal(both, dora) == "given_by_origin"
+    assert refusal(seeds.pending(requester="second"), dora) is None
 
 
 def test_a_new_right_cooled_off_later(admin: Actor, settings: Settings) -> None:
@@ -176,19 +175,6 @@ def test_a_new_right_cooled_off_later(admin: Actor, settings: Settings) -> None:
         assert (principal.cooling_until is None) is cooled
 
 
-# A second admin
-
-
-def test_not_in_a_run_of_both_admins(admin: Actor, second: Actor) -> None:
-    dora = given("dora", Group.REVIEWERS, by="admin")
-    confirm("dora", "reviewers", by="second")
-    request = seeds.pending(requester="admin")
-    Approvals().join(run=request.run_id, person="second")
-    assert refusal(request, dora) == "given_by_origin"
-    alone = seeds.pending(requester="second")
-    assert refusal(alone, dora) is None
-
-
 def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
     """Nor do the giver and the person; one admin makes another alone."""
     assert _is_admin(given("puppet", Group.ADMINS, by="admin"))
@@ -199,29 +185,21 @@ def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
             confirm(name, "reviewers", by=by)
 
 
-def test_a_changed_assignment_cannot_be_confirmed(admin: Actor, second: Actor) -> None:
-    given("dora", Group.REVIEWERS, by="admin")
-    people.set_groups("dora", [], actor="admin")
-    people.set_groups("dora", [Group.REVIEWERS], actor="admin")
-    with pytest.raises(LastAdmin, match="changed"):
-        people.confirm("dora", "reviewers", seq=1, actor="second")
-
-
 def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second: Actor) -> None:
-    dora = given("dora", Group.ADMINS, by="admin")
+    """Meanwhile the new one is not the admin who is left, and cannot be confirmed once it was given anew."""
+    dora, eva = (given(name, Group.ADMINS, by="admin") for name in ("dora", "eva"))
     assert not _is_admin(dora)
     confirm("dora", "admins", by="second")
     assert _is_admin(dora)
-
-
-def test_an_admin_who_waits_is_not_the_one_who_is_left(admin: Actor, second: Actor) -> None:
-    given("dora", Group.ADMINS, by="admin")
-    people.disable("second", actor="admin")
+    for groups in ([], [Group.ADMINS]):
+        people.set_groups("eva", groups, actor="admin")
+    with pytest.raises(LastAdmin, match="changed"):
+        people.confirm("eva", "admins", seq=1, actor="second")
+    for name in ("dora", "second"):
+        people.disable(name, actor="admin")
+    assert not _is_admin(eva)
     with pytest.raises(LastAdmin, match="last active admin"):
         people.set_groups("admin", [], actor="admin")
-
-
-# Passwords
 
 
 def test_a_second_admin_confirms_a_password_that_was_changed(
@@ -258,22 +236,18 @@ def test_an_admin_whose_password_another_sets_waits_for_a_third(
     third = given("third", Group.ADMINS, by=None)
     people.set_password("second", "another horse battery", actor="admin")
     people.set_password("second", "a third horse battery", actor="second")
+    given("dora", Group.REVIEWERS, by="admin")
     assert not _is_admin(second)
-    for by in ("admin", "second"):
+    for name, what, by in (
+        ("second", "password", "admin"),
+        ("second", "password", "second"),
+        ("dora", "reviewers", "second"),
+    ):
         with pytest.raises(LastAdmin, match="second admin"):
-            confirm("second", "password", by=by)
+            confirm(name, what, by=by)
     confirm("second", "password", by="third")
     assert _is_admin(second)
     assert _is_admin(third)
-
-
-def test_an_admin_confirms_nothing_of_who_set_their_password(admin: Actor, second: Actor) -> None:
-    people.disable("second", actor="admin")
-    people.set_password("second", "another horse battery", actor="admin")
-    people.enable("second", actor="admin")
-    given("dora", Group.REVIEWERS, by="admin")
-    with pytest.raises(LastAdmin, match="second admin"):
-        confirm("dora", "reviewers", by="second")
 
 
 def test_a_password_written_by_sql_gives_no_permission(bea: Actor) -> None:
@@ -295,9 +269,6 @@ def test_a_login_leaves_the_stored_password_as_it_was_signed(settings: Settings)
 
 class _Weak(Hasher):
     iterations = 1000
-
-
-# Rows
 
 
 @pytest.mark.parametrize(
@@ -328,17 +299,6 @@ def test_a_copy_with_another_value_counts_for_nothing(
     assert not assignments.in_force(Assignment.objects.latest("id"))
 
 
-def test_a_row_whose_time_is_none_gives_no_right(bea: Actor) -> None:
-    row = Assignment.objects.get(username="bea", what="reviewers")
-    row.pk, row.seq = None, 2
-    row.save()
-    assert Group.REVIEWERS not in _groups(bea)
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
-        cursor.execute("UPDATE approvals_assignment SET given_at = 'infinity' WHERE seq = 2")
-    assert Group.REVIEWERS not in _groups(bea)
-
-
 def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
     memberships = User.objects.get(username="bea").groups
     memberships.clear()
@@ -352,6 +312,14 @@ def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
     first.pk = None
     with pytest.raises(DatabaseError), transaction.atomic():
         first.save()
+    first.seq = 7
+    first.save()
+    assert _groups(bea) == frozenset()
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
+        cursor.execute("UPDATE approvals_assignment SET given_at = 'infinity' WHERE seq = 7")
+        assert _groups(bea) == frozenset()
+        cursor.execute("SET LOCAL session_replication_role = DEFAULT")
     rows = Assignment.objects.filter(username="bea")
     for change in (partial(rows.update, act="given"), rows.delete):
         with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
@@ -377,9 +345,6 @@ def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, ob
     Token.objects.filter(pk=token.pk).update(**change)
     assert tokens.authenticate(plain) is None
     assert principals.principal_of(actor) is None
-
-
-# Rights from before assignments were recorded
 
 
 def test_existing_assignments_are_adopted_once(cyril: Actor) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,9 +25,6 @@ from tests.support import seeds
 pytestmark = pytest.mark.django_db
 
 approvals = Approvals()
-
-
-# Time
 
 
 def test_time_denies_and_says_so_to_run_request_and_audit(
@@ -141,21 +138,11 @@ def test_a_deadline_that_was_moved_with_its_digest_is_found_too(digested: bool, 
         seeds.verify_decision(request, EXPIRY)
 
 
-def test_the_zone_a_deadline_was_given_in_does_not_matter(bea: Actor) -> None:
-    east = timezone(timedelta(hours=5, minutes=30))
-    request = seeds.pending(expires_at=seeds.moment(60).astimezone(east))
-    seeds.decide(request, bea)
-    seeds.verify_approval(request)
-
-
 def test_the_clock_is_not_the_start_of_the_transaction() -> None:
     with transaction.atomic():
         moments = [clock.now() for _ in range(3)]
     assert moments[0] < moments[1] < moments[2]
     assert all(moment.utcoffset() == timedelta(0) for moment in moments)
-
-
-# Cancelling
 
 
 def close(of: UUID, *requests: Request, actor: Actor | None) -> None:

@@ -1,12 +1,11 @@
 """A decision on real connections, while rights end or other gates open."""
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from approvals import audit
@@ -17,7 +16,7 @@ from approvals.policy import Group
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support import seeds
-from tests.support.threads import closing, together
+from tests.support.threads import in_thread, together, wait_until_blocked
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,11 +42,10 @@ def test_a_decision_uses_the_rights_after_its_lock_wait(end: Callable[[User], ob
         except NotFound as error:
             refused.append(error.code)
 
-    waiting = threading.Thread(target=closing(decide))
     with transaction.atomic():
         Run.objects.select_for_update().get(pk=request.run_id)
-        waiting.start()
-        _wait_until_another_waits_for_us(waiting)
+        waiting = in_thread(decide)
+        wait_until_blocked()
         end(owner)
     waiting.join(30)
 
@@ -73,16 +71,3 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
 
     together([review, go_on])
     assert audit.verify(of) == 30
-
-
-def _wait_until_another_waits_for_us(waiting: threading.Thread) -> None:
-    deadline = time.monotonic() + 60
-    while waiting.is_alive() and time.monotonic() < deadline:
-        with connection.cursor() as cursor:
-            # pg_locks is read afresh in a transaction, pg_stat_activity is not.
-            cursor.execute(
-                "SELECT pg_backend_pid() = ANY(pg_blocking_pids(pid)) FROM pg_locks WHERE NOT granted"
-            )
-            if any(row[0] for row in cursor.fetchall()):
-                return
-    raise AssertionError("no other connection waits")

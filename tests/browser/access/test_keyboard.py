@@ -106,20 +106,6 @@ def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
     expect(bea.get_by_role("heading", name="Denied by bea")).to_be_visible()
 
 
-def test_bea_gives_a_lost_call_up_with_the_keyboard_alone(desk: Desk, office: Office) -> None:
-    run = office.in_doubt()
-    desk.log_in("bea")
-    desk.open(f"/a/{office.in_doubt_request(run).id}/")
-    give_up = desk.page.get_by_role("button", name="Give up")
-    give_up.focus()
-    desk.page.keyboard.press("Enter")
-    expect(desk.page.get_by_label("Reason", exact=True)).to_be_focused()
-    desk.page.keyboard.type("No trace found.")
-    desk.page.keyboard.press("Tab")
-    desk.page.keyboard.press("Enter")
-    expect(desk.page.get_by_role("heading", name="Given up by bea")).to_be_visible()
-
-
 def test_the_key_sheet_blocks_shortcuts_and_keeps_settings(bea: Page) -> None:
     bea.keyboard.press("/")
     bea.keyboard.press("Escape")

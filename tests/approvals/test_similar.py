@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.queries.similar import Change, Difference, compared
-from approvals.queries.word_diff import MAX_EDITS, blocks, words
+from approvals.queries.word_diff import MAX_EDITS, blocks
 from runtime.keyring import sealing
 
 VALUES = st.recursive(
@@ -159,8 +159,3 @@ def test_after_its_time_a_page_shows_the_rest_whole(monkeypatch: pytest.MonkeyPa
     changes = compared(was, now, until=2.0)
     assert [change.in_words for change in changes] == [True, False, False]
     assert [change.text for change in changes] == ["x 2"] * 3
-
-
-def test_words_make_up_the_whole_text() -> None:
-    text = " Pay  12.50 to\n\u0430-b "
-    assert "".join(words(text)) == text

@@ -1,27 +1,32 @@
-"""Open pages without live updates: they poll, follow a filter, and nothing moves under the cursor."""
+"""Open pages without live updates: they poll, count down, and lose neither text nor place."""
 
 import re
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
+from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.core.enums import Verdict
 from tests.browser.conftest import Desk, window
-from tests.support.office import BEA, Office
+from tests.support.cast import PASSWORD
+from tests.support.office import BEA, Office, reseal
 from tests.support.seeds import decide
 
 pytestmark = pytest.mark.browser
 
 PRIVILEGES = "Set the privileges of newhire to 3"
+REASON = "Ask her lead first.\nThen again."
 
 
 @pytest.fixture
 def bea(desk: Desk, office: Office) -> Page:
-    """Her page, whose time a test can make pass."""
+    """Her page, whose time a test can make pass, on a machine whose clock is wrong."""
     desk.log_in("bea")
-    desk.page.clock.install()
+    desk.page.clock.install(time=timezone.now() - timedelta(days=2))
     return desk.page
 
 
@@ -185,3 +190,120 @@ def test_typing_filters_the_inbox_and_keeps_it_live(desk: Desk, bea: Page, offic
     bea.reload()
     expect(bea.get_by_role("heading", name="No match")).to_be_visible()
     assert [text for text in desk.complaints if "422" not in text] == []
+
+
+# Deadlines and moments
+
+
+@pytest.fixture
+def late(desk: Desk, bea: Page, suspended: UUID) -> Page:
+    """Her inbox with something that expires in a little more than five minutes."""
+    at = timezone.now() + timedelta(minutes=5, seconds=30)
+    reseal(Request.objects.all(), expires_at=at)
+    desk.open("/inbox/")
+    return bea
+
+
+def test_deadlines_run_down_and_two_marks_are_said_once(late: Page) -> None:
+    due = late.locator(".due")
+    voice = late.locator("p.vh[role=status]")
+    expect(due).to_contain_text("in 5 min")
+    late.clock.run_for(60_000)
+    expect(due).to_contain_text("in 4 min")
+    expect(voice).to_have_text("Expires in 5 min: Set the privileges of newhire to 3")
+    expect(late.locator(".due time")).to_have_attribute("title", re.compile(" UTC$"))
+    late.clock.run_for(225_000)
+    expect(due).to_have_attribute("data-left", "none")
+    expect(voice).to_have_text("Expires in 1 min: Set the privileges of newhire to 3")
+
+
+def test_moments_are_shown_in_the_zone_of_the_reader(
+    desk: Desk, chromium: Browser, asked: str
+) -> None:
+    with window(chromium, desk.url, timezone_id="Asia/Tokyo") as tokyo:
+        tokyo.log_in("bea")
+        tokyo.open(asked)
+        moment = tokyo.page.locator(".dl time").first
+        expect(moment).to_contain_text("GMT+9")
+        assert (moment.get_attribute("title") or "").endswith(" UTC")
+
+
+def test_a_pressed_button_stays_disabled_and_its_decision_is_confirmed(late: Page) -> None:
+    late.get_by_role("link", name="Set the privileges").click()
+    late.wait_for_url("**/a/**")
+    approve = late.get_by_role("button", name="Approve")
+    late.route("**/approve/", lambda route: route.fulfill(status=204))  # and stay here
+    approve.click()
+    late.clock.run_for(10)
+    expect(approve).to_be_disabled()
+    late.evaluate("dispatchEvent(new PageTransitionEvent('pageshow'))")
+    expect(approve).to_be_enabled()
+    late.unroute("**/approve/")
+    approve.dblclick()
+    toast = late.locator(".toast")
+    expect(toast).to_have_text("Approved. A worker starts it next.")
+    expect(late.get_by_role("heading", name="Approved by bea")).to_be_visible()
+    late.wait_for_load_state()  # the words are there before the script that takes them away
+    late.clock.run_for(9000)
+    expect(toast).to_have_count(0)
+
+
+# The session ends while a reviewer decides
+
+
+def _end_session(page: Page) -> None:
+    page.context.clear_cookies(name=re.compile("abeyance_session"))
+
+
+def _log_in_again(page: Page, name: str = "bea") -> None:
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+
+@pytest.mark.parametrize("button", ["Approve", "Deny"])
+def test_deciding_after_the_session_ended_decides_nothing(
+    desk: Desk, bea: Page, asked: str, button: str
+) -> None:
+    desk.open(asked)
+    bea.get_by_role("textbox", name="Reason").fill(REASON)
+    _end_session(bea)
+    bea.get_by_role("button", name=button).click()
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    _log_in_again(bea)
+    expect(bea).to_have_url(desk.url + asked)
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    expect(bea.get_by_role("textbox", name="Reason")).to_have_value(REASON)
+    assert Request.objects.get().status == "pending"
+    bea.get_by_role("button", name="Deny").click()
+    expect(bea.get_by_role("heading", name="Denied by bea")).to_be_visible()
+
+
+def test_a_draft_is_kept_for_its_author_alone(desk: Desk, bea: Page, office: Office) -> None:
+    run = office.start(requester="admin")
+    desk.open(f"/a/{office.request(run).id}/")
+    reason = bea.get_by_role("textbox", name="Reason")
+    reason.fill(REASON)
+    _end_session(bea)
+    bea.clock.run_for(4000)  # while she types
+    _log_in_again(bea)
+    expect(reason).to_have_value(REASON)
+    _end_session(bea)
+    bea.get_by_role("button", name="Deny").click()
+    _log_in_again(bea, "ada")
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    expect(reason).to_have_value("")
+
+
+def test_a_reason_is_still_there_on_going_back(desk: Desk, bea: Page, asked: str) -> None:
+    desk.open(asked)
+    bea.get_by_role("textbox", name="Reason").fill(REASON)
+    # Over https a browser puts nothing back into a page that may not be stored. This is plain http.
+    bea.evaluate("for (const form of document.forms) form.autocomplete = 'off'")
+    bea.get_by_role("link", name="Runs").click()
+    expect(bea.get_by_role("heading", name="Runs")).to_be_visible()
+    bea.go_back()
+    expect(bea.get_by_role("textbox", name="Reason")).to_have_value(REASON)
+    bea.get_by_role("button", name="Log out").click()
+    expect(bea.get_by_label("Username")).to_be_visible()
+    assert REASON[:9] not in bea.evaluate("JSON.stringify(sessionStorage)")
