@@ -109,7 +109,7 @@ SIZE = 20
 BATCHES = [strings()[at : at + SIZE] for at in range(0, 300, SIZE)]
 # Requests that a page sends by itself.
 OURS = re.compile(
-    r"/(static/.*|events/|healthz|login/|inbox/|runs/.*|a/[0-9a-f-]+/|agents/.*|account/)?"
+    r"/(static/.*|events/|healthz|login/|inbox/|runs/.*|a/[0-9a-f-]+/|agents/.*|account/|people/|stops/)?"
 )
 
 
