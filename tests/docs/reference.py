@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import django
-from django.core.management import load_command_class
+from django.core.management import BaseCommand, load_command_class
 
 from config.env.environment import ROOT
 
@@ -267,17 +267,7 @@ def _commands() -> Iterator[Row]:
         yield f"`{file.stem}`", arguments or "none", " ".join(str(command.help).split())
 
 
-DJANGO = {
-    "help",
-    "version",
-    "verbosity",
-    "settings",
-    "pythonpath",
-    "traceback",
-    "no_color",
-    "force_color",
-    "skip_checks",
-}
+DJANGO = {action.dest for action in BaseCommand().create_parser("", "")._actions}
 
 
 def _arguments(parser: ArgumentParser) -> Iterator[str]:

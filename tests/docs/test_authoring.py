@@ -6,8 +6,6 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 from config.env.environment import ROOT
 from tests.docs.pages import blocks
 from tests.support import commands
@@ -22,29 +20,23 @@ PAGES = (
 BLOCKS = [block for page in PAGES for block in blocks(ROOT / "docs" / page, "python")]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The files of the pages, with their blocks in order."""
+def test_every_block_runs(tmp_path: Path, postgres_url: str) -> None:
+    """As `make test TESTS=folder` runs them, with nothing but the database in the environment."""
+    folder = tmp_path
     for block in BLOCKS:
         first, rest = block.text.split("\n", 1)
         name = re.fullmatch(r"# ([a-z_]+\.py)", first)
         assert name is not None, f"a block names no file: {first}"
-        with (tmp_path / name[1]).open("a", encoding="utf-8") as file:
+        with (folder / name[1]).open("a", encoding="utf-8") as file:
             file.write(f"{rest}\n")
-    return tmp_path
-
-
-def test_every_block_runs(folder: Path, postgres_url: str) -> None:
-    """As `make test TESTS=folder` runs them, with nothing but the database in the environment."""
     written = sum(block.text.count("\ndef test_") for block in BLOCKS)
     assert written > 10
-    done = _pytest(folder, DATABASE_URL=_of_its_own(postgres_url))
+    # Another database of the same server, since this one's name is taken by these tests
+    url = urlsplit(postgres_url)._replace(path="/authoring").geturl()
+    done = _pytest(folder, DATABASE_URL=url)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert f"{written} passed" in done.stdout
-
-
-def test_the_kit_needs_neither_plugin_nor_database(folder: Path) -> None:
-    (folder / "conftest.py").unlink()
+    (folder / "conftest.py").unlink()  # without the plugin and a database
     tests = folder / "test_alone.py"
     tests.write_text(
         "from agents.testing import drive\n"
@@ -57,20 +49,9 @@ def test_the_kit_needs_neither_plugin_nor_database(folder: Path) -> None:
 
 
 def _pytest(tests: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return commands.python(
-        "-m",
-        "pytest",
-        str(tests),
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        env={"PATH": os.environ["PATH"], "HOME": str(tests), **variables},
-    )
-
-
-def _of_its_own(url: str) -> str:
-    """Another database of the same server, since this one's name is taken by these tests."""
-    return urlsplit(url)._replace(path="/authoring").geturl()
+    variables |= {"PATH": os.environ["PATH"], "HOME": str(tests)}
+    words = ("-m", "pytest", tests, "-q", "-p", "no:cacheprovider")
+    return commands.python(*words, env=variables)
 
 
 def test_no_other_page_for_authors_has_python() -> None:

@@ -48,25 +48,14 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 
 @pages
-def test_every_make_target_exists(page: Path) -> None:
-    rules = (ROOT / "Makefile").read_text("utf-8")
-    known = set(re.findall(r"^([a-z][a-z-]*):", rules, re.MULTILINE))
-    assert set(TARGET.findall(_code(page))) <= known
-
-
-@pages
-def test_every_module_and_file_exists(page: Path) -> None:
-    code = _code(page)
+def test_every_target_command_module_and_file_exists(page: Path) -> None:
+    code, rules = _code(page), (ROOT / "Makefile").read_text("utf-8")
+    assert set(TARGET.findall(code)) <= set(re.findall(r"^([a-z][a-z-]*):", rules, re.MULTILINE))
+    commands = {file.stem for file in ROOT.glob("*/management/commands/*.py")}
+    assert set(COMMAND.findall(code)) <= commands | set(DJANGO)
     missing = [name for name in MODULE.findall(code) if not _is_there(name)]
     missing += [path for path in PATH.findall(code) if not _is_file(path)]
     assert missing == []
-
-
-@pages
-def test_every_command_exists(page: Path) -> None:
-    files = ROOT.glob("*/management/commands/*.py")
-    known = {file.stem for file in files} | set(DJANGO)
-    assert set(COMMAND.findall(_code(page))) <= known
 
 
 def _is_there(name: str) -> bool:

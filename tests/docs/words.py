@@ -12,48 +12,18 @@ from collections.abc import Iterator
 
 from config.env.environment import ROOT
 
-RETIRED = {
-    "Seats?": "run slot",
-    "[Cc]oordinator": "runner",
-    "[Ss]cribe": "step writer",
-    "[Tt]enure": "yield policy",
-    "[Hh]andoff|hand_in": "transactional result, submit",
-    "poke": "check_signals",
-    "Skews?": "version change",
-    "Judge|judging": "admission",
-    "killpoints?|pass_by": "failpoint, hit",
-    "BadSetting": "InvalidSetting",
-    "furnish": "set_concurrency",
-    "leftovers": "orphans",
-    "farewell": "stop signal",
-    "unserved": "agents without a worker",
-    "narrowed": "filtered",
-    "Brakes|Braked": "RateLimits, RateLimited",
-    "ModelFault|ToolFault": "ModelFailure, ToolFailure",
-    "AgentFacts|CallFacts": "AgentInfo, CallInfo",
-    "NotTyped": "InvalidValue",
-    "Gatekeeper|gatekeeper": "Approvals, approvals",
-    "ActionPicture": "ReviewSnapshot",
-    "vouch(?:es|ed)?": "verify_decision",
-    "ModelTerms|CompactionTerms|MODEL_TERMS": "ModelOptions, CompactionOptions",
-    "BadAmount": "InvalidBudget",
-    "HALTS|is_halt|evolve_halt": "FRAME_GATES, is_frame_gate",
-    "AskModel|JudgeCall|OpenDoubt": "CallModel, CheckCall, OpenInDoubt",
-    "MailboxRaised|TooManyUnheard": "SignalsChanged, TooManyUndelivered",
-    "FilledIn|set_aside": "InlinedMessages, extract_blob",
-    "NothingToWaitFor|grant_of|limit_gate": "InvalidWait, read_grant, open_limit_gate",
-    "OF_RUN|StopNotOn|StoppedAlready": "BLOCKS_RUN, SwitchNotEngaged, SwitchAlreadyEngaged",
-    "Sealed|seal_text": "SignedEntry, sign_text",
-    "give_back": "release",
-    "pause_asked|cancel_asked": "pause_requested, cancel_requested",
-    "masked_args|PLACEHOLDER": "redacted_args, REDACTED",
-    "Guarded": "LastAdmin",
-    "[Rr]oster": "listing",
-    "LONG_ENOUGH|LONGEST_(?:PAUSE|ROUND|SEARCH)": "MAX_…_SECONDS",
-    "LASTING": "PERMANENT",
-    "worked_at|held_up|used_up_at": "active_seconds, is_blocked, exhausted_at",
-    "second_look": "recheck",
-}
+RETIRED = re.compile(
+    r"\b(?:Seats?|[Cc]oordinator|[Ss]cribe|[Tt]enure|[Hh]andoff|hand_in|poke|Skews?|"
+    r"Judge|judging|killpoints?|pass_by|BadSetting|furnish|leftovers|farewell|unserved|"
+    r"narrowed|Brakes|Braked|ModelFault|ToolFault|AgentFacts|CallFacts|NotTyped|"
+    r"Gatekeeper|gatekeeper|ActionPicture|vouch(?:es|ed)?|"
+    r"ModelTerms|CompactionTerms|MODEL_TERMS|BadAmount|HALTS|is_halt|evolve_halt|"
+    r"AskModel|JudgeCall|OpenDoubt|MailboxRaised|TooManyUnheard|FilledIn|set_aside|"
+    r"NothingToWaitFor|grant_of|limit_gate|OF_RUN|StopNotOn|StoppedAlready|Sealed|seal_text|"
+    r"give_back|pause_asked|cancel_asked|masked_args|PLACEHOLDER|Guarded|[Rr]oster|"
+    r"LONG_ENOUGH|LONGEST_(?:PAUSE|ROUND|SEARCH)|LASTING|worked_at|held_up|used_up_at|"
+    r"second_look)\b"
+)
 VAGUE = re.compile(
     r"\b(?:whoever|somebody|nobody|anybody|whatever|wherever|whichever"
     r"|what (?:is|was|were|came|it|they|has|had|may|must|can|cannot|becomes|would|happened|happens))\b",
@@ -62,20 +32,17 @@ VAGUE = re.compile(
 ALLOWED = 34
 FILES = ("*.py", "*.html", "*.md", "Makefile")
 # The history of the words, stored names, and this list itself
+WORDS = "docs/explanation/adr/0046-words.md"
 EXCEPT = ("CHANGELOG.md", "docs/explanation/adr/*", "*/migrations/*", "tests/docs/words.py")
 
 
 def main() -> int:
     """Print each retired word with its place, and the vague words if there are more than allowed."""
-    retired = re.compile("|".join(rf"(?P<w{n}>\b(?:{old})\b)" for n, old in enumerate(RETIRED)))
-    news = list(RETIRED.values())
     wrong, vague = 0, dict[str, int]()
     for path, text in _texts():
         for number, line in enumerate(text.splitlines(), 1):
-            for found in retired.finditer(line):
-                assert found.lastgroup is not None
-                better = news[int(found.lastgroup[1:])]
-                say(f"{path}:{number}: {found.group()!r} is retired: {better}")
+            for found in RETIRED.findall(line):
+                say(f"{path}:{number}: {found!r} is retired: see {WORDS}")
                 wrong += 1
         if many := len(VAGUE.findall(text)):
             vague[path] = many

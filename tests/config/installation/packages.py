@@ -1,13 +1,8 @@
-"""Makes wheels that hold nothing but metadata, and indexes and locks of them."""
+"""Makes wheels that hold nothing but metadata, and locks of them."""
 
-import functools
 import hashlib
-import http.server
 import re
-import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -37,22 +32,3 @@ def make_wheel(folder: Path, name: str, version: str, metadata: str = "") -> str
             # ZipInfo has a fixed time, so the same wheel always has the same hash.
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{part}"), text)
     return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder of folders of wheels as an index on loopback, for the length of the block."""
-    handler = functools.partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
