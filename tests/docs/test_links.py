@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.env.environment import ROOT
-from tests.docs.pages import PAGES
+from tests.docs.pages import PAGES, README
 from tests.docs.screenshots import MAX_BYTES, PICTURES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
@@ -81,3 +81,17 @@ def test_the_pictures_are_those_of_the_script_and_small() -> None:
     pictures = {path.name: path for path in (ROOT / "docs" / "img").glob("*.png")}
     assert set(pictures) == {f"{picture.name}.png" for picture in PICTURES}
     assert {name for name, path in pictures.items() if path.stat().st_size > MAX_BYTES} == set()
+
+
+DOCS = ROOT / "docs"
+INDEX = DOCS / "README.md"
+
+
+def test_index_names_every_page() -> None:
+    linked = {
+        (DOCS / target).resolve()
+        for target in re.findall(r"\]\(([^)#]+)\)", INDEX.read_text("utf-8"))
+    }
+    adrs = DOCS / "explanation" / "adr"
+    pages = {page for page in PAGES if page not in (README, INDEX) and page.parent != adrs}
+    assert linked == pages | {adrs}

@@ -68,20 +68,6 @@ def refused(text: str) -> str:
     return str(raised.value)
 
 
-def test_an_import_with_a_listed_key_asks_for_approval_again(
-    target: Target, sender: Sender, parcel: str
-) -> None:
-    run = imported(sender.send(parcel))
-    assert Request.objects.filter(run=run).count() == 0
-    assert target.advance(run).status == "suspended"
-    request = Request.objects.get(run=run)
-    assert (request.status, request.requester) == ("pending", "admin")
-    acts = AuditEntry.objects.filter(run=run).order_by("seq").values_list("act", "actor")
-    assert list(acts) == [("imported", "admin"), ("requested", None)]
-    target.decide(run)
-    assert target.advance(run).status == "completed"
-
-
 def test_an_approval_given_before_the_export_is_worth_nothing(
     target: Target, sender: Sender
 ) -> None:
@@ -97,7 +83,12 @@ def test_an_approval_given_before_the_export_is_worth_nothing(
     new = imported(sender.send(text))
     target.advance(new)
     assert Request.objects.filter(run=new, status="pending").count() == 1
+    acts = AuditEntry.objects.filter(run=new).order_by("seq").values_list("act", "actor")
+    assert list(acts) == [("imported", "admin"), ("requested", None)]
     assert target.started(new) == 0
+    target.decide(new)
+    assert target.advance(new).status == "completed"
+    assert target.started(new) == 1
 
 
 TAMPERED: dict[str, tuple[Make, str]] = {

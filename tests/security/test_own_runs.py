@@ -1,9 +1,13 @@
-"""A person tries to decide on their own run: by a fork, a message or an event."""
+"""A person decides on their own run by a fork, a message or an event; an admin by a token, a group or an account."""
 
+import hashlib
+import secrets
 from uuid import UUID
 
-import pytest
+from django.contrib.auth.models import User
+from django.db import connection
 
+from approvals.accounts import people, tokens
 from approvals.accounts.people import set_groups
 from approvals.models import Request
 from approvals.policy import Group
@@ -11,19 +15,16 @@ from runtime.control.fork import fork
 from runtime.control.messages import send_message
 from runtime.models import Run
 from runtime.ports.access import Actor
+from tests.support.cast import PASSWORD
 from tests.support.target import Target, approve, refused
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 
 
-@pytest.fixture(autouse=True)
-def bea_is_an_admin(target: Target) -> None:
-    """Else she could not write to Ada's runs."""
+def write(run: UUID) -> None:
+    """Send a message as Bea, who must be an admin to write to Ada's runs."""
     set_groups("bea", (Group.REVIEWERS, Group.ADMINS), actor=None)
-
-
-def write(run: UUID, actor: Actor) -> None:
-    send_message(run=run, actor=actor, text="use level 5")
+    send_message(run=run, actor=BEA, text="use level 5")
 
 
 def test_a_fork_by_another_keeps_the_origin(target: Target) -> None:
@@ -38,7 +39,7 @@ def test_a_fork_by_another_keeps_the_origin(target: Target) -> None:
 def test_a_fork_comes_from_who_wrote_to_the_original(target: Target) -> None:
     run = target.start()
     position = Run.objects.get(id=run).position
-    write(run, BEA)  # after the entry that is forked; no worker has received it
+    write(run)  # after the entry that is forked; no worker has received it
     new = fork(run=run, position=position, actor=ADMIN)
     target.advance(new)
     assert refused(new, BEA) == "origin"
@@ -46,16 +47,17 @@ def test_a_fork_comes_from_who_wrote_to_the_original(target: Target) -> None:
 
 def test_a_sender_of_a_message_does_not_decide_in_the_run(target: Target) -> None:
     run = target.start()
-    write(run, BEA)
+    write(run)
     assert refused(run, BEA) == "origin"
     target.advance(run)
     assert refused(run, BEA) == "origin"
 
 
 def test_a_message_after_approving_voids_the_approval(target: Target) -> None:
+    set_groups("bea", (Group.REVIEWERS, Group.ADMINS), actor=None)  # so that she keeps them below
     run = target.start()
     approve(run, BEA)
-    write(run, BEA)
+    write(run)
     assert target.advance(run).status == "suspended"
     assert target.started(run) == 0
     assert refused(run, BEA) == "origin"
@@ -64,10 +66,50 @@ def test_a_message_after_approving_voids_the_approval(target: Target) -> None:
 def test_rows_without_the_origin_hide_no_message(target: Target) -> None:
     """The copies in rows lose Bea, but the journal still names her."""
     run = target.start()
-    write(run, BEA)
+    write(run)
     target.advance(run)
     Request.objects.filter(run=run).update(excluded=["ada"])  # as it was sealed
     Run.objects.filter(id=run).update(origin=[])
     approve(run, BEA)
     assert target.advance(run).status == "suspended"
     assert target.started(run) == 0
+
+
+def test_an_admin_who_becomes_a_reviewer_cannot_decide_yet(target: Target) -> None:
+    run = target.start()
+    set_groups("admin", [Group.ADMINS, Group.REVIEWERS], actor="admin")
+    assert refused(run, ADMIN) == "cooling_off"
+
+
+def test_a_reviewer_of_ones_own_making_does_not_decide(target: Target) -> None:
+    run = target.start(requester="admin")
+    people.create_person(
+        username="puppet", password=PASSWORD, groups=[Group.REVIEWERS], actor="admin"
+    )
+    assert refused(run, Actor(person="puppet")) == "given_by_origin"
+
+
+def test_a_membership_by_sql_does_not_decide(target: Target) -> None:
+    run = target.start()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO auth_user_groups (user_id, group_id) SELECT u.id, g.id"
+            " FROM auth_user u, auth_group g WHERE u.username = 'admin' AND g.name = 'reviewers'"
+        )
+    assert refused(run, ADMIN) == "not_eligible"
+
+
+def test_a_token_by_sql_does_not_decide(target: Target) -> None:
+    secret, public_id = secrets.token_hex(32), secrets.token_hex(8)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO approvals_token (public_id, secret_hash, scopes, created_at, owner_id)"
+            " VALUES (%s, %s, %s, now(), %s)",
+            [
+                public_id,
+                hashlib.sha256(secret.encode()).hexdigest(),
+                '["approvals:decide", "approvals:read"]',
+                User.objects.get(username="bea").pk,
+            ],
+        )
+    assert tokens.authenticate(f"aby_{public_id}_{secret}") is None

@@ -1,11 +1,15 @@
-"""The rights of the roles of web and workers in the database, as `prepare` grants them."""
+"""`manage.py prepare`: the rights of the roles of web and workers in the database, and static files."""
 
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
+from django.core.management import call_command
 from django.db import connection
+from pytest_django import Settings
 
 from config import rights
 from runtime.store import pool
@@ -41,25 +45,16 @@ def as_role(role: str, statement: str) -> None:
 NEITHERS = """
     UPDATE approvals_auditentry SET actor = 'cyril'
     DELETE FROM approvals_auditentry
-    TRUNCATE approvals_auditentry
     ALTER TABLE approvals_auditentry DISABLE TRIGGER USER
-    DROP TRIGGER approvals_auditentry_append_only ON approvals_auditentry
-    UPDATE runtime_spent SET attempt = 2
     DELETE FROM runtime_spent
-    UPDATE approvals_toolschema SET body = ''
     DELETE FROM approvals_toolschema
     UPDATE runtime_journalentry SET body = ''
     INSERT INTO runtime_journalentry_default VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())
-    DELETE FROM runtime_journalentry_default
     CREATE TABLE here (id int)
-    CREATE SCHEMA there
-    DELETE FROM django_migrations
     DELETE FROM runtime_run
     UPDATE approvals_assignment SET act = 'given'
     DELETE FROM approvals_assignment
     DELETE FROM approvals_token
-    ALTER TABLE approvals_token DISABLE TRIGGER USER
-    INSERT INTO approvals_adoption (at) VALUES (now())
     DELETE FROM approvals_adoption
     SELECT pg_read_file('/etc/passwd')
     COPY auth_group (name) FROM PROGRAM 'id'
@@ -67,9 +62,7 @@ NEITHERS = """
 OF_THE_WEB = """
     INSERT INTO auth_group (name) VALUES ('more')
     UPDATE auth_user SET is_active = true
-    DELETE FROM auth_user_groups
     SELECT FROM approvals_token
-    SELECT FROM approvals_adoption
     SELECT FROM django_session
     SELECT FROM approvals_loginfailures
 """
@@ -150,3 +143,35 @@ def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: N
             cursor.execute(f"DROP ROLE IF EXISTS {UNPRIVILEGED}")
     with pytest.raises(rights.NotGranted, match="postgres is a superuser"):
         rights.ensure_role("postgres", "new")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("what", ["same", "changed", "touched", "new", "gone"])
+def test_static_files_are_collected_again_if_their_sources_changed(
+    settings: Settings, tmp_path: Path, what: str
+) -> None:
+    settings.STATIC_ROOT = tmp_path / "static"
+    settings.STATICFILES_DIRS = [tmp_path / "sources"]
+    source, collected = tmp_path / "sources" / "desk.css", tmp_path / "static" / "desk.css"
+    source.parent.mkdir()
+    source.write_text("one")
+    call_command("prepare", verbosity=0)
+    match what:
+        case "same":
+            collected.write_text("as it was collected")
+            os.utime(collected, (0, 0))  # older than its source, so that it would be collected
+        case "changed":
+            source.write_text("three")
+            os.utime(source, (2**31, 2**31))  # collectstatic compares whole seconds
+        case "touched":
+            os.utime(source, ns=(0, source.stat().st_mtime_ns + 1))
+            collected.unlink()
+        case "new":
+            (source.parent / "inbox.css").write_text("two")
+        case "gone":
+            (collected.parent / ".collected").unlink()
+            collected.unlink()
+    call_command("prepare", verbosity=0)
+    expected = "as it was collected" if what == "same" else source.read_text()
+    assert collected.read_text() == expected
+    assert (collected.parent / "inbox.css").exists() == (what == "new")

@@ -130,14 +130,6 @@ NAMES = [process.name for process in table()]
 
 
 @pytest.fixture
-def keys(tmp_path: Path, settings: Settings) -> Path:
-    """Return a folder with every key, for a test to damage."""
-    folder = tmp_path / "keys"
-    shutil.copytree(settings.KEYS_DIR, folder)
-    return folder
-
-
-@pytest.fixture
 def migrated(transactional_db: None, postgres_url: str) -> str:
     """Return the DATABASE_URL of the test database, which has every table."""
     return postgres_url.rpartition("/")[0] + "/" + str(connection.settings_dict["NAME"])
@@ -266,29 +258,21 @@ def test_a_database_that_goes_away_during_a_step_of_the_start(
     assert cut
 
 
-@pytest.mark.parametrize("text", [None, f"id:{'ab' * 8}"])
-@pytest.mark.parametrize(
-    ("name", "file"), [("web", "decisions.private"), ("worker", "journal.keys")]
-)
-def test_a_key_file_that_is_missing_or_damaged(
-    migrated: str, broker_url: str, keys: Path, name: str, file: str, text: str | None
+def test_a_key_file_that_is_missing_or_damaged_and_a_postgres_that_may_lose_commits(
+    migrated: str, broker_url: str, tmp_path: Path, settings: Settings
 ) -> None:
-    (keys / file).unlink()
-    if text is not None:
-        (keys / file).write_text(text)
-    line = start_process(
-        name, DATABASE_URL=migrated, REDIS_URL=broker_url, KEYS_DIR=str(keys), bind="127.0.0.1:0"
-    )
-    assert str(keys / file) in line
-    assert (
-        "`manage.py prepare` makes it" if text is None else "put back the copy of a backup"
-    ) in line
-
-
-def test_a_postgres_that_may_lose_confirmed_commits(
-    migrated: str, broker_url: str, keys: Path
-) -> None:
+    keys = tmp_path / "keys"
+    shutil.copytree(settings.KEYS_DIR, keys)
     stores = {"DATABASE_URL": migrated, "REDIS_URL": broker_url, "KEYS_DIR": str(keys)}
+    for name, file in (("web", "decisions.private"), ("worker", "journal.keys")):
+        whole = (keys / file).read_text()
+        (keys / file).unlink()
+        line = start_process(name, **stores, bind="127.0.0.1:0")
+        assert re.search(f"{keys / file}.*`manage.py prepare` makes it", line)
+        (keys / file).write_text(f"id:{'ab' * 8}")
+        line = start_process(name, **stores, bind="127.0.0.1:0")
+        assert re.search(f"{keys / file}.*put back the copy of a backup", line)
+        (keys / file).write_text(whole)
     line = start_process("worker", **stores, ABEYANCE_UNSAFE_POSTGRES="no")
     assert line.startswith("Postgres has fsync = off: a crash of the machine would lose decisions")
 

@@ -1,6 +1,5 @@
 """A data folder belongs to one start at a time, keeps its secrets, and does not change existing files."""
 
-import errno
 import os
 import re
 import stat
@@ -64,15 +63,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, text: str) -> None:
         _open(tmp_path).secret("postgres")
     what = rf"{re.escape(str(tmp_path / name))} is damaged \(.+\): put back the copy of a backup"
     assert re.fullmatch(what, str(refused.value))
-
-
-def test_an_unreadable_path_is_named_with_its_owner(tmp_path: Path) -> None:
-    (tmp_path / "lock").touch()
-    for name in ("lock", "not/made"):
-        denied = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / name))
-        path = tmp_path / "lock" if name == "lock" else tmp_path
-        owner = users.owner_of(tmp_path)
-        assert data_dir._why(denied) == f"Permission denied: {path} belongs to {owner}"
 
 
 def test_missing_data_outside_the_folder_is_not_recreated(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
 """A failed installation of packages prints one line that says what to do."""
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from config.env.environment import ROOT
-from tests.config.installation.packages import describe, make_wheel
 from tests.config.lines import line_of
 
 NOWHERE = "127.0.0.1:1"
@@ -199,3 +200,31 @@ def test_packages_of_an_author_come_beside_those_of_the_lock(
         ("not one", f"Invalid requirement: 'not one' (from line 1 of {theirs})"),
     ):
         assert add(line) == (1, f"AGENTS_REQUIREMENTS: {problem}\n", True)
+
+
+def describe(
+    name: str, version: str, *, needs: tuple[str, ...] = (), extras: tuple[str, ...] = ()
+) -> str:
+    """Return a package's metadata. For each of its extras it needs the package of that name."""
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Provides-Extra: {extra}" for extra in extras]
+    lines += [f"Requires-Dist: {need}" for need in needs]
+    lines += [f"Requires-Dist: {extra}; extra == '{extra}'" for extra in extras]
+    return "\n".join([*lines, ""])
+
+
+def make_wheel(folder: Path, name: str, version: str, metadata: str = "") -> str:
+    """Write a wheel into `folder` and return its line of a lock."""
+    stem = f"{re.sub('[-_.]+', '_', name)}-{version}"
+    parts = {
+        "METADATA": metadata or describe(name, version),
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{stem}.dist-info/{part},,\n" for part in (*parts, "RECORD"))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for part, text in {**parts, "RECORD": record}.items():
+            # ZipInfo has a fixed time, so the same wheel always has the same hash.
+            archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{part}"), text)
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"

@@ -1,4 +1,4 @@
-"""`make manage` and starts without a demo, on whole installations. Starts are slow, so there are few tests."""
+"""`make manage`, starts without demo people, and the end of their access once their file is deleted."""
 
 import json
 import re
@@ -6,11 +6,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
 
+from approvals.accounts import tokens
+from approvals.permissions.scopes import ALL_SCOPES
+from config.local import demo, demo_people
 from config.local.__main__ import main
 from config.local.http_client import request
 from config.local.servers.roles import OWNER
+from runtime.ports.access import Actor
 from tests.support import commands
+from tests.support.cast import Cast
 from tests.support.stack import Stack
 
 
@@ -92,3 +99,34 @@ def _same_settings(stack: Stack) -> bool:
     password = json.loads((stack.home / "secrets.json").read_text())["postgres_owner"]
     ours["DATABASE_URL"] = re.sub("//[^@]+@", f"//{OWNER}:{password}@", ours["DATABASE_URL"])
     return {name: seen.get(name) for name in ours} == ours
+
+
+def test_a_folder_of_a_demo_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "credentials.json").write_text("{}")
+    assert main(["up", "--home", str(tmp_path), "--demo", "0"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"abeyance: {tmp_path}/credentials.json belongs to a demo: delete it")
+    assert said.count("\n") == 1
+    demo.check(tmp_path, None)
+    demo.check(tmp_path, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["credentials.json"]
+
+
+@pytest.mark.django_db
+def test_only_the_secrets_of_the_file_are_revoked(cast: Cast) -> None:
+    told, plain = tokens.create(cast.ada, ALL_SCOPES)
+    other, kept = tokens.create(cast.ada, ["runs:read"])
+    for person in (cast.ada, cast.bea):
+        Client().force_login(person)
+    demo_people.revoke_demo({"ada": told.public_id, "gone": "0" * 16})
+    assert tokens.authenticate(plain) is None
+    assert tokens.authenticate(kept) == Actor(person="ada", token=other.public_id)
+    cast.ada.refresh_from_db()
+    cast.bea.refresh_from_db()
+    assert not cast.ada.has_usable_password()
+    assert cast.ada.is_active
+    assert cast.ada.groups.count() == 2
+    assert cast.bea.has_usable_password()
+    assert Session.objects.count() == 1

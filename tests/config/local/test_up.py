@@ -87,18 +87,6 @@ def test_it_listens_on_loopback_only(stack: Stack) -> None:
     assert listening == {"127.0.0.1"}
 
 
-def test_a_second_start_on_a_folder_is_refused_in_one_line(stack: Stack) -> None:
-    second = Stack(stack.home)
-    with pytest.raises(AssertionError) as refused:
-        second.start()
-    assert str(refused.value).splitlines()[1:] == [
-        (
-            f"abeyance: {stack.home} is in use by process {stack.pid}:"
-            " stop it, or choose another folder with HOME_DIR=…"
-        )
-    ]
-
-
 def test_ctrl_c_ends_everything(stack: Stack) -> None:
     before = stack.processes()
     stack.stop()

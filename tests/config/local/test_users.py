@@ -42,10 +42,8 @@ def test_programs_out_of_reach_are_copied_whole_and_once(
         folder = binaries.postgres(account, spare)
     finally:
         os.umask(before)
-    for program in (folder / "initdb", folder / "postgres"):
-        assert program.is_relative_to(spare)
-        said = subprocess.check_output([program, "--version"], cwd="/", **account.popen())
-        assert said
+    assert folder.is_relative_to(spare)
+    assert subprocess.check_output([folder / "initdb", "--version"], cwd="/", **account.popen())
     copied_at = (folder / "postgres").stat().st_ctime_ns
     assert binaries.postgres(account, spare) == folder
     assert (folder / "postgres").stat().st_ctime_ns == copied_at

@@ -1,6 +1,8 @@
-"""The supervisor restarts dead processes, stops services in order, and leaves no process of a group."""
+"""Processes: restarts, replacements and stops by the supervisor, orphans of an earlier start, and ports."""
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,8 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.local.processes import spawn, users
+from config.local import data_dir, orphans
+from config.local.data_dir import DataDir
+from config.local.errors import Refused
+from config.local.processes import sockets, spawn, users
 from config.local.processes.reload import Reload
+from config.local.processes.spawn import MARK
 from config.local.processes.supervisor import STOP_SIGNALS, Service, SignalPipe, Stop, Supervisor
 
 
@@ -76,21 +82,6 @@ WITH_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SL
 def _until(pipe: SignalPipe, condition: object) -> None:
     while not condition():  # type: ignore[operator]
         pipe.pause(0.05)
-
-
-def test_a_process_that_dies_is_started_again(
-    pipe: SignalPipe, supervisor: Supervisor, record: Record
-) -> None:
-    supervisor.start(record.service("worker", SLEEP))
-    (first,) = record.pids
-    psutil.Process(first).kill()
-
-    def again() -> bool:
-        supervisor.check()
-        return record.pids not in ([], [first])
-
-    _until(pipe, again)
-    assert record.lines == ["worker ended (SIGKILL); again in 0.1 s", "worker is running again"]
 
 
 def test_restart_pauses_grow_for_a_process_that_keeps_dying(
@@ -205,3 +196,78 @@ def test_a_process_starts_although_its_core_was_taken_away(tmp_path: Path) -> No
         )
     assert process.wait(60) == 0
     assert (tmp_path / "log").read_text() == "here\n"
+
+
+_WAIT = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DataDir]:
+    home = data_dir.open_home(tmp_path / "home", users.starter())
+    yield home
+    os.close(home.lock)
+
+
+def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        _WAIT, env=os.environ | extra, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"  # its environment is complete now
+    return process
+
+
+def test_only_processes_that_are_ours_are_ended(home: DataDir) -> None:
+    with (
+        _waiting({MARK: home.id}) as marked,
+        _waiting({MARK: "another"}) as foreign,
+        _waiting({}) as recorded,
+        _waiting({}) as reusing,
+    ):
+        alive = [psutil.Process(process.pid) for process in (marked, recorded)]
+        orphans.record(home, home.folder, [recorded.pid])
+        assert orphans.clear(home) == 2
+        assert not [process for process in alive if process.is_running()]
+        born = psutil.Process(reusing.pid).create_time() - 60
+        data_dir.write(home.processes, {"processes": [{"pid": reusing.pid, "born": born}]})
+        assert orphans.clear(home) == 0
+        for process in (foreign, reusing):
+            assert process.poll() is None
+            process.kill()
+
+
+def test_only_a_folder_of_sockets_is_removed(home: DataDir, tmp_path: Path) -> None:
+    for name, stays in (("abeyance-x", False), ("precious", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        orphans.record(home, folder, [])
+        orphans.clear(home)
+        assert folder.exists() == stays
+
+
+def test_a_requested_port_is_taken_or_refused_else_the_next_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = sockets.port_of(taken)
+        with pytest.raises(Refused, match=f"^port {port} is taken: choose another with PORT="):
+            sockets.web("127.0.0.1", port)
+    with pytest.raises(Refused):
+        sockets.web("127.0.0.1", 70_000)
+    with sockets.web("127.0.0.1", None) as one, sockets.web("127.0.0.1", None) as two:
+        assert sockets.FIRST_PORT <= sockets.port_of(one) < sockets.port_of(two)
+
+
+def test_the_port_of_the_last_start_is_taken_again_if_it_is_free() -> None:
+    with sockets.any_port(None) as first:
+        port = sockets.port_of(first)
+        with sockets.any_port(port) as other:
+            assert sockets.port_of(other) != port
+    with sockets.any_port(port) as again:
+        assert sockets.port_of(again) == port
+
+
+def test_an_address_that_others_can_reach_is_refused() -> None:
+    for host in ("127.0.0.2", "::1", "localhost"):
+        sockets.require_loopback(host)
+    for host in ("0.0.0.0", "::", "192.0.2.1", "abeyance.example", ""):  # noqa: S104
+        with pytest.raises(Refused):
+            sockets.require_loopback(host)

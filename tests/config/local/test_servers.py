@@ -1,8 +1,12 @@
-"""The directory stores its resources, follows the protocol's contract, and requires its token."""
+"""The servers of the demo: the directory keeps its resources and requires its token; the mailbox keeps its mail."""
 
+import asyncio
 import io
 import json
+import smtplib
+import socket
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 import pytest
 from scim2_server.utils import load_default_provider
 
+from config.local.servers import mailbox
 from config.local.servers.directory.server import Directory, provider
 from config.local.servers.directory.storage import SqliteStorage
 
@@ -27,12 +32,8 @@ def storage(file: Path) -> Iterator[SqliteStorage]:
 
 
 def _user(name: str, external_id: str) -> dict[str, Any]:
-    return {
-        "schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"],
-        "userName": name,
-        "externalId": external_id,
-        "roles": [{"value": "security-level-2"}],
-    }
+    schemas, roles = ["urn:ietf:params:scim:schemas:core:2.0:User"], [{"value": "security-level-2"}]
+    return {"schemas": schemas, "userName": name, "externalId": external_id, "roles": roles}
 
 
 def _ask(
@@ -102,3 +103,39 @@ def test_a_write_that_the_file_refuses_is_not_remembered(
     other.close()
     assert _ask(storage, "POST", "/v2/Users", body=_user("new.hire", "a"))[0] == 500
     assert storage.resources == []
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """Yield a sink that stores its mail in tmp_path."""
+    loop = asyncio.new_event_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = loop.run_until_complete(mailbox.listen(listener, tmp_path))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield listener.getsockname()[1]
+    loop.call_soon_threadsafe(server.close)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.run_until_complete(server.wait_closed())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+PEOPLE = ("hr@example.org", "new@example.org")
+
+
+def test_a_confirmed_message_is_stored_as_one_file(tmp_path: Path, port: int) -> None:
+    with smtplib.SMTP("127.0.0.1", port) as client:
+        for subject in ("one", "two"):
+            client.sendmail(*PEOPLE, f"Subject: {subject}\n\nWelcome.")
+            assert any(f"Subject: {subject}" in kept.read_text() for kept in tmp_path.glob("*.eml"))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_message_that_cannot_be_kept_is_refused_for_now(tmp_path: Path, port: int) -> None:
+    tmp_path.rmdir()
+    with smtplib.SMTP("127.0.0.1", port) as client, pytest.raises(smtplib.SMTPDataError) as refused:
+        client.sendmail(*PEOPLE, "Subject: lost")
+    assert refused.value.smtp_code == 451
+    tmp_path.mkdir()
