@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from runtime.control.settle import settle
-from runtime.core.budgets import Budget, Rates
+from runtime.core.budgets import Budget
 from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import Proposal
@@ -111,7 +111,6 @@ class FakeEffects:
         self.released: dict[str, str] = {}
         self.holds: list[str] = []
         self.budgets: dict[str, Budget] = {}
-        self.rates: Rates | None = None
         self._lock = threading.Lock()
 
     def agent(self, name: str) -> AgentInfo:
@@ -124,7 +123,6 @@ class FakeEffects:
             prompt="sha256:p",
             plan=None,
             budget=self.budgets.get(name),
-            rates=self.rates,
         )
 
     def fingerprints(self) -> dict[str, str]:

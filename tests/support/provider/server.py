@@ -29,24 +29,14 @@ MIN_WORDS = 20  # words after which a client has surely heard the first
 class Provider:
     """Serves between enter and exit. `faults` happen once each, in order, to the requests they fit.
 
-    `about` is a word of the conversations that get them. If no fault is due, `weather` decides about a
-    request. `pause` is how many seconds every answer takes.
+    `about` is a word of the conversations that get them. If no fault is due, `weather` decides about a request.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        faults: Iterable[Fault] = (),
-        about: str = "",
-        *,
-        weather: Weather | None = None,
-        pause: float = 0.0,
-    ) -> None:
+    def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.faults = deque(faults)
-        self.about = about
-        self.weather = weather
-        self.pause = pause
+        self.faults: deque[Fault] = deque()
+        self.about = ""
+        self.weather: Weather | None = None
         self.root = "/v1"
         self.key = KEY
         self.streams = True  # false: answer in one piece even to a stream request
@@ -109,9 +99,9 @@ class Provider:
 
 
 @contextmanager
-def serving(registry: Registry, settings: Any, **given: Any) -> Iterator[Provider]:
+def serving(registry: Registry, settings: Any) -> Iterator[Provider]:
     """A provider that is the model of every agent while the block lasts."""
-    with Provider(registry, **given) as one:
+    with Provider(registry) as one:
         settings.ABEYANCE_MODEL = "openai:loopback"
         settings.OPENAI_BASE_URL = one.url
         settings.OPENAI_API_KEY = KEY
@@ -142,7 +132,6 @@ class _Handler(BaseHTTPRequestHandler):
         except BadRequest as exc:
             self._refuse(400, str(exc), "bad_request")
             return
-        self._provider.wait(self._provider.pause)
         try:
             self._send(fault, completion, streamed=body.get("stream", False))
         except ConnectionError:

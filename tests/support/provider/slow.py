@@ -1,8 +1,7 @@
 """A provider that takes its time, on one event loop: hundreds of requests may wait in it at once.
 
-As a process of its own it prints its base URL, answers until its standard input ends, and then prints
-how many requests it had at once at most and how many in all. Its model counts up by the tool `step` until
-every step is done, then says so.
+As a process of its own it prints its base URL, and answers until its standard input ends. Its model counts up by the
+tool `step` until every step is done, then says so.
 """
 
 import asyncio
@@ -23,15 +22,14 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 
 class SlowProvider:
     """Serves between enter and exit. Every answer takes `seconds`; a conversation has `steps` before its end.
 
-    `most` is the greatest number of requests that waited at once, `asked` how many came. While `refuses` is set,
-    requests are told to come back in a minute.
+    `asked` is how many requests came. While `refuses` is set, they are told to come back in a minute.
     """
 
     def __init__(self, seconds: float = 0.0, *, steps: int = STEPS) -> None:
         self.seconds = seconds
         self.steps = steps
         self.refuses = False
-        self.most = self.asked = self.waiting = 0
+        self.asked = self.waiting = 0
         self.url = ""
         self._changed = threading.Condition()
         self._ready = threading.Event()
@@ -99,7 +97,6 @@ class SlowProvider:
         with self._changed:
             self.waiting += change
             self.asked += max(0, change)
-            self.most = max(self.most, self.waiting)
             self._changed.notify_all()
 
 
@@ -117,7 +114,6 @@ def main(seconds: str) -> None:
     with SlowProvider(float(seconds)) as provider:
         print(provider.url, flush=True)  # noqa: T201
         sys.stdin.read()
-        print(provider.most, provider.asked, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
