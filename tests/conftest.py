@@ -22,10 +22,10 @@ from runtime.keyring import files, purposes
 from runtime.store import pool
 from runtime.store.tables import continuations
 from tests.skips import Skips
-from tests.support import embedded, emptying
+from tests.support import embedded
 from tests.support.cast import Cast, assemble
 
-pytest_plugins = ["tests.support.engine", "tests.support.office", "tests.support.target"]
+pytest_plugins = ["tests.support.engine", "tests.support.office"]
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +84,7 @@ def django_db_modify_db_settings(postgres_url: str) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None) -> Iterator[None]:
-    with emptying.quickly():
+    with embedded.emptied_quickly():
         yield
     pool.close()  # or the test database cannot be dropped
 

@@ -20,7 +20,7 @@ from scim2_server.utils import load_default_provider
 from agents.registry import Registry, load
 from agents.sdk import ToolContext
 from tests.support.engine import Engine, engine_of
-from tests.support.frames import RUN
+from tests.support.specs import RUN
 
 TOKEN = "let me in"
 

@@ -13,8 +13,7 @@ from runtime.core.enums import EffectClass, Risk
 from runtime.errors import UnknownAgent
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import EffectHandler, ToolFailure, ToolResult, Unknown
-from tests.support.frames import RUN
-from tests.support.specs import Question, handler_of, spec_of, tool_request
+from tests.support.specs import RUN, Question, handler_of, spec_of, tool_request
 
 PATIENT = RetryPolicy(attempts=5, base=1.0, ceiling=2.0)
 

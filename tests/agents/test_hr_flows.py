@@ -16,8 +16,7 @@ from runtime.models import Gate
 from runtime.queries import runs
 from tests.agents.conftest import Directory, Sink
 from tests.support.engine import Engine, events_of
-from tests.support.frames import Frame
-from tests.support.specs import NEWCOMER
+from tests.support.specs import NEWCOMER, Frame
 
 MADE = "The account new.hire was made"
 NO_ACCOUNT = "No account was made for new.hire: the username new.hire is taken."

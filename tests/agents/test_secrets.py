@@ -27,10 +27,8 @@ from runtime.keyring import files, purposes, sealing
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.agents import CallInfo, CallRejected
 from runtime.ports.effects import ModelFailure, ToolFailure, ToolResult, Unknown
-from tests.support.engine import engine_of
-from tests.support.entries import bodies
-from tests.support.frames import Frame
-from tests.support.specs import Question, registry_of, spec_of, tool_request
+from tests.support.engine import bodies, engine_of
+from tests.support.specs import Frame, Question, registry_of, spec_of, tool_request
 
 CANARY = "canary-Tr0ub4dor&3"
 ANSWER = "canary-answer"

@@ -18,7 +18,7 @@ from runtime.ports.effects import ToolFailure, ToolResult
 from tests.browser.conftest import Desk, unfold
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office, OfficeEffects
-from tests.support.published import TOOL, object_of, published
+from tests.support.seeds import TOOL, object_of, published
 
 pytestmark = pytest.mark.browser
 

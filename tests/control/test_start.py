@@ -17,8 +17,7 @@ from runtime.errors import BusinessKeyConflict, GateNotOpen
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports.access import Actor
 from runtime.store import pool, starts
-from tests.support.engine import ADA, MakeBench
-from tests.support.entries import body, mac
+from tests.support.engine import ADA, MakeBench, body, mac
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 

@@ -22,8 +22,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries.journal import stored
 from runtime.store import pool
-from tests.support.engine import MakeBench, Rig, cancel, pause
-from tests.support.entries import bodies
+from tests.support.engine import MakeBench, Rig, bodies, cancel, pause
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
 

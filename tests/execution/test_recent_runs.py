@@ -15,8 +15,7 @@ from runtime.store import steps
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from runtime.store.tables.journal import Row
-from tests.support.engine import MakeBench, pause, resume
-from tests.support.entries import bodies
+from tests.support.engine import MakeBench, bodies, pause, resume
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 RUN, OTHER = UUID(int=1), UUID(int=2)

@@ -8,9 +8,8 @@ from pytest_django import Settings
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from tests.agents.conftest import directory, engine, hr, sink
-from tests.support.frames import Frame
 from tests.support.provider.server import Provider, serving
-from tests.support.specs import NEWCOMER
+from tests.support.specs import NEWCOMER, Frame
 
 __all__ = ["directory", "engine", "frame", "hr", "provider", "sink"]
 

@@ -10,8 +10,7 @@ from pytest_django import Settings
 
 from agents.endpoints import Endpoint, Kind
 from runtime.core.enums import FailureCause
-from tests.support.frames import Frame
-from tests.support.specs import CREATE
+from tests.support.specs import CREATE, Frame
 
 KEY = "sk-canary-anthropic"
 WHOLE = 0  # instead of a status: 200, and 400 for a request that asks for a stream

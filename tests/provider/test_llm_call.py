@@ -27,10 +27,9 @@ from agents.sdk import tool
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelFailure, Outcome
-from tests.support.frames import Frame
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
-from tests.support.specs import CREATE, NEWCOMER, registry_of
+from tests.support.specs import CREATE, NEWCOMER, Frame, registry_of
 
 # Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
 # schemas: for a tool with patterns, and for one without.

@@ -10,7 +10,7 @@ from django.test import Client
 from runtime.broker import dispatch
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
-from tests.support.target import Target
+from tests.support.office import Target
 
 REAL_HINT = dispatch.dispatch
 CONNECT = socket.socket.connect

@@ -15,8 +15,7 @@ from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
-from tests.support.office import BEA
-from tests.support.target import Target
+from tests.support.office import BEA, Target
 
 # Every column of a request that describes the approved call or the decision; and a reason that is named.
 CHANGES: dict[str, tuple[Any, str]] = {

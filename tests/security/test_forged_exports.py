@@ -19,7 +19,7 @@ from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
 from tests.support.forged_exports import Sender, uuid7
-from tests.support.target import Target
+from tests.support.office import Target
 
 ADMIN = Actor(person="admin")
 Make = Callable[[Sender, str], str]

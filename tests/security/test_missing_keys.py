@@ -14,7 +14,7 @@ from pytest_django import Settings
 from approvals.models import Request
 from runtime.keyring import files, purposes
 from runtime.models import Continuation, JournalEntry, Run, Signal
-from tests.support.target import Target
+from tests.support.office import Target
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from runtime.control.messages import send_message
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support.cast import PASSWORD
-from tests.support.target import Target, approve, refused
+from tests.support.office import Target, approve, refused
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 

@@ -19,8 +19,7 @@ from runtime.store import pool
 from runtime.store.tables import ledger
 from runtime.upkeep import sweeper
 from tests.support import seeds
-from tests.support.office import BEA
-from tests.support.target import Target
+from tests.support.office import BEA, Target
 
 WINDOW = 60.0
 TABLES = {

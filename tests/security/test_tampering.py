@@ -12,8 +12,8 @@ from runtime.keyring import macs, purposes
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.store import pool
 from runtime.store.tables import continuations, journal
-from tests.support.entries import body
-from tests.support.target import Target
+from tests.support.engine import body
+from tests.support.office import Target
 
 pytestmark = pytest.mark.usefixtures("continued")
 

@@ -16,8 +16,7 @@ from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs
-from tests.support.engine import MakeBench, Rig
-from tests.support.entries import bodies
+from tests.support.engine import MakeBench, Rig, bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 BIG = {"rows": ["ä" * 1_000] * 300}

@@ -12,8 +12,7 @@ from runtime.models import JournalEntry, Run
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables import journal
-from tests.support.engine import MakeBench, Rig
-from tests.support.entries import bodies
+from tests.support.engine import MakeBench, Rig, bodies
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 GATED = FakeTool(gated=True)

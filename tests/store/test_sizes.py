@@ -19,8 +19,7 @@ from runtime.store import failpoints, steps
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
-from tests.support.engine import MakeBench, Rig, lose
-from tests.support.entries import bodies
+from tests.support.engine import MakeBench, Rig, bodies, lose
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
 GATES = 50

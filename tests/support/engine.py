@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db import transaction
+from django.db.models import QuerySet
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
@@ -29,11 +30,11 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Approvals, ReviewSnapshot
 from runtime.ports.effects import EffectHandler, Outcome, ToolRequest, ToolResult
+from runtime.queries.journal import stored
 from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
-from tests.support.entries import bodies
 from tests.support.fake_ports import (
     FakeAccess,
     FakeApprovals,
@@ -316,3 +317,20 @@ def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, s
 def short_lease(settings: Settings) -> None:
     """Shorter than Postgres has been up, so that an ended lease may be taken."""
     settings.ABEYANCE_LEASE_SECONDS = 1.0
+
+
+def bodies(rows: QuerySet[JournalEntry]) -> list[str]:
+    """The text of each row."""
+    return [body for _, body, _ in stored(rows)]
+
+
+def body(**where: Any) -> str:
+    """The text of the one entry with these columns."""
+    (found,) = bodies(JournalEntry.objects.filter(**where))
+    return found
+
+
+def mac(**where: Any) -> str:
+    """The MAC of the one entry with these columns."""
+    ((_, _, found),) = stored(JournalEntry.objects.filter(**where))
+    return found

@@ -1,4 +1,4 @@
-"""Creates people, a suspended run and its approval gates, written as the engine does."""
+"""Creates people, published agents, a suspended run and its approval gates, written as the engine does."""
 
 import json
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
+from agents.models import PublishedAgent
 from approvals import clock
 from approvals.accounts import tokens
 from approvals.accounts.people import create_person
@@ -224,3 +225,37 @@ def untouched(request: Request) -> bool:
 def moment(seconds: float) -> datetime:
     """Return the time so many seconds from now, or ago if negative."""
     return timezone.now() + timedelta(seconds=seconds)
+
+
+TOOL: dict[str, Any] = {
+    "name": "set_privileges",
+    "description": "Set what an account may do.",
+    "schema": {
+        "type": "object",
+        "properties": {"level": {"type": "integer", "minimum": 1}, "key": {"type": "string"}},
+        "required": ["level"],
+    },
+    "effect": "write",
+    "risk": "high",
+    "approval": True,
+    "sentence": "Set the level to {level}",
+    "deadline": 30.0,
+    "secret_args": ["key"],
+    "secret_result": True,
+}
+
+
+def published(name: str = "hr_onboarding", **given: Any) -> PublishedAgent:
+    facts: dict[str, Any] = {
+        "description": "Brings people in.",
+        "fingerprint": "sha256:abc",
+        "tools": [TOOL],
+        "subagents": ["account_agent"],
+        "steps": ["Ask", "Do"],
+    }
+    return PublishedAgent.objects.create(name=name, **{**facts, **given})
+
+
+def object_of(**properties: Any) -> dict[str, Any]:
+    """The schema of an object that must have all these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties)}

@@ -12,8 +12,8 @@ import pytest
 from config.env import environment
 from config.env.environment import ROOT
 from config.local.http_client import request
+from tests.support.deployment.services import Services
 from tests.support.people import newcomer, until
-from tests.support.services import Services
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from runtime.store import pool
-from tests.support import commands, pgbouncer, processes
+from tests.support import commands, processes
+from tests.support.deployment import pgbouncer
 from tests.support.people import Office
 from tests.support.stack import Stack
 

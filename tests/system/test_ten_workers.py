@@ -9,7 +9,7 @@ import pytest
 
 from config.processes import CONNECTIONS_OF_A_WORKER
 from tests.support.people import Office, until
-from tests.support.scripted_agents import borrowers
+from tests.support.scripted_agents import holding
 from tests.support.scripted_agents.crowd import START
 from tests.support.stack import Stack, shared_folder
 
@@ -32,7 +32,7 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) ->
     stack = Stack(
         sandbox / "ten",
         ABEYANCE_WORKERS=str(WORKERS),
-        ABEYANCE_AGENTS=borrowers.__name__,
+        ABEYANCE_AGENTS=holding.__name__,
         HOLDING_FOLDER=str(folder),
     )
     most: Counter[str] = Counter()

@@ -26,9 +26,9 @@ from runtime.store import pool
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.cast import Cast
-from tests.support.entries import bodies
+from tests.support.engine import bodies
 from tests.support.fake_ports import FakeTool
-from tests.support.target import Target
+from tests.support.office import Target
 
 SECRET = "Zaphod Beeblebrox"
 ARGS = {"username": SECRET, "security_level": 3}

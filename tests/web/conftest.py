@@ -6,8 +6,8 @@ from django.test import Client
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.pages import log_in
-from tests.support.published import object_of
-from tests.support.published import published as publish
+from tests.support.seeds import object_of
+from tests.support.seeds import published as publish
 from tests.web.matrix import places
 
 __all__ = ["places"]  # the fixture with everything that the matrix names

@@ -10,9 +10,9 @@ from django.test import Client
 
 from runtime.broker import dispatch
 from runtime.web import live
-from tests.support.live_tabs import House
 from tests.support.office import Office
 from tests.support.pages import log_in
+from tests.web.live_tabs import House
 
 
 @pytest.fixture

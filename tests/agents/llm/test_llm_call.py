@@ -33,9 +33,8 @@ from agents.sdk.spec import AgentSpec
 from runtime.core import budgets
 from runtime.core.budgets import Rates
 from runtime.core.events import Proposal
-from tests.support.frames import Frame
 from tests.support.people import until
-from tests.support.specs import Question, handler_of, registry_of, spec_of
+from tests.support.specs import Frame, Question, handler_of, registry_of, spec_of
 
 Model = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 

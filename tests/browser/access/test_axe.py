@@ -20,7 +20,7 @@ from tests.browser.conftest import Desk, unfold
 from tests.support.cast import Cast
 from tests.support.fake_ports import say, turns
 from tests.support.office import NEWCOMER, Office, reseal
-from tests.support.published import TOOL, object_of, published
+from tests.support.seeds import TOOL, object_of, published
 
 pytestmark = pytest.mark.browser
 

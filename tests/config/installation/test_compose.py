@@ -12,7 +12,8 @@ from config import settings
 from config.env.environment import ROOT
 from config.processes import Process, table
 from tests.config.installation.test_operations import INSTALL, ROWS
-from tests.support import commands, compose, pgbouncer
+from tests.support import commands
+from tests.support.deployment import compose, pgbouncer
 
 TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
 APPLICATION = ("prepare", *TABLE)

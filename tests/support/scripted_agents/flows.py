@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from agents.tools.timers import wait_for
-from tests.support import clock, ledger
+from tests.support.scripted_agents import clock, ledger
 from tests.support.specs import spec_of
 
 clock.set_wrong()

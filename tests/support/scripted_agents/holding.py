@@ -1,11 +1,12 @@
 """Agents whose one tool holds until a test lets go of it, and a ledger of every start, outside the application.
 
-The ledger and the files that let go are in the folder that HOLDING_FOLDER names.
-"""
+The ledger and the files that let go are in the folder that HOLDING_FOLDER names."""
 
 import os
 import time
 from pathlib import Path
+
+from django.db import connection
 
 from agents.sdk import ToolContext, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
@@ -77,3 +78,26 @@ def _next(turn: Turn, hold: str) -> Reply:
     if turn.result("note") is None:
         return call("note", name=turn.input["name"])
     return say("Done.")
+
+
+SECONDS = 0.3
+
+
+@tool(effect="write")
+def ask_postgres(context: ToolContext, name: str) -> str:
+    """Keep a connection busy."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [SECONDS])
+    write("ask_postgres", "begin", name)
+    return "asked"
+
+
+@script
+def ask(turn: Turn) -> Reply:
+    """Plays borrower."""
+    if turn.result("ask_postgres"):
+        return say("Done.")
+    return call("ask_postgres", name=turn.input["name"])
+
+
+borrower = spec_of("borrower", model=ask, tools=[ask_postgres])

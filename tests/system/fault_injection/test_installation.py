@@ -24,8 +24,9 @@ import pytest
 import redis
 
 from config.local.http_client import Unreachable
-from tests.support import clock, ledger, processes
+from tests.support import processes
 from tests.support.people import until
+from tests.support.scripted_agents import clock, ledger
 from tests.support.scripted_agents.scores import crowd, effects, errands, labours, transactions
 from tests.support.stack import Stack
 from tests.system.fault_injection.harness import figures

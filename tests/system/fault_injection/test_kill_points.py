@@ -21,7 +21,7 @@ import pytest
 
 from approvals.models import Request
 from runtime.models import LostLease, Run
-from tests.support import ledger
+from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import (
     SCORES,
     Score,

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from runtime.models import Run
-from tests.support import ledger
+from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import writes
 from tests.system.fault_injection.conftest import MakeLoop
 from tests.system.fault_injection.harness.office import ENDS, Office, in_doubt_gates

@@ -21,7 +21,7 @@ from runtime.core.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
 from runtime.ports.effects import ModelFailure
 from tests.support.api_client import Caller, code_of, field_of
-from tests.support.entries import body
+from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
 from tests.support.office import NEWCOMER, Office

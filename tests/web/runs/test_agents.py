@@ -28,10 +28,10 @@ from runtime.ports.agents import VersionChange
 from runtime.queries.version_diff import MAX_LINES, Difference, differences
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
-from tests.support.entries import body
+from tests.support.engine import body
 from tests.support.office import Office
 from tests.support.pages import has, in_order, send, shows, text, text_of
-from tests.support.published import published as published_agent
+from tests.support.seeds import published as published_agent
 from tests.support.specs import version
 
 SCHEMA: dict[str, Any] = {

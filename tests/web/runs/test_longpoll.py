@@ -20,8 +20,8 @@ from runtime.web.api.runs import WAIT_HEADER
 from runtime.web.live import LiveServer
 from tests.support.api_client import Caller, field_of
 from tests.support.cast import Cast
-from tests.support.live_tabs import WITHIN
 from tests.support.office import Office
+from tests.web.live_tabs import WITHIN
 
 Ask = Callable[[str], http.client.HTTPConnection]
 

@@ -24,7 +24,7 @@ from runtime.queries.history.comparison import Comparison
 from runtime.queries.timeline.axis import Period, TimeUse, axis
 from runtime.queries.timeline.timeline import Timeline
 from tests.support.api_client import Caller
-from tests.support.entries import body
+from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office
 from tests.support.pages import has, in_order, shows, text

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from config.local.http_client import Unreachable
-from tests.support import commands, ledger
+from tests.support import commands
 from tests.support.people import until
-from tests.support.records import Records
+from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack, shared_folder
 from tests.system.fault_injection.harness import figures, office
+from tests.system.fault_injection.harness.records import Records
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 

@@ -30,8 +30,8 @@ from runtime.models import Gate, Run, Signal, Wait
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import journal
-from tests.support import ledger
 from tests.support.engine import events, types
+from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import Score, planned
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")

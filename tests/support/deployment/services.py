@@ -16,7 +16,7 @@ from config.env.environment import ROOT
 from config.local.processes import sockets, users
 from config.local.servers import binaries, postgres
 from config.local.servers.directory import TOKEN_VARIABLE
-from tests.support import compose
+from tests.support.deployment import compose
 
 TOKEN = "the directory's token, for tests only"
 SECRETS = re.compile(r"```sh\n(mkdir -m 700 secrets\n.*?)```", re.DOTALL)

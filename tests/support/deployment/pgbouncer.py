@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from config.local.processes import sockets, users
-from tests.support import compose
+from tests.support.deployment import compose
 
 BINARY = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 PREPARES = (1, 22)  # the first version that knows all that psycopg says about prepared statements

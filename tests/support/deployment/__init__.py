@@ -1,0 +1,1 @@
+"""The deployment of docker-compose.yml, without containers."""
