@@ -122,6 +122,7 @@ def test_a_refused_form_keeps_the_typed_text(admin: Client) -> None:
     shows(admin, "/stops/", '<option value="">Choose</option>')
     unknown = admin.post("/stops/put/", {"agent": "stranger", "reason": "typed"})
     has(text_of(unknown, 422), "typed")
+    assert admin.post("/stops/put/", {"agent": "*", "reason": ""}).status_code == 422
     none = admin.post("/stops/put/", {"agent": "", "reason": "because"})
     has(text_of(none, 422), "Choose an agent, or every agent")
     assert not KillSwitch.objects.exists()

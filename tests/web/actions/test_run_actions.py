@@ -121,6 +121,8 @@ def test_pages_say_that_the_run_was_over_first(
     has(text_of(ada.post(f"/runs/{other}/cancel/", WHY), 409), "over first", WHY["reason"])
     page = text_of(ada.post(f"/runs/{other}/pause/", follow=True))
     has(page, "Nothing was changed: the run is completed already.")
+    long = ada.post(f"/runs/{office.start()}/message/", {"text": "x" * (MAX_MESSAGE + 1)})
+    has(text_of(long, 422), f"at most {MAX_MESSAGE} characters")
     late = text_of(ada.post(f"/runs/{other}/message/", {"text": "<b>"}), 409)
     has(late, "Not sent: the run is completed already", "&lt;b&gt;")
 
