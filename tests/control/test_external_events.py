@@ -41,6 +41,12 @@ from tests.support.threads import Hold, holding, in_thread, wait_until_blocked
 
 HOOK = Actor(person="hook", token="t-1")
 DATA = {"contract": "C-1", "by": {"name": "Bo"}}
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("paid", DATA),
+    ("signed", {"contract": "C-2"}),
+    ("signed", {}),
+    ("signed", {"by": DATA}),
+]
 ARRIVED = {"event": "signed", "id": "e-1", "data": DATA}
 
 
@@ -85,6 +91,8 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
     assert (wait.event, wait.match, wait.until) == ("signed", {"contract": "C-1"}, until)
     assert types(run)[-1] == "WaitStarted"
     assert verify(run).is_consistent
+    for other, (name, data) in enumerate(OTHERS):
+        assert send(f"other-{other}", name, data).event.waits == 0
     sent = send()
     assert (sent.new, sent.event.waits, sent.runs) == (True, 1, (run,))
     assert verify(run).is_consistent
@@ -107,41 +115,22 @@ def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
     assert datetime.fromisoformat(result_of(one)["slept_until"]) == datetime.fromisoformat(until)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [("paid", DATA), ("signed", {"contract": "C-2"}), ("signed", {}), ("signed", {"by": DATA})],
-)
-def test_only_an_event_with_name_and_match_ends_a_wait(
-    desk: Callable[..., Rig], name: str, data: dict[str, Any]
-) -> None:
-    one = desk(ask(waits_for({"contract": "C-1"})))
-    run = waiting(one)
-    assert send(name=name, data=data).event.waits == 0
-    assert one.advance(run).status == "waiting"
-    assert Wait.objects.count() == 1
-
-
 def test_an_event_that_comes_before_its_wait_is_not_kept_for_it(desk: Callable[..., Rig]) -> None:
+    """It counts once by its id."""
     assert send().event.waits == 0
-    one = desk(ask(waits_for()))
+    one = desk(ask(waits_for()), ask(waits_for({"contract": "C-1"})))
     run = waiting(one)
     assert not send().new
     assert one.advance(run).status == "waiting"
     assert send("e-2").event.waits == 1
-
-
-def test_an_id_counts_once(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for()), ask(waits_for({"contract": "C-1"})))
-    run = waiting(one)
-    assert send().new
     assert one.advance(run).status == "waiting"  # for the next one
-    again = send()
+    again = send("e-2")
     assert (again.new, again.event.waits, again.runs) == (False, 1, ())
     assert not Signal.objects.exists()
     for name, data in (("signed", {}), ("paid", DATA)):
         with pytest.raises(EventConflict):
-            send(name=name, data=data)
-    assert ExternalEvent.objects.count() == 1
+            send("e-2", name, data)
+    assert ExternalEvent.objects.count() == 2
 
 
 def test_more_waits_than_one_event_may_end_are_left_alone(
@@ -149,10 +138,13 @@ def test_more_waits_than_one_event_may_end_are_left_alone(
 ) -> None:
     monkeypatch.setattr("runtime.control.external_events.MAX_MATCHED", 1)
     one = desk(ask(waits_for(), waits_for({"contract": "C-1"})))
-    waiting(one)
+    run = waiting(one)
     with pytest.raises(TooManyMatched):
         send()
     assert (Wait.objects.count(), ExternalEvent.objects.count()) == (2, 0)
+    Wait.objects.filter(call="c1.0").update(call="c9.9")
+    lost, made_up = "wait 0/c1.0", "wait 0/c9.9"
+    assert {finding.subject for finding in verify(run).findings} == {lost, made_up}
 
 
 def test_cancelling_closes_waits_and_leaves_no_event(desk: Callable[..., Rig]) -> None:
@@ -199,14 +191,6 @@ def test_a_fork_waits_for_itself_and_an_exported_run_no_more(desk: Callable[...,
     assert send().runs == (fork,)
     assert one.advance(fork).status == "completed"
     assert (verify(run).is_consistent, verify(fork).is_consistent) == (True, True)
-
-
-def test_a_wait_that_is_lost_or_made_up_is_found(desk: Callable[..., Rig]) -> None:
-    one = desk(ask(waits_for()))
-    run = waiting(one)
-    Wait.objects.filter(run=run).update(call="c9.9")
-    found = [finding.subject for finding in verify(run).findings]
-    assert found == ["wait 0/c9.9", "wait 0/c1.0"]
 
 
 def test_ids_are_known_for_thirty_days(desk: Callable[..., Rig]) -> None:

@@ -1,11 +1,12 @@
 """A runner on real Postgres: gates, denial, nesting, recovery, tampering."""
 
-from uuid import UUID
+from typing import Any
 
 import psycopg
 import pytest
+from django.db import DataError
 
-from runtime.core.enums import Decision, EffectClass, Verdict
+from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Continuation, Gate, Run, Signal
 from runtime.ports.effects import (
     ModelFailure,
@@ -41,24 +42,6 @@ def test_a_run_without_gates_completes_in_one_go(rig: MakeBench) -> None:
     assert not Continuation.objects.filter(run=run).exists()
 
 
-def test_a_gated_call_suspends_and_starts_only_after_approval(rig: MakeBench) -> None:
-    desk = rig({"a": turns(ask(("t", {"x": 1})), say("done"))}, t=GATED)
-    run = desk.advance(desk.start("a"))
-    assert (run.status, run.owner, run.lease_until) == ("suspended", None, None)
-    assert desk.effects.calls == []
-    stored = runs.continuation(run.id) or {}
-    assert stored["position"] == run.position
-    assert stored["head"] == run.head
-    (gate,) = desk.open_gates(run.id)
-    assert [str(gate.id)] == [pending["gate"] for pending in stored["pending"]]
-    desk.decide(gate.id, Verdict.APPROVE)
-    run = desk.advance(run.id)
-    assert run.status == "completed"
-    assert [call.args for call in desk.effects.calls] == [{"x": 1}]
-    assert Gate.objects.get(id=gate.id).state == "effective"
-    assert not Signal.objects.exists()
-
-
 def test_gates_of_one_turn_open_together_and_are_decided_apart(rig: MakeBench) -> None:
     desk = rig(
         {"a": turns(ask(("t", {"n": 1}), ("t", {"n": 2}), ("u", {"n": 3})), say("done"))},
@@ -66,12 +49,18 @@ def test_gates_of_one_turn_open_together_and_are_decided_apart(rig: MakeBench) -
         u=IDEMPOTENT,
     )
     run = desk.advance(desk.start("a"))
-    first, second = desk.open_gates(run.id)
+    assert (run.status, run.owner, run.lease_until) == ("suspended", None, None)
+    gates = [gate.id for gate in desk.open_gates(run.id)]
+    stored = runs.continuation(run.id) or {}
+    assert (stored["position"], stored["head"]) == (run.position, run.head)
+    assert [pending["gate"] for pending in stored["pending"]] == [str(gate) for gate in gates]
     assert [call.tool for call in desk.effects.calls] == ["u"]
-    desk.decide(first.id, Verdict.APPROVE)
+    desk.decide(gates[0], Verdict.APPROVE)
     assert desk.advance(run.id).status == "suspended"
     assert [call.args["n"] for call in desk.effects.calls] == [3, 1]
-    desk.decide(second.id, Verdict.DENY, "not this one")
+    assert Gate.objects.get(id=gates[0]).state == "effective"
+    assert not Signal.objects.exists()
+    desk.decide(gates[1], Verdict.DENY, "not this one")
     assert desk.advance(run.id).status == "completed"
     assert [call.args["n"] for call in desk.effects.calls] == [3, 1]
     denied = {"call": "c1.1", "tool": "t", "outcome": "denied", "content": "not this one"}
@@ -84,7 +73,6 @@ def test_gates_of_one_turn_open_together_and_are_decided_apart(rig: MakeBench) -
         ("low", "failed", "broke"),
         ("nope", "refused", "there is no tool nope"),
         ("says_no", "failed", "username taken"),
-        ("no_json", "returned", "result.when"),
     ],
 )
 def test_the_model_is_told_of_a_call_that_came_to_nothing(
@@ -93,7 +81,6 @@ def test_the_model_is_told_of_a_call_that_came_to_nothing(
     desk = rig(
         {"a": turns(ask((tool, {})), say("ok")), "low": turns(ModelFailure(error="broke"))},
         says_no=FakeTool(body=lambda request: ToolFailure(error="username taken")),
-        no_json=FakeTool(body=lambda request: ToolResult(value={"when": {1, 2}})),
     )
     run = desk.advance(desk.start("a"))
     assert (run.status, desk.open_gates(run.id)) == ("completed", [])
@@ -166,20 +153,28 @@ def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> 
     assert desk.advance(run).status == "completed"  # another one has it at once
 
 
-def test_a_fault_of_ours_is_an_alarm_and_backs_off(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("error", [ZeroDivisionError(), DataError("value too long")])
+def test_a_fault_of_ours_is_an_alarm_and_backs_off_unless_it_lasts(
+    rig: MakeBench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
 ) -> None:
     def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError
+        raise error
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=GATED)
     run = desk.start("a")
     with monkeypatch.context() as patch:
         patch.setattr(desk.approvals, "open", broken)
         left = desk.advance(run)
+    assert [record.levelname for record in caplog.records] == ["CRITICAL"]
+    if isinstance(error, DataError):
+        assert (left.status, left.owner, left.due_at) == ("quarantined", None, None)
+        assert "cannot be written: value too long" in str(left.reason)
+        return
     assert (left.status, left.owner) == ("running", None)
     assert left.due_at is not None
-    assert [record.levelname for record in caplog.records] == ["CRITICAL"]
     Run.objects.filter(id=run).update(due_at="2020-01-01T00:00:00Z")
     assert desk.advance(run).status == "suspended"
 
@@ -193,13 +188,12 @@ def test_a_decision_survives_losing_postgres_while_consumed(
     desk.advance(run)
     (gate,) = desk.open_gates(run)
     desk.decide(gate.id, Verdict.APPROVE)
-    failures = [psycopg.OperationalError("gone")]
-    verify_decision = desk.approvals.verify_decision
+    failures, verify = [psycopg.OperationalError("gone")], desk.approvals.verify_decision
 
-    def unreachable_once(*, gate: UUID, decision: Decision) -> None:
+    def unreachable_once(**given: Any) -> None:
         if failures:
             raise failures.pop()
-        verify_decision(gate=gate, decision=decision)
+        verify(**given)
 
     monkeypatch.setattr(desk.approvals, "verify_decision", unreachable_once)
     assert desk.advance(run).status == "completed"

@@ -33,9 +33,9 @@ FEW_WALKS = (*PURE, *UNITS, f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}")
 DEEPER = {
     "codec": ("tests/stored",),
     "upcasters": ("tests/stored",),
-    "compaction": ("tests/execution/test_compaction.py",),
-    "forks": ("tests/control/test_fork.py",),
-    "export_file": ("tests/control/test_transfer.py", "tests/security/test_forged_exports.py"),
+    "compaction": ("tests/execution/test_long_runs.py",),
+    "forks": ("tests/control/test_copies.py",),
+    "export_file": ("tests/control/test_copies.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),
     "active_time": ("tests/execution/admission/test_gates.py",),
 }

@@ -1,6 +1,6 @@
-"""Gates of a frame: by its agent's rules, in an outage of its provider, and for exhausted limits."""
+"""Gates of frames and calls: rules, outages, limits, expiry, cancellation, and calls in doubt."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -15,13 +15,32 @@ from runtime.core.budgets import Budget
 from runtime.core.continuation import Continuation
 from runtime.core.enums import EffectClass, FailureCause, Verdict
 from runtime.core.machine import retries
+from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run
-from runtime.ports.effects import ModelFailure
+from runtime.ports.effects import (
+    ModelFailure,
+    Outcome,
+    ToolFailure,
+    ToolRequest,
+    ToolResult,
+    Unknown,
+)
 from runtime.store import pool
 from runtime.store.tables import journal
 from runtime.store.tables.continuations import load
-from tests.support.engine import ADA, MakeBench, Rig, events, later, set_clock, types
+from tests.support.engine import (
+    ADA,
+    MakeBench,
+    Rig,
+    cancel,
+    events,
+    failing,
+    later,
+    set_clock,
+    types,
+)
 from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.threads import aside
 
 IDEMPOTENT = FakeTool(effect=EffectClass.IDEMPOTENT)
 WHY = "a stops after every reply"
@@ -90,47 +109,42 @@ def test_a_policy_error_keeps_the_reply_of_one_model_call(
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let attempts at a provider follow each other at once."""
-    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 0.0)
-    monkeypatch.setattr(retries, "_wait", lambda *terms: timedelta())
-
-
-@pytest.fixture
 def faults() -> list[ModelFailure]:
     """The failures that the model of the agent gives before it replies."""
     return []
 
 
 @pytest.fixture
-def desk(rig: MakeBench, at_once: None, faults: list[ModelFailure]) -> Rig:
+def outage(rig: MakeBench, faults: list[ModelFailure], monkeypatch: pytest.MonkeyPatch) -> Rig:
+    monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "_wait", lambda *terms: timedelta())
     replies = turns(ask(("t", {})), say("done"))
     return rig({"a": lambda given: faults.pop(0) if faults else replies(given)}, t=IDEMPOTENT)
 
 
 def test_a_provider_that_is_out_for_long_fails_no_run(
-    desk: Rig, faults: list[ModelFailure]
+    outage: Rig, faults: list[ModelFailure]
 ) -> None:
     faults += [OUT] * 20
-    run = desk.advance(desk.start("a"))
-    assert (run.status, run.awaits, len(desk.effects.calls)) == ("completed", None, 1)
+    run = outage.advance(outage.start("a"))
+    assert (run.status, run.awaits, len(outage.effects.calls)) == ("completed", None, 1)
 
 
 @pytest.mark.parametrize("fault", [OUT, NO_KEY])
 def test_people_are_asked_once_the_time_is_over(
-    desk: Rig, faults: list[ModelFailure], settings: Settings, fault: ModelFailure
+    outage: Rig, faults: list[ModelFailure], settings: Settings, fault: ModelFailure
 ) -> None:
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     faults += [fault] * 99
-    run = desk.advance(desk.start("a")).id
-    opened(desk, run, "hold")
-    (shown,) = desk.approvals.snapshots
+    run = outage.advance(outage.start("a")).id
+    opened(outage, run, "hold")
+    (shown,) = outage.approvals.snapshots
     assert shown.sentence == f"No reply comes from the model of a: {fault.error}"
     assert shown.args["last_answer"] == fault.error
     assert types(run)[-1] == "GateOpened"
-    assert desk.answer(run, Verdict.CONTINUE).status == "suspended", "it is out still"
+    assert outage.answer(run, Verdict.CONTINUE).status == "suspended", "it is out still"
     faults.clear()
-    assert desk.answer(run, Verdict.CONTINUE).status == "completed"
+    assert outage.answer(run, Verdict.CONTINUE).status == "completed"
     assert Gate.objects.filter(run=run).count() == 2
 
 
@@ -226,3 +240,133 @@ def test_people_may_take_their_time(rig: MakeBench, monkeypatch: pytest.MonkeyPa
     week = run.created_at + timedelta(days=7)
     set_clock(monkeypatch, lambda: week)
     assert desk.advance(run.id).status == "completed"
+
+
+# Retries
+
+
+@pytest.mark.parametrize(("failures", "told"), [(2, 3), (9, "refused")])
+def test_a_call_that_did_not_happen_is_tried_three_times(
+    rig: MakeBench, failures: int, told: object
+) -> None:
+    tool = failing(failures, ToolFailure(error="refused", retryable=True))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    assert desk.advance(desk.start("a")).status == "completed"
+    assert [call.attempt for call in desk.effects.calls] == [1, 2, 3]
+    assert len({call.key for call in desk.effects.calls}) == 1
+    assert desk.heard()["content"] == told
+
+
+def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 1}), ("t", {"x": 2})), say("done"))},
+        t=FakeTool(gated=True),
+    )
+    run = desk.advance(desk.start("a"))
+    assert [gate.call for gate in desk.open_gates(run.id)] == ["c1.0", "c1.2"]
+
+
+# Expiry
+
+
+@pytest.mark.parametrize("own", [None, 3600.0])
+def test_an_expired_gate_denies_its_call(
+    rig: MakeBench, settings: Settings, own: float | None
+) -> None:
+    settings.ABEYANCE_APPROVAL_SECONDS = 100.0
+    tool = FakeTool(gated=True, expires_in=own)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a"))
+    (gate,) = desk.open_gates(run.id)
+    assert run.due_at is not None
+    assert run.due_at == desk.approvals.snapshots[0].expires_at
+    assert run.created_at <= run.due_at - timedelta(seconds=own or 100) <= gate.opened_at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runtime.execution.commit.StepWriter.clock", lambda self: run.due_at)
+        later(run.id)
+        assert desk.advance(run.id).status == "completed"
+    assert desk.effects.calls == []
+    result = desk.heard()
+    assert (result["outcome"], result["content"]) == ("denied", "expired without a decision")
+    assert result["verdict"] == "expire"
+    with pytest.raises((GateNotOpen, RunEnded)):
+        desk.decide(gate.id, Verdict.APPROVE)
+
+
+# Cancelling
+
+
+def test_a_running_call_of_a_cancelled_run_is_journaled(rig: MakeBench) -> None:
+    def slow(request: ToolRequest) -> Outcome:
+        aside(lambda: cancel(request.run))
+        desk.heartbeat.check_signals(request.run)
+        return ToolResult(value="done after all")
+
+    desk = rig({"a": turns(ask(("t", {})), say("never said"))}, t=FakeTool(body=slow))
+    run = desk.advance(desk.start("a"))
+    assert run.status == "cancelled"
+    assert "ToolReturned" in types(run.id)
+    assert len(desk.effects.models) == 1
+
+
+def test_an_approval_before_the_cancellation_takes_no_effect(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=FakeTool(gated=True)
+    )
+    run = desk.advance(desk.start("a")).id
+    approved, other = (gate.id for gate in desk.open_gates(run))
+    desk.decide(approved, Verdict.APPROVE)
+    cancel(run, "wrong person")
+    assert Gate.objects.get(state="closed").id == other
+    assert desk.approvals.closed == [other]
+    ended = desk.advance(run)
+    assert (ended.status, ended.reason) == ("cancelled", "wrong person")
+    assert types(run)[-3:] == ["Cancelling", "GateClosed", "Cancelled"]
+    assert desk.effects.calls == []
+    with pytest.raises(RunEnded):
+        cancel(run)
+    with pytest.raises((GateNotOpen, RunEnded)):
+        desk.decide(other, Verdict.APPROVE)
+
+
+# In doubt
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told", "attempts"),
+    [
+        (Verdict.HAPPENED, {"outcome": "returned", "content": {"id": "<x>"}, "reported_by": "bea"}, [1]),
+        (Verdict.RUN_AGAIN, {"outcome": "returned", "content": 2}, [1, 2]),
+        (Verdict.GIVE_UP, {"outcome": "failed", "content": "no", "verdict": "give_up"}, [1]),
+    ],
+)  # fmt: skip
+def test_the_settlement_of_a_doubt_is_told_to_the_model(
+    rig: MakeBench, verdict: Verdict, told: dict[str, Any], attempts: list[int]
+) -> None:
+    tool = failing(1, Unknown(error="read timed out"))
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    run = desk.advance(desk.start("a")).id
+    gate = desk.open_gates(run)[0].id
+    (snapshot,) = desk.approvals.snapshots
+    (started,) = [event for event in events(run) if event["type"] == "ToolStarted"]
+    assert (snapshot.gate, snapshot.kind) == (gate, "in_doubt")
+    earliest = datetime.fromisoformat(str(started["at"])) + timedelta(seconds=30 + 10)
+    assert snapshot.not_before == earliest, "its deadline and a lease later"
+    reason, result = ("", {"id": "<x>"}) if verdict is Verdict.HAPPENED else ("no", None)
+    desk.decide(gate, verdict, reason, result)
+    assert desk.advance(run).status == "completed"
+    assert [call.attempt for call in desk.effects.calls] == attempts
+    assert told.items() <= desk.heard().items()
+    assert (desk.heard()["call"], desk.heard()["tool"]) == ("c1.0", "t")
+
+
+def test_another_attempt_needs_an_approval_that_still_holds(rig: MakeBench) -> None:
+    def body(request: ToolRequest) -> Outcome:
+        desk.approvals.void = True
+        return ToolFailure(error="refused", retryable=True)
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, body=body))
+    run = desk.advance(desk.start("a"))
+    assert desk.answer(run.id).status == "suspended"
+    assert len(desk.effects.calls) == 1
+    assert len(desk.open_gates(run.id)) == 1

@@ -188,10 +188,21 @@ def test_an_incompatible_version_opens_a_gate_with_the_changes(rig: MakeBench) -
     before = types(run)
     assert old.advance(run).status == "suspended"
     assert types(run) == before, "an old worker leaves it alone"
-    assert desk.advance(run).status == "completed"
-    found = types(run)
-    assert found[found.index("AgentChanged") - 1] == "GateDecided"
-    assert len(desk.effects.calls) == 1
+    third = _another(rig, desk)
+    third.effects.released["a"] = "sha256:a3"
+    agent = third.effects.agent("a")
+    for version in (OLD, NEW):
+        third.effects.changes["a", version] = VersionChange(agent=agent, changes=(INSTRUCTIONS,))
+    assert third.advance(run).status == "suspended", "the decision is no word on a third version"
+    assert Gate.objects.get(id=gate.id).state == "closed"
+    (again,) = third.open_gates(run)
+    assert third.approvals.snapshots[-1].args["after"] == "sha256:a3"
+    third.decide(again.id, Verdict.CONTINUE)
+    assert third.advance(run).status == "completed"
+    (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
+    assert (changed["before"], changed["fingerprint"]) == (OLD, "sha256:a3")
+    assert types(run)[types(run).index("AgentChanged") - 1] == "GateDecided"
+    assert (len(third.effects.calls), desk.effects.calls) == (1, [])
 
 
 @pytest.mark.parametrize("agent", ["a", "b"])
@@ -203,24 +214,6 @@ def test_to_stop_at_a_version_gate_ends_the_run(rig: MakeBench, agent: str) -> N
     found = worker.advance(run)
     assert (found.status, found.reason) == ("cancelled", "not with these instructions")
     assert desk.effects.calls == []
-
-
-def test_an_agent_that_changes_once_more_is_asked_about_anew(rig: MakeBench) -> None:
-    desk, run, gate = _asked(rig)
-    desk.decide(gate.id, Verdict.CONTINUE)  # which is no word on the third version
-    third = _another(rig, desk)
-    third.effects.released["a"] = "sha256:a3"
-    agent = third.effects.agent("a")
-    for before in (OLD, NEW):
-        third.effects.changes["a", before] = VersionChange(agent=agent, changes=(INSTRUCTIONS,))
-    assert third.advance(run).status == "suspended"
-    assert Gate.objects.get(id=gate.id).state == "closed"
-    (again,) = third.open_gates(run)
-    assert third.approvals.snapshots[-1].args["after"] == "sha256:a3"
-    third.decide(again.id, Verdict.CONTINUE)
-    assert third.advance(run).status == "completed"
-    (changed,) = [event for event in events(run) if event["type"] == "AgentChanged"]
-    assert (changed["before"], changed["fingerprint"]) == (OLD, "sha256:a3")
 
 
 def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:

@@ -15,7 +15,6 @@ from runtime.control.settle import settle, undo
 from runtime.core.enums import Decision, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.execution.claim import advance
-from runtime.execution.effects import pool as effect_pool
 from runtime.models import Gate, LateOutcome, Run
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from runtime.store import pool, runs
@@ -124,21 +123,6 @@ def test_other_late_outcomes_settle_it_too(
         own.execute("DELETE FROM runtime_lateoutcome")
     assert retention.erase(run)
     assert LateOutcome.objects.count() == 0, "it goes with the payloads, and not before"
-
-
-def test_an_outcome_after_the_deadline_settles_the_doubt(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(effect_pool, "DEADLINE_SLACK", 0.05)
-    slow = Hold(SENT)
-    tool = FakeTool(deadline=0.05, body=slow)
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
-    run = desk.advance(desk.start("a"))
-    assert run.status == "suspended"
-    slow.go_on.set()
-    desk.context.effect_pool.close()
-    assert desk.advance(run.id).status == "completed"
-    assert desk.heard()["content"] == {"message_id": "m-1"}
 
 
 def test_an_outcome_that_came_and_was_not_written_is_handed_in(rig: MakeBench) -> None:

@@ -1,0 +1,432 @@
+"""A worker process: its lease, its end, the slots of its runs, when it yields one, and runs that kill it."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from pytest_django import Settings
+
+from runtime.broker import dispatch
+from runtime.control.messages import send_message
+from runtime.core.enums import EffectClass
+from runtime.errors import RunEnded
+from runtime.execution import clock, yielding
+from runtime.execution.claim import advance
+from runtime.execution.concurrency import RunSlots
+from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
+from runtime.models import LostLease, Run, Worker
+from runtime.ports.agents import TurnBoundary
+from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.store import leases, loading, pool
+from runtime.upkeep import due_runs
+from tests.support.engine import (
+    ADA,
+    LONG,
+    Death,
+    MakeBench,
+    Rig,
+    at_failpoint,
+    claim,
+    die,
+    lose,
+    types,
+)
+from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.people import until
+from tests.support.threads import Hold, holding
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    """The body of a tool that waits until the test is over."""
+    one = Hold(ToolResult(value="done"))
+    yield one
+    one.go_on.set()
+
+
+@pytest.fixture
+def busy(rig: MakeBench, hold: Hold, settings: Settings) -> Rig:
+    settings.ABEYANCE_LEASE_SECONDS = 4.0
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=hold))
+
+
+def renewals(busy: Rig) -> Callable[[], bool | None]:
+    """Tell whether the lease was renewed twice since now: the first time may have been under way."""
+    seen = set[object]()
+
+    def renewed() -> bool | None:
+        seen.add(Worker.objects.get(id=busy.heartbeat.worker).lease_until)
+        return len(seen) > 2 or None
+
+    return renewed
+
+
+def test_one_row_renews_all_leases_despite_a_locked_run(busy: Rig, hold: Hold) -> None:
+    assert busy.heartbeat.lease.is_valid(), "before the first run is claimed"
+    locked, other = busy.start("a"), busy.start("a")
+    with holding(busy, locked, hold), holding(busy, other, hold):
+        until(lambda: len(busy.effects.calls) == 2 or None, "both tools to begin")
+        before = list(Run.objects.order_by("id").values())
+        with pool.own() as own, own.transaction():
+            own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (locked,))
+            until(renewals(busy), "the lease to be renewed", within=60)
+            assert not busy.held(locked).lost.is_set()
+        assert list(Run.objects.order_by("id").values()) == before, "a heartbeat writes no run"
+    assert {row.status for row in Run.objects.all()} == {"completed"}
+
+
+def test_no_effect_may_start_while_the_lease_is_not_renewed(busy: Rig, hold: Hold) -> None:
+    """The lease may have expired, though the run is not lost. The renewal wakes the runner that asked."""
+    run, woken = busy.start("a"), threading.Event()
+    with holding(busy, run, hold):
+        held = busy.held(run)
+        until(renewals(busy), "the mailbox to be known", within=60)
+        with pool.own() as own, own.transaction():
+            own.execute("SELECT FROM runtime_worker FOR UPDATE")
+            until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
+            assert not held.lost.is_set()
+            wake, held.wake = held.wake, woken.set
+        assert woken.wait(60)
+        assert held.has_budget()
+        held.wake = wake
+
+
+@pytest.mark.parametrize("cut", ["the answer to the claim", "what follows"])
+def test_a_run_that_a_live_process_does_not_work_on_is_released(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    """The lease of the process stays valid, so no sweeper would ever take the run over."""
+    desk = rig({"a": turns(say("done"))})
+    run, really = desk.start("a"), loading.claim
+
+    def claim(*given: Any, **how: Any) -> Any:
+        found = really(*given, **how)
+        assert found is not None
+        if cut == "the answer to the claim":
+            raise psycopg.OperationalError("cut off")
+        return found
+
+    def unreachable(*_: object) -> None:
+        raise psycopg.OperationalError("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "claim", claim)
+        patch.setattr("runtime.execution.claim._load", unreachable)
+        with suppress(psycopg.OperationalError):
+            desk.advance(run)
+    until(lambda: Run.objects.get(id=run).owner is None or None, "the run to be released")
+    assert desk.advance(run).status == "completed"
+    assert LostLease.objects.count() == 0
+
+
+def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
+    busy: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left, really = [RuntimeError("an unforeseen error")], Heartbeat._renew
+
+    def once(self: Heartbeat, *args: Any) -> object:
+        if left:
+            raise left.pop()
+        return really(self, *args)
+
+    monkeypatch.setattr(Heartbeat, "_renew", once)
+    until(lambda: not left or None, "the error", within=60)
+    until(renewals(busy), "a beat after that", within=60)
+    assert "Heartbeat missed: an unforeseen error" in caplog.text
+
+
+def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a machine sleeps CLOCK_MONOTONIC stands still; CLOCK_BOOTTIME does not."""
+    place = {"run": uuid4(), "owner": uuid4(), "epoch": 1, "position": 1, "head": ""}
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    claim = leases.Claim(previous="queued", at=at, continuation_position=0, **place)  # type: ignore[arg-type]
+    held = ClaimedRun(claim=claim, lease=Lease(), wake=lambda: None)
+    held.lease.renewed(clock.elapsed())
+    assert held.has_budget()
+    awake = time.clock_gettime
+    asleep = {time.CLOCK_BOOTTIME: 3600.0}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: awake(clock) + asleep.get(clock, 0.0))
+    assert not held.has_budget()
+
+
+CALLS = 6
+WAITING = 24  # more than the connections of pool, heartbeat and test
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_drain_journals_running_calls_and_starts_none(
+    rig: MakeBench, hints: list[tuple[UUID, str]], gated: bool
+) -> None:
+    """A run that waits for people too is released without a hint."""
+
+    def body(request: ToolRequest) -> Outcome:
+        desk.heartbeat.drain(LONG)
+        return ToolResult(value="done")
+
+    calls = ask(("t", {}), ("u", {})) if gated else ask(("t", {}))
+    desk = rig({"a": turns(calls, say("done"))}, t=FakeTool(body=body), u=FakeTool(gated=True))
+    started = desk.start("a")
+    hints.clear()
+    run = desk.advance(started)
+    assert (run.status, run.owner) == ("suspended" if gated else "queued", None)
+    assert types(run.id)[-1] == "ToolReturned"
+    assert len(desk.effects.models) == 1
+    assert [sent for sent, _ in hints] == ([] if gated else [run.id])
+    other = rig(desk.effects.agents, **desk.effects.tools)
+    assert other.advance(run.id).status == ("suspended" if gated else "completed")
+    assert other.effects.calls == []
+
+
+@pytest.mark.parametrize(
+    ("effect", "status"), [(EffectClass.WRITE, "suspended"), (EffectClass.IDEMPOTENT, "completed")]
+)
+def test_after_a_drain_the_effect_class_decides_about_a_call(
+    rig: MakeBench, effect: EffectClass, status: str
+) -> None:
+    release = threading.Event()
+
+    def body(request: ToolRequest) -> Outcome:
+        if request.attempt == 1:
+            desk.heartbeat.drain(0.0)
+            desk.heartbeat.drain(LONG)  # only the first word on the end counts
+            release.wait(60)
+        return ToolResult(value="done")
+
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect, body=body))
+    run = desk.advance(desk.start("a"))
+    assert (run.status, run.owner) == ("queued", None)
+    assert types(run.id)[-1] == "ToolStarted"
+    assert desk.context.effect_pool.is_busy()
+    other = rig(desk.effects.agents, **desk.effects.tools)
+    assert other.advance(run.id).status == status
+    release.set()
+    kinds = [gate.kind for gate in desk.open_gates(run.id)]
+    assert kinds == (["in_doubt"] if effect is EffectClass.WRITE else [])
+
+
+# Other runs that wait
+
+
+@pytest.mark.parametrize(("steps", "calls"), [(4, range(1, CALLS)), (1000, [3])])  # or after 33 s
+def test_a_run_of_many_or_slow_steps_yields_to_waiting_runs(
+    rig: MakeBench,
+    hints: list[tuple[UUID, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    steps: int,
+    calls: Sequence[int],
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(yielding, "STEPS", steps)
+    monkeypatch.setattr(yielding, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def slow(request: ToolRequest) -> ToolResult:
+        nonlocal now
+        now += 11.0 if steps == 1000 else 0.0
+        return ToolResult(value=request.args)
+
+    turns_ = [ask(("t", {"n": number})) for number in range(CALLS)]
+    desk = rig({"a": turns(*turns_, say("done"))}, t=FakeTool(body=slow))
+    alone = desk.advance(desk.start("a"))
+    assert (alone.status, alone.epoch) == ("completed", 1), "no other run waits"
+    desk.effects.calls.clear()
+    run, other = desk.start("a"), desk.start("a")
+    hints.clear()
+    row = desk.advance(run)
+    assert (row.status, row.owner) == ("queued", None)
+    assert hints == [(run, dispatch.NEW)]
+    assert len(desk.effects.calls) in calls
+    while desk.advance(other).status != "completed":
+        assert desk.advance(run).owner is None
+    while desk.advance(run).status != "completed":
+        pass
+    assert len(desk.effects.calls) == 2 * CALLS
+
+
+# Slots
+
+
+def test_a_waiting_run_releases_its_slot_and_acquires_one_again() -> None:
+    two, waiting, go_on = RunSlots(2), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with two.acquired(), two.released():
+            waiting.set()
+            go_on.wait(60)
+
+    with ThreadPoolExecutor(3) as pool:
+        waits = pool.submit(wait)
+        assert waiting.wait(60)
+        with two.acquired():
+            assert two.any_free()
+            with two.acquired():
+                assert not two.any_free()
+                go_on.set()
+                assert not waits.done()  # no slot is free yet
+        waits.result(60)
+
+
+def test_runs_waiting_for_models_hold_no_slot_or_connection(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_wait, connected = threading.Barrier(WAITING), list[int]()
+
+    def slow(request: ModelRequest) -> ModelAnswer:
+        if all_wait.wait(30) == 0:  # all wait, or none of them is answered
+            connected.append(_connected())
+        return ask(("t", {}))
+
+    def rule(boundary: TurnBoundary) -> str:
+        return "" if Run.objects.exists() else "there are no runs"  # with Django's connection
+
+    desk = rig({"a": slow}, t=FakeTool(gated=True))
+    monkeypatch.setattr(desk.effects, "hold_reason", rule)
+    bench = replace(desk.context, slots=RunSlots(2))
+    runs = [desk.start("a") for _ in range(WAITING)]
+    with ThreadPoolExecutor(WAITING) as pool:
+        assert all(pool.map(lambda run: advance(run, bench), runs))
+    assert [len(desk.open_gates(run)) for run in runs] == [1] * WAITING
+    assert max(connected) < WAITING
+
+
+def _connected() -> int:
+    with pool.own() as own:
+        row = own.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def die_at(desk: Rig, run: UUID, types_so_far: str, *, isolated: bool = False) -> None:
+    """Let a worker claim the run and die right after it commits the next event of this kind."""
+    with at_failpoint(f"committed:{types_so_far}", die), pytest.raises(Death):
+        advance(run, desk.context, isolated=isolated)
+    lose(run)
+
+
+def repeatable(rig: MakeBench, effect: EffectClass = EffectClass.IDEMPOTENT) -> Rig:
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect))
+
+
+def test_a_run_isolated_after_a_crash_returns_to_normal(
+    rig: MakeBench, hints: list[tuple[UUID, str]]
+) -> None:
+    desk = repeatable(rig)
+    run = desk.start("a")
+    die_at(desk, run, "ToolStarted")
+    hints.clear()
+    assert desk.advance_once(run).isolated
+    assert hints == [(run, dispatch.ISOLATED)]
+    assert desk.effects.calls == []
+    assert desk.advance_once(run).owner is None  # an ordinary worker does not take it
+    assert desk.effects.calls == []
+    with pool.own() as own:
+        due_runs.dispatch_window(own)
+    assert hints[-1] == (run, dispatch.ISOLATED)
+    advance(run, desk.context, isolated=True)
+    row = Run.objects.get(id=run)
+    assert (row.status, row.isolated, row.losses) == ("queued", False, 0)
+    assert types(run)[-1] == "ToolReturned"
+    assert len(desk.effects.models) == 1  # the trial is over; an ordinary worker asks the model
+    assert desk.advance_once(run).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("effect", "died_at", "status"),
+    [
+        (EffectClass.WRITE, "ToolStarted", "suspended"),  # its call is in doubt
+        (EffectClass.IDEMPOTENT, "FrameOpened", "completed"),  # its model is called again
+    ],
+)
+def test_one_loss_isolates_no_run_unless_it_repeats_a_call(
+    rig: MakeBench, effect: EffectClass, died_at: str, status: str
+) -> None:
+    desk = repeatable(rig, effect)
+    run = desk.start("a")
+    die_at(desk, run, died_at)
+    row = desk.advance_once(run)
+    assert (row.status, row.isolated, row.losses) == (status, False, 0)
+    assert LostLease.objects.filter(run=run).count() == 1
+
+
+def test_a_run_that_kills_workers_on_loading_is_quarantined(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.ABEYANCE_POISON_LOSSES = 2
+    desk = repeatable(rig)
+    run, deaths = desk.start("a"), 0
+    monkeypatch.setattr("runtime.execution.claim._load", die)
+    while (row := Run.objects.get(id=run)).status != "quarantined":
+        with suppress(RunEnded):
+            send_message(run=run, actor=ADA, text="How is it going?")
+        try:
+            advance(run, desk.context, isolated=row.isolated)
+        except Death:
+            deaths += 1
+            lose(run)
+            assert deaths < 10
+    assert deaths == 4, "two at one position, and two alone"
+    assert (row.status, row.due_at, row.owner) == ("quarantined", None, None)
+    assert str(row.reason).startswith("2 workers in a row died")
+    isolated = LostLease.objects.order_by("id").values_list("isolated", flat=True)
+    assert list(isolated) == [False, False, True, True]
+    assert {(loss.host, loss.process, loss.position) for loss in LostLease.objects.all()} == {
+        (socket.gethostname(), os.getpid(), row.position)
+    }
+    assert advance(run, desk.context, isolated=True) is False
+
+
+CROWD = 12
+
+
+def crowd(desk: Rig, worker: UUID) -> list[UUID]:
+    """Runs that asked their model for the second time when that worker died."""
+    runs = [desk.start("a") for _ in range(CROWD)]
+    lose_again(runs, uuid4())
+    with pool.own() as own:
+        assert all(claim(own, run) for run in runs)
+    lose_again(runs, worker)
+    return runs
+
+
+def lose_again(runs: list[UUID], worker: UUID) -> None:
+    """Let that worker hold these runs and die."""
+    Run.objects.filter(id__in=runs).update(owner=uuid4(), worker=worker)
+    lose(*runs)
+
+
+def test_few_runs_lost_together_are_suspected(rig: MakeBench) -> None:
+    """They only waited for their models: those that are not suspected continue at once."""
+    desk = repeatable(rig)
+    rows = [desk.advance_once(run) for run in crowd(desk, uuid4())]
+    assert [row.isolated for row in rows].count(True) == 4
+    assert [row.status for row in rows].count("completed") == CROWD - 4
+
+
+def test_the_deadly_run_of_a_crowd_is_suspected_soon(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs lost with it are suspected in groups, each twice as large, so any one is found soon."""
+    desk = repeatable(rig)
+    runs = crowd(desk, uuid4())
+    monkeypatch.setattr("runtime.execution.claim._load", die)
+    suspected = []
+    for _ in range(3):
+        for run in Run.objects.filter(id__in=runs, isolated=False):
+            with suppress(Death):
+                desk.advance_once(run.id)
+        left = list(Run.objects.filter(id__in=runs, isolated=False).values_list("id", flat=True))
+        suspected.append(CROWD - len(left))
+        lose_again(left, uuid4())
+    assert suspected == [4, 12, 12]
