@@ -17,7 +17,7 @@ from runtime.core.documents import codec, compression
 from runtime.core.errors import CoreError, Unreadable
 from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import NoSuchEntry, Tampered
-from runtime.keyring import macs, purposes
+from runtime.keyring import files, macs, purposes
 from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
 from runtime.store.tables import pruning
@@ -210,13 +210,18 @@ def _decoded(position: int, body: str) -> Entry:
 def chained(run: UUID, mark: PruneMark, rows: Iterable[Row], *, known: int = 0) -> Iterator[Row]:
     """Yield the rows after the mark while each follows the one before.
 
-    They begin with position, body, MAC and key. The first `known` ones are the same as rows verified before.
+    They begin with position, body, MAC and key. The first `known` ones are the same as rows verified before. Raises
+    Tampered or KeyMissing.
     """
     verifies = macs.verifier(purposes.JOURNAL, str(run))
     previous, rest = mark.head, iter(rows)
+    ids = set()
     for row in islice(rest, known):
         previous = row[2]
+        ids.add(row[3])
         yield row
+    for key_id in ids:
+        files.key_of(purposes.JOURNAL, key_id)  # which may have been removed since
     for count, row in enumerate(rest, start=mark.position + known + 1):
         position, body, mac, key_id, *_ = row
         if position != count:
