@@ -26,7 +26,7 @@ def test_only_reviewers_decide(risk: Risk) -> None:
         ({}, None),
         ({"requester": "bea"}, "requester"),
         ({"requester": "bea", "groups": []}, "requester"),
-        ({"groups": list(Group), "risk": "harmless"}, "not_eligible"),  # nobody decides it
+        ({"groups": list(Group), "risk": "harmless"}, "not_eligible"),  # no group decides it
         ({"origin": ("bea",), "bound": True}, "origin"),
         ({"bound": True, "cooling": True}, "given_by_origin"),
         ({"cooling": True}, "cooling_off"),

@@ -10,7 +10,7 @@ from runtime.errors import InvalidInput, RequestError
 from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitch
 
 EXAMPLES = """\
-  kill_switch engage hr_onboarding --reason "wrong mails"   this agent, wherever it works
+  kill_switch engage hr_onboarding --reason "wrong mails"   this agent, in each run
   kill_switch engage --all --reason "directory is broken"   every agent
   kill_switch list                                          the stopped agents
   kill_switch disengage 3                                   let its runs continue

@@ -68,7 +68,7 @@ def stay(context: ToolContext, name: str) -> str:
 
 @tool(effect="write", deadline=300.0)
 def labour(context: ToolContext, name: str) -> str:
-    """Write something outside for as long as nobody says that it is enough."""
+    """Write something outside until the test ends it."""
     ledger.note(context.key, context.attempt)
     enough = Path(f"{os.environ[ledger.PATH]}.enough")
     while not enough.exists():
@@ -100,7 +100,7 @@ def insist(context: ToolContext, name: str) -> str:
 
 @tool(effect="read", deadline=10.0)
 def linger(context: ToolContext, name: str) -> str:
-    """Take until somebody says that it is enough."""
+    """Take until the test ends it."""
     ledger.first_time(f"{context.run}-lingers")
     enough = Path(f"{os.environ[ledger.PATH]}.{context.run}-enough")
     while not enough.exists() and context.remaining() > 1.0:

@@ -18,19 +18,19 @@ DEADLINE = 120.0
 
 @tool(effect="idempotent", deadline=DEADLINE)
 def hold_again(context: ToolContext, name: str) -> str:
-    """Hold until let go of; may be started again."""
+    """Hold until the test ends it; may be started again."""
     return _hold("hold_again", name)
 
 
 @tool(effect="write", deadline=DEADLINE)
 def hold_once(context: ToolContext, name: str) -> str:
-    """Hold until let go of; nobody knows what a second start would do."""
+    """Hold until the test ends it; a second start is not known to be safe."""
     return _hold("hold_once", name)
 
 
 @tool(effect="write")
 def note(context: ToolContext, name: str) -> str:
-    """What comes after the holding."""
+    """The call after the one that holds."""
     write("note", "begin", name)
     return "noted"
 

@@ -6,7 +6,7 @@ MODULE = "releases"
 
 # The releases differ in `{more}` and `{tools}`.
 SOURCE = '''
-"""Agents that note twice, each time after somebody approved it."""
+"""Agents that note twice, each time after an approval."""
 
 from pydantic import BaseModel
 
