@@ -183,6 +183,7 @@ def test_a_drain_journals_running_calls_and_starts_none(
     assert types(run.id)[-1] == "ToolReturned"
     assert len(desk.effects.models) == 1
     assert [sent for sent, _ in hints] == ([] if gated else [run.id])
+    assert advance(desk.start("a"), desk.context) is False, "it claims no run any more"
     other = rig(desk.effects.agents, **desk.effects.tools)
     assert other.advance(run.id).status == ("suspended" if gated else "completed")
     assert other.effects.calls == []

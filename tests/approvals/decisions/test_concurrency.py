@@ -13,6 +13,7 @@ from approvals.errors import NotFound
 from approvals.models import Token
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
+from runtime.core.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -22,23 +23,26 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize(
-    "end",
+    ("kind", "end"),
     [
-        lambda bea: User.objects.filter(pk=bea.pk).update(is_active=False),
-        lambda bea: bea.groups.clear(),
-        lambda bea: Token.objects.filter(owner=bea).update(revoked_at=timezone.now()),
+        (GateKind.APPROVAL, lambda bea: User.objects.filter(pk=bea.pk).update(is_active=False)),
+        (GateKind.APPROVAL, lambda bea: bea.groups.clear()),
+        (GateKind.IN_DOUBT, lambda bea: Token.objects.update(revoked_at=timezone.now())),
     ],
 )
-def test_a_decision_uses_the_rights_after_its_lock_wait(end: Callable[[User], object]) -> None:
+def test_a_decision_uses_the_rights_after_its_lock_wait(
+    kind: GateKind, end: Callable[[User], object]
+) -> None:
     seeds.person("bea", Group.REVIEWERS)
     owner = User.objects.get(username="bea")
     bea = seeds.bearer(Actor(person="bea"), *ALL_SCOPES)
-    request = seeds.pending()
+    request = seeds.pending(kind=kind)
+    act = seeds.settle if kind is GateKind.IN_DOUBT else seeds.decide
     refused: list[str] = []
 
     def decide() -> None:
         try:
-            seeds.decide(request, bea)
+            act(request, bea)
         except NotFound as error:
             refused.append(error.code)
 

@@ -47,7 +47,9 @@ NEITHERS = """
     DELETE FROM approvals_auditentry
     ALTER TABLE approvals_auditentry DISABLE TRIGGER USER
     DELETE FROM runtime_spent
+    UPDATE runtime_spent SET attempt = 2
     DELETE FROM approvals_toolschema
+    UPDATE approvals_toolschema SET body = ''
     UPDATE runtime_journalentry SET body = ''
     INSERT INTO runtime_journalentry_default VALUES (gen_random_uuid(), 1, '', '', '', gen_random_uuid())
     CREATE TABLE here (id int)
@@ -56,12 +58,16 @@ NEITHERS = """
     DELETE FROM approvals_assignment
     DELETE FROM approvals_token
     DELETE FROM approvals_adoption
+    INSERT INTO approvals_adoption (at) VALUES (now())
+    DELETE FROM django_migrations
     SELECT pg_read_file('/etc/passwd')
     COPY auth_group (name) FROM PROGRAM 'id'
 """
 OF_THE_WEB = """
     INSERT INTO auth_group (name) VALUES ('more')
     UPDATE auth_user SET is_active = true
+    DELETE FROM auth_user_groups
+    SELECT FROM approvals_adoption
     SELECT FROM approvals_token
     SELECT FROM django_session
     SELECT FROM approvals_loginfailures
