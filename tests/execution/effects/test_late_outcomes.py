@@ -20,7 +20,7 @@ from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult,
 from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
 from runtime.upkeep import retention
-from tests.support.engine import LONG, MakeBench, events, failing, lose, types
+from tests.support.engine import LONG, MakeBench, cancel, events, failing, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import Hold, aside, in_thread
 
@@ -166,6 +166,15 @@ def test_a_decision_that_is_not_after_the_outcome_stays(
     assert late.other.heard()["content"] == GIVE_UP.reason
     assert "OutcomeArrived" not in types(run)
     assert LateOutcome.objects.filter(run=run).count() == 1
+
+
+def test_a_late_outcome_of_an_ended_run_is_evidence(late: Late) -> None:
+    run, _ = late.lost()
+    cancel(run)
+    assert late.other.advance(run).status == "cancelled"
+    late.end()
+    assert LateOutcome.objects.filter(run=run).count() == 1
+    assert verification.verify(run).findings == ()
 
 
 def test_a_decision_that_can_be_undone_stays(late: Late) -> None:
