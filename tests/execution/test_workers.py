@@ -201,6 +201,7 @@ def test_after_a_drain_the_effect_class_decides_about_a_call(
         if request.attempt == 1:
             desk.heartbeat.drain(0.0)
             desk.heartbeat.drain(LONG)  # only the first word on the end counts
+            assert desk.heartbeat.draining.is_over()
             release.wait(60)
         return ToolResult(value="done")
 
