@@ -254,6 +254,21 @@ def test_a_decision_that_is_taken_back_is_none(
     audit.verify(suspended)
 
 
+def test_cancelling_beats_a_decision_within_its_window(
+    ada_api: Caller, bea_api: Caller, office: Office, suspended: UUID
+) -> None:
+    request = office.request(suspended)
+    decide(bea_api, request)
+    ada_api.post(f"/runs/{suspended}/cancel", {"reason": "Not needed."})
+    row = Request.objects.get(id=request.id)
+    assert (row.status, row.decided_by, row.statement) == ("cancelled", "ada", None)
+    assert Gate.objects.get(run=suspended).state == "closed"
+    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    assert code_of(answer) == (409, "cancelled")
+    assert office.advance(suspended).status == "cancelled"
+    assert started(office) == 0
+
+
 def test_an_undo_during_a_step_keeps_the_decision_out(
     bea_api: Caller,
     office: Office,
