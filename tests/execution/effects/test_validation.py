@@ -16,7 +16,15 @@ from runtime.core.limits import JSON_DEPTH, MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_
 from runtime.core.machine.replay import Entry
 from runtime.execution.effects.validation import validate_outcome
 from runtime.models import Run
-from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import (
+    ModelAnswer,
+    ModelFailure,
+    Outcome,
+    ToolFailure,
+    ToolRequest,
+    ToolResult,
+    Unknown,
+)
 from tests.support.engine import MakeBench, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
@@ -128,6 +136,13 @@ def test_errors_of_models_and_of_tools_are_escaped_and_cut(rig: MakeBench) -> No
     assert desk.advance(doubtful).status == "suspended"
     assert desk.answer(doubtful, Verdict.GIVE_UP, "gone").status == "completed"
     assert Run.objects.filter(status="quarantined").count() == 0
+
+
+@pytest.mark.parametrize("made", [ToolFailure, Unknown])
+def test_errors_that_a_tool_reports_are_escaped_and_cut(made: type[ToolFailure | Unknown]) -> None:
+    taken = validate_outcome(made(error=ERROR))
+    assert isinstance(taken, made)
+    assert (len(taken.error), taken.error.isprintable()) == (MAX_ERROR, True)
 
 
 @given(value=ANYTHING)
