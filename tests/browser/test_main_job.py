@@ -119,5 +119,4 @@ def test_open_tabs_do_not_keep_the_application_from_stopping(
     """Last in this file, because it stops everything."""
     bea = window("bea")
     expect(bea.get_by_text("Live", exact=True)).to_be_visible()
-    office.stack.stop()
-    expect(bea.get_by_text("Offline", exact=True)).to_be_visible(timeout=90_000)
+    office.stack.stop()  # in time, or it raises
