@@ -105,7 +105,7 @@ STRICTER: list[tuple[AgentSpec, str]] = [
     (version(tools=[greet, replace(greet, name="wave")]), "tool wave"),
     (version(subagents=[child(), replace(child(), name="other")]), "sub-agent other"),
     (version(subagents=[child("Helps a lot.")]), "sub-agent helper: description"),
-    (greeting(description="Greet anybody."), "tool greet: description"),
+    (greeting(description="Greet a person."), "tool greet: description"),
     (greeting(risk="high"), "tool greet: risk"),
     (greeting(approval=True), "tool greet: approval"),
     (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),

@@ -115,4 +115,4 @@ def until(condition: Callable[[], T | None], what: str, within: float = WITHIN) 
         except Unreachable:
             pass
         assert time.monotonic() < deadline, f"waited {within:g} s for {what}"
-        time.sleep(0.05)
+        time.sleep(0.05)  # between two looks at other processes; the deadline ends it

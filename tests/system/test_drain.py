@@ -1,4 +1,4 @@
-"""A real worker that is told to stop, twice, while a tool holds."""
+"""A real worker that gets SIGTERM twice while a tool holds."""
 
 from pathlib import Path
 

@@ -52,7 +52,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"Stopped: {_line(done)}")
             case self.disengage:
                 done = disengage(stop=options["stop"], actor=None)
-                self.stdout.write(f"Goes on: {done.agent or 'every agent'}")
+                self.stdout.write(f"Disengaged: {done.agent or 'every agent'}")
             case "list":
                 for one in list_switches(lifted=False, actor=None):
                     self.stdout.write(_line(one))

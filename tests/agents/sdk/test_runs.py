@@ -319,11 +319,11 @@ def test_a_result_beside_other_calls_comes_too_early() -> None:
 
 
 def test_the_caller_of_an_agent_is_given_its_result_as_json() -> None:
-    def hear(turn: Turn) -> Any:
+    def receive(turn: Turn) -> Any:
         return say(json.dumps([one.content for one in turn.results]))
 
     boss = spec_of("boss", subagents=[quotes])
-    run = drive(boss, X, models={"boss": [call("quotes", **X), hear], "quotes": [answer(WHOLE)]})
+    run = drive(boss, X, models={"boss": [call("quotes", **X), receive], "quotes": [answer(WHOLE)]})
     assert json.loads(run.output) == [WHOLE]
 
 

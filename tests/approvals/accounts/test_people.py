@@ -53,18 +53,18 @@ def test_disabling_ends_sessions_and_tokens_for_good(
 ) -> None:
     told: list[str] = []
 
-    def hear(person: str, **_: object) -> None:
+    def receive(person: str, **_: object) -> None:
         told.append(person)
 
     beas, adas = log_in(cast.bea), log_in(cast.ada)
     _, plain = tokens.create(cast.bea, ALL_SCOPES)
     _, other = tokens.create(cast.ada, ALL_SCOPES)
-    people.sessions_ended.connect(hear)
+    people.sessions_ended.connect(receive)
     for before in ([], ["bea"]):
         with django_capture_on_commit_callbacks(execute=True):
             people.disable("bea", actor="admin")
-            assert told == before  # it is told once, after the commit
-    people.sessions_ended.disconnect(hear)
+            assert told == before  # announced once, after the commit
+    people.sessions_ended.disconnect(receive)
     assert told == ["bea"]
     assert Session.objects.count() == 1
     assert beas.get("/inbox/")["Location"].startswith("/login/")

@@ -83,4 +83,4 @@ def _looks(site: Site, runs: list[UUID], *, last: int) -> Iterable[tuple[float, 
                 return
             if min(positions) >= BEGUN:
                 yield at, sum(positions)
-            time.sleep(LOOK)
+            time.sleep(LOOK)  # between two looks at the entries that the workers write

@@ -70,4 +70,4 @@ class Desk:
                 assert status not in ENDS[1:], f"run {run} is {status}"
                 if status == "completed":
                     waiting.discard(run)
-            time.sleep(0.003)
+            time.sleep(0.003)  # between two looks at the workers; the deadline ends it

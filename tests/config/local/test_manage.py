@@ -93,7 +93,7 @@ def _same_settings(stack: Stack) -> bool:
     (web,) = stack.named("config.web")
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(_manage(stack.home, "shell", "-v", "0", "-c", code).stdout)
-    # Only `make up` is told the number of workers.
+    # Only `make up` has the number of workers.
     names = re.compile("(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|.*KEYS_DIR|ABEYANCE_(?!WORKERS).*")
     ours = {name: value for name, value in web.environ().items() if names.fullmatch(name)}
     password = json.loads((stack.home / "secrets.json").read_text())["postgres_owner"]

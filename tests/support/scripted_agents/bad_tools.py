@@ -44,7 +44,7 @@ def deadly(turn: Turn) -> Reply:
 
 @script
 def hanging(turn: Turn) -> Reply:
-    """Make as many calls at once as it is told."""
+    """Make as many calls at once as its input says."""
     if turn.results:
         return say("It returned.")
     return together(*(call("hang", number=number) for number in range(turn.input["number"])))

@@ -1,4 +1,4 @@
-"""A wall clock that is wrong, in a process that is told so by its environment; its steady clock goes on as it did."""
+"""A wall clock that is wrong, in a process whose environment says so; its steady clock is right."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ HOURS = "ABEYANCE_FAULTS_CLOCK"
 
 
 def set_wrong() -> None:
-    """Have the clock of this process be as many hours ahead, or behind, as it was told, if it was."""
+    """Set the clock of this process ahead, or behind, by the hours of its environment, if it has any."""
     if hours := os.environ.get(HOURS):
         there = datetime.now(UTC) + timedelta(hours=float(hours))
         time_machine.travel(there, tick=True).start()

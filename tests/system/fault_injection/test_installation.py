@@ -69,7 +69,7 @@ def test_random_crashes_lose_and_repeat_nothing(sandbox: Path) -> None:
             while time.monotonic() < over_at:
                 with suppress(Unreachable):
                     crew.work()
-                time.sleep(0.05)
+                time.sleep(0.05)  # the pace of people, until a drawn moment of the next kill
             what = chance.choice(KILLED)
             killed[what] += 1
             if what == EVERYTHING:

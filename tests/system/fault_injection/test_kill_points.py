@@ -116,7 +116,7 @@ def _uninterrupted(loops: MakeLoop, office: Office, log: Path) -> dict[str, set[
         deadline = time.monotonic() + 30
         while office.tend(run, score) not in ENDS:
             assert time.monotonic() < deadline, loop.log.read_text()[-3000:]
-            time.sleep(0.02)
+            time.sleep(0.02)  # between two looks at other processes; the deadline ends it
         assert office.problems(run, score) == []
         assert in_doubt_gates(run) == 0
         passed[name] = set(log.read_text().split())
@@ -202,7 +202,7 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(loops: MakeLoop, office: 
     while living:
         living = _tended(office, runs, living)
         assert time.monotonic() < deadline, f"{living}: {survivor.log.read_text()[-3000:]}"
-        time.sleep(0.05)
+        time.sleep(0.05)  # between two looks at other processes; the deadline ends it
 
     lost = LostLease.objects.count()
     figures.say(f"{KILLS} kills took {lost} runs out of the hands of who advanced them")

@@ -142,4 +142,4 @@ def test_agents_are_stopped_from_a_terminal(capsys: pytest.CaptureFixture[str]) 
     call_command("kill_switch", "disengage", str(stop.id))
     said = capsys.readouterr().out
     assert said.count("every agent\tthe command line") == 2
-    assert "Goes on: every agent" in said
+    assert "Disengaged: every agent" in said

@@ -94,4 +94,4 @@ def _advance_due_runs(
             due = connection.execute(take, (only,)).fetchall()
             list(threads.map(lambda row: advance(row[0], bench, isolated=row[1]), due))
             if not due:
-                time.sleep(0.02)
+                time.sleep(0.02)  # a loop without due runs looks again, as the sweeper does
