@@ -64,11 +64,13 @@ def median(values: Sequence[float], unit: str = "") -> str:
 
 
 def spread(values: Sequence[float], unit: str = "") -> str:
-    """`median (low to high, n=…)`: the 5th to the 95th percentile, or the extremes of fewer than 20 values."""
+    """`median (low–high, n=…)`: the 5th to the 95th percentile, or the extremes of fewer than 20 values."""
+    if len(values) == 1:
+        return f"{median(values, unit)} (n=1)"
     low, high = min(values), max(values)
     if len(values) >= 20:
         low, high = percentile(values, 5), percentile(values, 95)
-    return f"{median(values, unit)} ({number(low)} to {number(high)}, n={len(values)})"
+    return f"{median(values, unit)} ({number(low)}–{number(high)}, n={len(values)})"
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
@@ -103,12 +105,13 @@ def markdown(finding: Finding) -> str:
     """A section of docs/explanation/performance.md."""
     rows = [
         f"## {finding.title}\n",
-        "| figure | median (spread, n) | goal | | ours | reference |",
-        "|---|---|---|---|---|---|",
+        "| figure | median (spread, n) | goal | ours | reference |",
+        "|---|---|---|---|---|",
     ]
     for line in finding.lines:
         value = spread(line.values, line.unit)
-        cells = (line.what, value, line.goal, line.verdict, line.ours, line.reference)
+        goal = f"{line.goal}, {line.verdict}" if line.goal else ""
+        cells = (line.what, value, goal, line.ours, line.reference)
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n" + (f"\n{finding.note}\n" if finding.note else "")
 

@@ -15,10 +15,10 @@ PAGE = ROOT / "docs/explanation/performance.md"
 NOTES = "<!-- what follows is written by hand and kept by `make bench` -->"
 HEAD = """# Performance
 
-`make bench` measures the engine against bare references in one run on one machine and writes this page up to
-the marked line. Every figure is a ratio to something measured in the same minutes, because absolute times say
-more about the machine than about the code. A goal is `reached` or `missed` by the median; the spread is from the 5th to
-the 95th percentile, or the extremes where there are fewer than 20 values.
+`make bench` measures the engine against bare references and writes this page up to the marked line. Figures are ratios
+to something measured in the same minutes, because absolute times say more about the machine than about the code. A goal
+is `reached` or `missed` by the median; the spread is from the 5th to the 95th percentile, or between the extremes of
+fewer than 20 values.
 """
 
 

@@ -85,7 +85,7 @@ def compared(
 
 
 def of_cost(busy: list[Pair]) -> list[Line]:
-    """List the costs of a flow: goals first, then each kind of process, then Postgres's counts."""
+    """List the costs of a flow: goals first, then each kind of process, then WAL."""
 
     def cpu(what: str, which: Callable[[Cost], float], **goal: float) -> Line:
         return compared(what, busy, lambda one: 1000 * which(one.cost), " ms", **goal)
@@ -98,6 +98,12 @@ def of_cost(busy: list[Pair]) -> list[Line]:
         cpu("  of which Postgres", lambda cost: cost.postgres),
         cpu("  of which broker", lambda cost: cost.broker),
         compared("WAL of a flow", busy, lambda one: one.cost.wal / 1024, " KB", most=2.3),
+    ]
+
+
+def counts(busy: list[Pair]) -> list[Line]:
+    """List the counts of Postgres for a flow."""
+    return [
         compared("transactions of a flow that write", busy, lambda one: one.cost.wrote, ""),
         compared("statements of a flow", busy, lambda one: one.cost.statements, ""),
         compared("the same with BEGIN and COMMIT", busy, lambda one: one.cost.trips, ""),

@@ -28,7 +28,7 @@ NOTE = (
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """Rate, processor time, latencies and what Postgres counts."""
+    """Rate, latencies, processor time and WAL."""
     rounds, alone, crowd = (3, 5, 16) if quick else (15, 10, 40)
     processes = os.cpu_count() or 1
     with driving(site) as driver, site.untidied():
