@@ -14,7 +14,6 @@ PAGES = (
     "tutorial/first-agent.md",
     "how-to/write-tools.md",
     "how-to/write-agents.md",
-    "how-to/choose-models.md",
     "how-to/test-agents.md",
 )
 BLOCKS = [block for page in PAGES for block in blocks(ROOT / "docs" / page, "python")]
