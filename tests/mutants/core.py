@@ -1,33 +1,36 @@
 """The mutation score of the pure core and of the policy: how many of their mutants the tests see.
 
 MUTANTS says how many are tried (400; `all` for all of them), MUTANTS_SEED which ones. Each meets the tests
-of the core and the policy, twenty of their walks, the tests of what its module is for, then all walks.
+of the core and the policy with twenty of their walks, the tests of what its module is for, then all walks.
 """
 
+import ast
 import os
 import random
 import sys
 import time
-from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
+from threading import Lock
 
 from config.env.environment import ROOT
+from tests.mutants import trials
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.operators import Mutant, mutants
-from tests.mutants.trials import Seen, trial
-from tests.mutants.warm import Warm, place_of, session
 
 GOAL = 0.95
-WALKS = "ABEYANCE_WALKS"
+LANES = len(os.sched_getaffinity(0))
 HISTORIES = "tests/core/machine/test_histories.py"
 NEEDS_ALL_WALKS = "test_the_walks_take_every_event_type_and_table_key"
 # Without Django, which takes longer to set up than these tests do.
 PURE = ("-c", "tests/mutants/pure.ini", "--rootdir=.", "--noconftest", "-p", "no:django")
-POLICY = "tests/approvals/test_policy.py"
-GOLDEN, RETENTION = "tests/stored/test_golden.py", "tests/upkeep/test_retention_rules.py"
-UNITS = ("tests/core", GOLDEN, RETENTION, POLICY)
+BESIDE_THE_CORE = (
+    "tests/stored/test_golden.py",
+    "tests/upkeep/test_retention_rules.py",
+    "tests/approvals/test_policy.py",
+)
 FEW, ALL = "20", "2000"  # walks
-FEW_WALKS = (*PURE, *UNITS, f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}")
 
 # Where a part of the core is for something beside it, the tests of that; with all of Django and Postgres.
 DEEPER = {
@@ -39,93 +42,106 @@ DEEPER = {
     "retention_rules": ("tests/upkeep/test_retention.py",),
     "active_time": ("tests/execution/admission/test_gates.py",),
 }
+POSTGRES = Lock()  # there is one test database
 
 
 def everything() -> list[Mutant]:
     """Every mutant there is."""
     others = (ROOT / "runtime/upkeep/retention_rules.py", ROOT / "approvals/policy.py")
     files = [*sorted((ROOT / "runtime/core").rglob("*.py")), *others]
-    found: list[Mutant] = []
-    for file in files:
-        module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-        found += mutants(module, file.read_text())
-    return found
+    return [one for file in files for one in mutants(_path(file), file.read_text())]
 
 
 def chosen(found: list[Mutant], count: str, seed: int) -> list[Mutant]:
     """Choose so many mutants, the same ones for the same seed."""
     if count == "all" or int(count) >= len(found):
         return found
-    sample = set(random.Random(seed).sample(range(len(found)), int(count)))
-    return [one for number, one in enumerate(found) if number in sample]
+    return random.Random(seed).sample(found, int(count))
 
 
 def main() -> bool:
     """Try the mutants, list the survivors and the score, and tell whether it reaches the goal."""
     count, seed = os.environ.get("MUTANTS", "400"), int(os.environ.get("MUTANTS_SEED", "1"))
     every = everything()
-    found = [one for one in every if key_of(one) not in EQUIVALENT]
+    found = [one for one in every if not equivalences_of(one)]
     tried = chosen(found, count, seed)
     began_at = time.monotonic()
-    os.environ[WALKS] = FEW
-    with session(tried, FEW_WALKS, HISTORIES) as warm:
-        seen = Counter(_try(number, one, warm) for number, one in enumerate(tried))
-    score = 1 - seen[Seen.GREEN] / len(tried)
+    with ThreadPoolExecutor(LANES) as lanes:
+        living = sum(lanes.map(_living, (tried[lane::LANES] for lane in range(LANES))))
+    score = 1 - living / len(tried)
     _say(
         f"FIGURES mutants of the core and policy: {len(tried)} of {len(found)} tried, seed {seed},"
-        f" {seen[Seen.RED]} red, {seen[Seen.LATE]} without end, {seen[Seen.GREEN]} live,"
+        f" {len(tried) - living} red, {living} live,"
         f" {len(every) - len(found)} equivalent ones left out,"
         f" score {score:.1%}, {time.monotonic() - began_at:.0f} s"
     )
     return score >= GOAL
 
 
-def _try(number: int, mutant: Mutant, warm: Warm) -> Seen:
-    seen = _of_few_walks(number, mutant, warm)
-    if seen is Seen.GREEN and (deeper := DEEPER.get(_name(mutant))):
-        seen = _of(mutant, deeper, within=60.0)
-    if seen is Seen.GREEN and (number in warm.near or place_of(mutant) is None):
-        seen = _of(mutant, (*PURE, HISTORIES), within=300.0, walks=ALL)
-    if seen is Seen.GREEN:
-        _say(f"lives: {mutant.name}")
-    return seen
+def _living(tried: list[Mutant]) -> int:
+    """Try them one after the other in a copy of their own. Return how many live."""
+    living = 0
+    with trials.copy() as folder:
+        for one in tried:
+            text = ast.unparse(one.tree((ROOT / one.file).read_text()))
+            with trials.changed(folder, one.file, text):
+                if _lives(folder, one):
+                    _say(f"lives: {one.name}")
+                    living += 1
+    return living
 
 
-def _of_few_walks(number: int, mutant: Mutant, warm: Warm) -> Seen:
-    seen = warm.trial(number, histories=False, within=12.0)
-    if seen is None:
-        seen = _of(mutant, (*PURE, *_likely(mutant)), within=30.0)
-        return seen if seen is not Seen.GREEN else _of(mutant, FEW_WALKS, within=90.0)
-    if seen is Seen.GREEN and number in warm.walked:
-        seen = warm.trial(number, histories=True, within=40.0) or seen
-    return seen
+def _lives(folder: Path, mutant: Mutant) -> bool:
+    name = Path(mutant.file).stem
+    if not _pass(folder, _likeliest_first(name), PURE, within=120.0):
+        return False
+    with POSTGRES:
+        if name in DEEPER and not _pass(folder, DEEPER[name], (), within=300.0):
+            return False
+    return "/machine/" not in mutant.file or _pass(
+        folder, (HISTORIES,), PURE, within=600.0, walks=ALL
+    )
 
 
-def _likely(mutant: Mutant) -> list[str]:
-    """List the files whose tests likely see the mutant: recorded histories, small facts, the reducer's, its own."""
-    names = dict.fromkeys(("facts", "reducer", _name(mutant)))
-    found = [file for name in names for file in (ROOT / "tests/core").rglob(f"test_{name}.py")]
-    return [GOLDEN, *(str(file.relative_to(ROOT)) for file in found)]
+def _likeliest_first(name: str) -> tuple[str, ...]:
+    """Return all files of tests: recorded histories, small facts, the reducer's, the module's own, then the others."""
+    core = [_path(file) for file in sorted((ROOT / "tests/core").rglob("test_*.py"))]
+    likeliest = ("test_golden", "test_facts", "test_reducer", f"test_{name}")
+    return tuple(
+        sorted([*core, *BESIDE_THE_CORE], key=lambda file: Path(file).stem not in likeliest)
+    )
 
 
-def _of(mutant: Mutant, tests: tuple[str, ...], *, within: float, walks: str = FEW) -> Seen:
-    os.environ[WALKS] = walks
-    _require_green(tests, within)
-    return trial(mutant, tests, within=within)
+def _pass(
+    folder: Path,
+    files: tuple[str, ...],
+    options: tuple[str, ...],
+    *,
+    within: float,
+    walks: str = FEW,
+) -> bool:
+    if folder != ROOT:
+        assert _pass_as_they_are(tuple(sorted(files)), options, within, walks)
+    few = (f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}",) if walks == FEW else ()
+    words = (*options, *few, *files)
+    return trials.outcome(folder, words, within=within, ABEYANCE_WALKS=walks)[0] == 0
 
 
 @cache
-def _require_green(tests: tuple[str, ...], within: float) -> None:
-    assert trial(None, tests, within=within) is Seen.GREEN, f"{tests} fail as it is"
+def _pass_as_they_are(
+    files: tuple[str, ...], options: tuple[str, ...], within: float, walks: str
+) -> bool:
+    return _pass(ROOT, files, options, within=within, walks=walks)
 
 
-def _name(mutant: Mutant) -> str:
-    return mutant.module.rpartition(".")[2]
+def equivalences_of(mutant: Mutant) -> set[tuple[str, str, str]]:
+    """Return the rows of the list of equivalent mutants that are about this one."""
+    like = (Path(mutant.file).stem, mutant.before)
+    return {row for row in EQUIVALENT if row[:2] == like and row[2] in mutant.text}
 
 
-def key_of(mutant: Mutant) -> tuple[str, str, str]:
-    """Return the mutant's key in the list of equivalent mutants."""
-    return (_name(mutant), mutant.text, mutant.before)
+def _path(file: Path) -> str:
+    return str(file.relative_to(ROOT))
 
 
 def _say(text: str) -> None:

@@ -39,9 +39,9 @@ SKIPPED = {"decorator_list", "annotation", "returns", "bases", "type_params"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change: its place in a module, the `text` of its line, the old and the new text."""
+    """One change: its place in a file, the `text` of its line, the old and the new text."""
 
-    module: str
+    file: str
     line: int
     text: str
     before: str
@@ -51,7 +51,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        return f"{self.module}:{self.line}: {self.before} -> {self.after}"
+        return f"{self.file}:{self.line}: {self.before} -> {self.after}"
 
     def tree(self, source: str) -> ast.Module:
         """The module with the change; `source` is its text."""
@@ -60,14 +60,14 @@ class Mutant:
         return ast.fix_missing_locations(tree)
 
 
-def mutants(module: str, source: str) -> Iterator[Mutant]:
-    """Every change of a module, in the order of its text."""
+def mutants(file: str, source: str) -> Iterator[Mutant]:
+    """Every change of a file with this text, in its order."""
     tree, lines = ast.parse(source), source.splitlines()
     for path in _paths(tree, ()):
         node = _at(tree, path)
         for other in _others(node):
             yield Mutant(
-                module=module,
+                file=file,
                 line=getattr(node, "lineno", 0),
                 text=lines[getattr(node, "lineno", 1) - 1].strip(),
                 before=_said(node),

@@ -1,136 +1,64 @@
-"""One trial: a forked process in which one module is the mutant and some tests run; did they see it?
+"""A copy of the tree in which one file is changed, and whether tests see that."""
 
-The parent has imported the slow libraries, and a trial drops the imported modules of the project. So a trial costs
-little, and every import of the module in it gets the mutant. A trial that does not end in time counts as seen.
-"""
-
-import gc
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import os
-import resource
-import select
-import signal
+import shutil
+import subprocess
 import sys
-import types
-from collections.abc import Callable, Sequence
-from enum import StrEnum
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-import hypothesis
-import hypothesis.internal.conjecture.engine
-import hypothesis.strategies
-import psycopg  # noqa: F401
-import pydantic  # noqa: F401
-import pytest
-import pytest_django  # noqa: F401
-import rfc8785  # noqa: F401
-
 from config.env.environment import ROOT
-from tests.mutants.operators import Mutant
 
-OURS = ("agents", "approvals", "config", "runtime", "tests")
-OFF = ("-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore")
-MAX_BYTES = 4 * 1024**3  # what grows without end is stopped before the machine is full
-
-
-class Seen(StrEnum):
-    """The result of the tests."""
-
-    RED = "red"
-    LATE = "late"  # they did not end in time
-    GREEN = "green"  # no test failed
+KEPT_OUT = shutil.ignore_patterns(".*", "node_modules")
+# A change that takes memory without end is stopped before the machine is full.
+LIMITED = ("sh", "-c", f'ulimit -v {4 * 1024**2}; exec "$@"', "sh", sys.executable, "-m", "pytest")
 
 
-def trial(mutant: Mutant | None, tests: Sequence[str], *, within: float) -> Seen:
-    """Run the tests on the mutant, or on the code as it is, for at most so many seconds of work."""
+@contextmanager
+def copy() -> Iterator[Path]:
+    """Yield a copy of the tree."""
+    with tempfile.TemporaryDirectory(prefix="abeyance-mutants-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for one in ROOT.iterdir():
+            if one.is_dir() and not one.name.startswith("."):
+                shutil.copytree(one, folder / one.name, ignore=KEPT_OUT)
+            elif one.is_file():
+                shutil.copy2(one, folder / one.name)
+        yield folder
 
-    def tested() -> bool:
-        forget()
-        if mutant is not None:
-            sys.meta_path.insert(0, _Import(mutant))
-        return pytest.main([*OFF, *tests]) == 0
 
-    return forked(tested, within=within)
-
-
-def forked(tested: Callable[[], bool], *, within: float) -> Seen:
-    """Return the result of a child process, which may use so many seconds of processor time.
-
-    It may take ten times as long in all, because the machine may be busy with other work.
-    """
-    sys.stdout.flush()
-    gc.freeze()  # a child that looks through all of it would copy it
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        code = 1
-        try:
-            settle()
-            _confine(within)
-            code = 0 if tested() else 1
-        finally:
-            os._exit(code)
-    watched = os.pidfd_open(child)
+@contextmanager
+def changed(folder: Path, file: str, text: str) -> Iterator[None]:
+    """Give a file of the copy another text for as long as the block lasts."""
+    (folder / file).write_text(text)
     try:
-        if not select.select([watched], [], [], 10 * within)[0]:
-            os.killpg(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        yield
     finally:
-        os.close(watched)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
-        return Seen.LATE
-    return Seen.GREEN if status == 0 else Seen.RED
+        shutil.copy2(ROOT / file, folder / file)
 
 
-def settle() -> None:
-    """Silence the process and change to the folder of the tests."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(nowhere, number)
-    os.chdir(ROOT)
-    # The first example that fails is enough.
-    hypothesis.settings.register_profile("trial", phases=["explicit", "generate"], database=None)
-    hypothesis.settings.load_profile("trial")
+def outcome(
+    folder: Path, tests: Sequence[str], *, within: float, **variables: str
+) -> tuple[int, str]:
+    """Run tests in a copy. Return pytest's exit code with its output, 1 for tests that do not end in time.
 
-
-def forget() -> None:
-    """Drop the imported modules of the project."""
-    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
-        del sys.modules[name]
-
-
-def _confine(within: float) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(within), int(within) + 5))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
-
-
-class _Import(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives the mutant to each importer of its module."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-
-    def find_spec(
-        self, fullname: str, path: object, target: object = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._mutant.module:
-            return None
-        return importlib.util.spec_from_loader(fullname, self, origin=str(file_of(fullname)))
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        file = file_of(self._mutant.module)
-        module.__file__ = str(file)
-        exec(code_of(self._mutant), module.__dict__)  # noqa: S102
-
-
-def code_of(mutant: Mutant) -> types.CodeType:
-    """The mutant's whole module."""
-    file = file_of(mutant.module)
-    return compile(mutant.tree(file.read_text()), str(file), "exec", dont_inherit=True)
-
-
-def file_of(module: str) -> Path:
-    return ROOT / (module.replace(".", "/") + ".py")
+    No bytecode is written: that of one change would look like that of another made in the same second.
+    """
+    words = ("-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider", *tests)
+    try:
+        done = subprocess.run(
+            [*LIMITED, *words],
+            cwd=folder,
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=within,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, "They did not end in time."
+    return done.returncode, done.stdout

@@ -2,21 +2,16 @@
 
 import ast
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.env.environment import ROOT
+from tests.mutants import trials
 
 TABLE = Path(__file__).with_name("hand.txt")
 WITHIN = 120.0  # seconds: a test that takes longer does not end, and saw it
-KEPT_OUT = shutil.ignore_patterns(".*", "__pycache__", "node_modules")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +50,9 @@ def main() -> bool:
     rows = [row for row in ROWS if wanted in str(row)]
     assert rows, f"no line has {wanted!r} in it"
     began_at = time.monotonic()
-    with _copy() as folder:
+    with trials.copy() as folder:
         files = sorted({path for row in rows for path in row.tests})
-        assert _passes(folder, files, within=20 * WITHIN, show=True), "the tests fail as it is"
+        assert _passes(folder, files, within=20 * WITHIN), "the tests fail as it is"
         living = [row for row in rows if _lives(folder, row)]
     for row in living:
         sys.stdout.write(f"lives: {row}; {' '.join(row.tests)} do not see it\n")
@@ -70,39 +65,13 @@ def main() -> bool:
 
 
 def _lives(folder: Path, row: Row) -> bool:
-    file = folder / row.file
-    text = file.read_text()
+    text = (folder / row.file).read_text()
     assert text.count(row.old) == 1, str(row)
-    file.write_text(text.replace(row.old, row.new))
-    try:
+    with trials.changed(folder, row.file, text.replace(row.old, row.new)):
         return _passes(folder, row.tests, within=WITHIN)
-    finally:
-        file.write_text(text)
 
 
-def _passes(folder: Path, tests: Sequence[str], *, within: float, show: bool = False) -> bool:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider"]
-    try:
-        done = subprocess.run(
-            [*command, *tests], cwd=folder, capture_output=True, check=False, timeout=within
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    if done.returncode not in (0, 1):  # neither passed nor failed, so it says nothing
-        raise AssertionError(done.stdout.decode() + done.stderr.decode())
-    if show and done.returncode:
-        sys.stderr.write(done.stdout.decode())
-    return done.returncode == 0
-
-
-@contextmanager
-def _copy() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="abeyance-mutants-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        for one in ROOT.iterdir():
-            if one.is_dir() and not one.name.startswith("."):
-                shutil.copytree(one, folder / one.name, ignore=KEPT_OUT)
-            elif one.is_file():
-                shutil.copy(one, folder / one.name)
-        yield folder
+def _passes(folder: Path, tests: Sequence[str], *, within: float) -> bool:
+    code, said = trials.outcome(folder, tests, within=within)
+    assert code in (0, 1), said  # else they neither passed nor failed
+    return code == 0
