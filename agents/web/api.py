@@ -54,6 +54,6 @@ class AgentList(Schema):
 
 @router.get("/agents", response=AgentList)
 def list_agents(request: Authenticated) -> dict[str, Any]:
-    """List the agents that can be started. For people who start runs or decide, and admins."""
+    """List the agents with their schemas; for people who start runs or decide, and admins."""
     wiring.access().require_agents(request.auth)
     return {"items": queries.documents()}

@@ -153,7 +153,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo(request: Authenticated, approval: str) -> requests.Approval:
-    """Undo your own decision before it takes effect (`effective_at`). The request is open again."""
+    """Undo your own decision before it takes effect (`effective_at`)."""
     return undo_decision(request=_id(approval), actor=request.auth)
 
 

@@ -105,7 +105,7 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """A summary replaced the earlier messages of the frame: those from the second up to position `until`.
+    """A summary replaced the messages of the frame from the second up to position `until`.
 
     `by` says whether the model or a function of the author wrote it. `usage`, `model` and `cost` belong to that
     reply.
@@ -243,7 +243,7 @@ class ToolFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeUnknown:
-    """The call was started and its outcome was lost: it is in doubt."""
+    """The outcome of a started call was lost: it is in doubt."""
 
     frame: str
     call: str
@@ -254,10 +254,11 @@ class OutcomeUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeArrived:
-    """The outcome of a call in doubt arrived late, after its worker had lost the run or its deadline had passed.
+    """The outcome of a call in doubt arrived late.
 
-    It settles `gate`, which is None if people were not asked yet. `result` is the call's result; `stored` replaces it
-    if it is too big for an event. `error` is the call's error. `at` is when the outcome was recorded.
+    Its worker had lost the run, or its deadline had passed. The outcome settles `gate`, which is None if people were
+    not asked yet. `result` is the call's result; `stored` replaces it if it is too big for an event. `error` is the
+    call's error. `at` is when the outcome was recorded.
     """
 
     frame: str
@@ -317,7 +318,7 @@ class WaitStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnded:
-    """A wait ended, or the time of a retry of a call or of a model (`again`) has come.
+    """A wait, or the pause before another attempt (`again`), ended.
 
     A waiting call ends with `result`: its event arrived (`arrived`), its time passed (`timed_out`), or its run was
     ended first (`closed`). A wait that could not start ends with an error (`refused`). `by` is the sender of the
@@ -398,7 +399,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelling:
-    """The run is being cancelled, by a person or because it must end: nothing new starts."""
+    """The run is being cancelled: nothing new starts."""
 
     by: str
     reason: str
@@ -469,7 +470,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The run came from another installation and continues here, without the permissions it had there.
+    """The run came from another installation and continues here without its permissions.
 
     Its earlier entries are signed there: `manifest` with the key `key` (hex of Ed25519).
     """
@@ -500,7 +501,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
-    """A person wrote to the run; its first agent gets the message at its next model call."""
+    """A person wrote to the run's first agent, whose next model call has the message."""
 
     by: str
     text: str

@@ -63,7 +63,7 @@ def lists() -> str:
     """Return the page of closed lists."""
     return _page(
         "Closed lists",
-        "Tables and API answers hold no other values. The [glossary](glossary.md) explains the terms.",
+        "Tables and API answers hold no other values.",
         _section("Run states", _members(RunStatus), "state"),
         _section("Frame states", _after(FrameState, transitions.FRAMES), "state", "next"),
         _section("Call states", _after(CallState, transitions.CALLS), "state", "next"),
@@ -83,7 +83,7 @@ def http_api() -> str:
     return _page(
         "HTTP API",
         "Every address begins with `/api/v1`. Send `Authorization: Bearer TOKEN`, and JSON. `GET /api/v1/openapi.json`"
-        " has the schemas; an installation shows them at `/api/v1/docs`.\n\n"
+        " has the schemas, `/api/v1/docs` shows them.\n\n"
         'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
         " `decided_by`. A request may be sent again after 503 and `Retry-After`.",
         _section("Operations", _operations(), "operation"),
@@ -96,9 +96,9 @@ def commands() -> str:
     """Return the page of commands."""
     return _page(
         "Commands",
-        "`make help` lists the targets of make. `manage.py` commands read the environment of the process they belong"
-        ' to. Beside `make up` write `make manage CMD="…"`, in Compose `docker compose exec web python'
-        " manage.py …`. `--help` shows examples.",
+        "`manage.py` commands read the environment of their process. Beside `make up` write"
+        ' `make manage CMD="…"` with the same `HOME_DIR=`, in Compose `docker compose exec web python manage.py …`.'
+        " `--help` shows examples, `make help` the targets of make.",
         _section("manage.py", list(_commands()), "command", "arguments"),
     )
 

@@ -18,8 +18,8 @@ class Command(BaseCommand):
     """Lists the configured agents, and every mistake in their modules."""
 
     help = (
-        "List the agents of ABEYANCE_AGENTS with their tools, effect classes and gates, and every mistake in them."
-        " Ends with 1 if there is one. Needs no database."
+        "List the agents of ABEYANCE_AGENTS with tools, effect classes and gates, and every mistake in them."
+        " Ends with 1 if there is one."
     )
     requires_system_checks = ()
 

@@ -10,10 +10,7 @@ from agents.catalogue import published
 class Command(BaseCommand):
     """Promotes a published version."""
 
-    help = (
-        "Make a version of an agent count as the newest, to take a release back. Runs that have met the later version"
-        " then continue under this one, or ask people if the two differ too much."
-    )
+    help = "Make a version of an agent count as the newest, to take a release back."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("agent")

@@ -21,8 +21,8 @@ class Command(BaseCommand):
     """Prepares the database, the keys and the static files."""
 
     help = (
-        "Migrate the database, grant the roles of web and workers their rights, make missing keys, collect"
-        " static files. Safe to repeat."
+        "Migrate the database, grant roles their rights, make missing keys, collect static files."
+        " Safe to repeat."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

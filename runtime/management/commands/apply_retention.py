@@ -13,8 +13,7 @@ class Command(BaseCommand):
     """Erases the payloads of old ended runs."""
 
     help = (
-        "Delete the payloads of ended runs that ABEYANCE_RETENTION says are old enough, as the sweeper does every"
-        " hour. Decisions with their people and signatures stay."
+        "Delete the payloads of ended runs by ABEYANCE_RETENTION, as the sweeper does every hour."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -17,8 +17,8 @@ class Command(BaseCommand):
     """Exports a run as a signed file."""
 
     help = (
-        "End a waiting run here and write it as one signed file for another installation. For an exported run,"
-        " write its file again. Run it where the private key of exports is."
+        "End a waiting run here and write it, or an exported run again, as one signed file."
+        " Needs the private key of exports."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

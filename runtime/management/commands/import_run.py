@@ -15,10 +15,7 @@ from runtime.ports.access import Actor
 class Command(BaseCommand):
     """Imports a run from a signed file."""
 
-    help = (
-        "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS. The run keeps its id, belongs to"
-        " the importer, and its approvals are asked again."
-    )
+    help = "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")

@@ -7,10 +7,7 @@ from runtime.management.again import AgainCommand
 class Command(AgainCommand):
     """Releases a run from quarantine."""
 
-    help = (
-        "Release a run from quarantine if everything stored of it verifies. A run that killed its workers"
-        " continues in the isolated process."
-    )
+    help = "Release a run from quarantine if its stored data verifies."
     act = staticmethod(release)
     who = "an admin"
     done = "is out of quarantine"

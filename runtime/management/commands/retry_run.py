@@ -7,10 +7,7 @@ from runtime.management.again import AgainCommand
 class Command(AgainCommand):
     """Retries a failed run."""
 
-    help = (
-        "Continue a failed run from where it failed, as the same run: its results and approvals stay,"
-        " its model is called again, and no call that may have happened is repeated."
-    )
+    help = "Continue a failed run from where it failed, without repeating a call that may have happened."
     act = staticmethod(retry)
     who = "its requester, or an admin"
     done = "is tried again"

@@ -10,10 +10,7 @@ from runtime.keyring import files, purposes
 class Command(BaseCommand):
     """Puts a new key on top of a key file."""
 
-    help = (
-        "Put a new key on top of a ring in KEYS_DIR. Copy the file to the other machines, which leave alone runs that"
-        " they cannot verify until then, and restart processes that have the old key in memory."
-    )
+    help = "Put a new key on top of a ring in KEYS_DIR. Copy the file to the other machines, and restart the processes."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("purpose", choices=purposes.PURPOSES)

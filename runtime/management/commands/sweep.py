@@ -13,8 +13,7 @@ class Command(BaseCommand):
     """Runs a sweeper until it is stopped."""
 
     help = (
-        "Dispatch due runs every second, and maintain partitions and retention every hour, until stopped."
-        " Any number of sweepers may run."
+        "Dispatch due runs every second, and maintain partitions, retention and ledger every hour."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -15,8 +15,8 @@ class Command(BaseCommand):
     """Verifies one, all live or all runs."""
 
     help = (
-        "Verify every MAC of a run's journal, fold it, and compare row, continuation, gates, signals and audit with"
-        " the result. Print one line per finding, and end with 1 if there is any. Workers may run meanwhile."
+        "Verify a run's journal, and compare the other stored data with it. Print one line per finding, and end"
+        " with 1 if there is any."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

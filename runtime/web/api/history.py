@@ -91,14 +91,14 @@ class ReadmitIn(Body):
 
 @router.get("/runs/{uuid:run}/verification", response=VerificationOut)
 def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
-    """Verify the journal of the run, and compare the other stored data with it; for admins."""
+    """Verify the stored data of the run; for admins."""
     readable_whole(run, request.auth)
     return verification.verify(run)
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
 def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
-    """Read the state of the run after an entry of its journal, and the changes by that entry; for admins."""
+    """Read the state of the run after an entry, and the changes by it; for admins."""
     found = readable_whole(run, request.auth)
     past = state_at.state_after(run, position) if position <= found.position else None
     if past is None:
@@ -115,7 +115,7 @@ def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any
 
 @router.post("/runs/{uuid:run}/fork", response={201: RunOut})
 def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetail]:
-    """Start a new run from a copy of this one after an entry of its journal.
+    """Start a new run from a copy of this one after an entry.
 
     Recorded calls are not repeated. Open requests are sent to reviewers again, and calls that the original made after
     the entry may be made again.
@@ -148,6 +148,6 @@ def export_run(request: Authenticated, run: UUID) -> HttpResponse:
 @router.post("/imports", response={201: RunOut}, openapi_extra=_PARCEL)
 @raw_body
 def import_run(request: Authenticated) -> Status[RunDetail]:
-    """Import a run: the body is an export file, signed with a key that this installation trusts; for admins."""
+    """Import a run: the body is its signed export file; for admins."""
     new = transfer.import_run(data=request.body, actor=request.auth)
     return Status(201, readable(new, request.auth))

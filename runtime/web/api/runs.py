@@ -288,7 +288,7 @@ def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> RunDetail:
 
 @router.post("/runs/{uuid:run}/pause", response=RunOut)
 def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
-    """Pause a run: running calls finish, and nothing new starts until it is resumed."""
+    """Pause a run: nothing new starts until it is resumed."""
     wiring.access().require(request.auth, "runs:control")
     return pause(run=run, reason=body.reason, actor=request.auth)
 
@@ -302,14 +302,14 @@ def resume_run(request: Authenticated, run: UUID) -> RunDetail:
 
 @router.post("/runs/{uuid:run}/retry", response=RunOut)
 def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> RunDetail:
-    """Continue a failed run from where it failed: its results and approvals stay, and no write is repeated."""
+    """Continue a failed run from where it failed; no write is repeated."""
     wiring.access().require(request.auth, "runs:control")
     return retry(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})
 def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[RunDetail]:
-    """Send a message to the agent of a run that has not ended; its next model call has it."""
+    """Send a message to the first agent of a run; its next model call has it."""
     wiring.access().require(request.auth, "runs:control")
     return Status(202, send_message(run=run, text=body.text, actor=request.auth))
 
@@ -324,7 +324,7 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
 
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
 def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
-    """List outcomes that arrived after their workers had lost the run, oldest first."""
+    """List the late outcomes of calls, oldest first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return [LateOut.shown(one) for one in late_outcomes.of_run(run, read_transcript(run))]
@@ -364,13 +364,13 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
 
 @router.get("/stops", response=list[StopOut])
 def list_stops(request: Authenticated, lifted: bool = False) -> list[KillSwitch]:
-    """List the engaged kill switches, newest first; with `lifted` the ones lifted last. For admins."""
+    """List the engaged kill switches, with `lifted` the ones lifted last. For admins."""
     return list_switches(lifted=lifted, actor=request.auth)
 
 
 @router.post("/stops", response={201: StopOut})
 def put_stop(request: Authenticated, body: StopIn) -> Status[KillSwitch]:
-    """Engage a kill switch for an agent, or all agents: within two seconds nothing new starts. For admins."""
+    """Engage a kill switch for an agent, or for all. For admins."""
     return Status(201, engage(agent=body.agent, reason=body.reason, actor=request.auth))
 
 
