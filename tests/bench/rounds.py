@@ -85,25 +85,25 @@ def compared(
 
 
 def of_cost(busy: list[Pair]) -> list[Line]:
-    """List the costs of a flow: goals first, then each kind of process, then WAL."""
-
-    def cpu(what: str, which: Callable[[Cost], float], **goal: float) -> Line:
-        return compared(what, busy, lambda one: 1000 * which(one.cost), " ms", **goal)
-
+    """List the costs of a flow that have a goal."""
     return [
-        cpu("CPU of a flow, web and workers", lambda cost: cost.own, most=1.3),
-        cpu("CPU of a flow, with Postgres and the broker", lambda cost: cost.cpu, most=1.3),
-        cpu("  of which the web process's stand-in", lambda cost: cost.driver),
-        cpu("  of which workers", lambda cost: cost.workers),
-        cpu("  of which Postgres", lambda cost: cost.postgres),
-        cpu("  of which broker", lambda cost: cost.broker),
         compared("WAL of a flow", busy, lambda one: one.cost.wal / 1024, " KB", most=2.3),
+        _cpu("CPU of a flow, web and workers", busy, lambda cost: cost.own, most=1.3),
+        _cpu("CPU of a flow, with Postgres and the broker", busy, lambda cost: cost.cpu, most=1.3),
     ]
 
 
-def counts(busy: list[Pair]) -> list[Line]:
-    """List the counts of Postgres for a flow."""
+def _cpu(what: str, busy: list[Pair], which: Callable[[Cost], float], **goal: float) -> Line:
+    return compared(what, busy, lambda one: 1000 * which(one.cost), " ms", **goal)
+
+
+def details(busy: list[Pair]) -> list[Line]:
+    """List the CPU of a flow by kind of process, and the counts of Postgres."""
     return [
+        _cpu("  of which the web process's stand-in", busy, lambda cost: cost.driver),
+        _cpu("  of which workers", busy, lambda cost: cost.workers),
+        _cpu("  of which Postgres", busy, lambda cost: cost.postgres),
+        _cpu("  of which broker", busy, lambda cost: cost.broker),
         compared("transactions of a flow that write", busy, lambda one: one.cost.wrote, ""),
         compared("statements of a flow", busy, lambda one: one.cost.statements, ""),
         compared("the same with BEGIN and COMMIT", busy, lambda one: one.cost.trips, ""),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tests.bench.figures import Finding, Line, median
 from tests.bench.measures import crashes, crowds, walks
 from tests.bench.meters import Meters
-from tests.bench.rounds import Contender, Pair, compared, counts, of_cost, of_syncs, pairs, take
+from tests.bench.rounds import Contender, Pair, compared, details, of_cost, of_syncs, pairs, take
 from tests.bench.sides import baseline
 from tests.bench.sides.desk import Desk
 from tests.bench.sides.driver import AT_ONCE, Driver, driving
@@ -79,7 +79,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         busy = pairs(driver, both, plan.rounds, plan.busy, AT_ONCE)
         alone = pairs(driver, both, plan.rounds, plan.alone, 1)
         nested = pairs(driver, both, plan.rounds, plan.nested, 1, agent="delegate")
-        lines = [*_of_speed(alone, busy, nested), *of_cost(busy), *counts(busy)]
+        lines = [*_of_speed(alone, busy, nested), *of_cost(busy), *details(busy)]
         for steps, rounds in plan.walks.items():
             lines += walks.measure(site, driver, both, steps, rounds)
         lines += [*weighed, *_of_workers(started, loop)]
