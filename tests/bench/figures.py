@@ -103,17 +103,20 @@ def show(finding: Finding) -> None:
 
 def markdown(finding: Finding) -> str:
     """A section of docs/explanation/performance.md."""
-    rows = [
-        f"## {finding.title}\n",
-        "| figure | median (spread, n) | goal | ours | reference |",
-        "|---|---|---|---|---|",
-    ]
-    for line in finding.lines:
-        value = spread(line.values, line.unit)
-        goal = f"{line.goal}, {line.verdict}" if line.goal else ""
-        cells = (line.what, value, goal, line.ours, line.reference)
-        rows.append("| " + " | ".join(cells) + " |")
-    return "\n".join(rows) + "\n" + (f"\n{finding.note}\n" if finding.note else "")
+    lines = finding.lines
+    columns = {
+        "figure": [line.what for line in lines],
+        "median (spread, n)": [spread(line.values, line.unit) for line in lines],
+        "goal": [f"{line.goal}, {line.verdict}" if line.goal else "" for line in lines],
+        "ours": [line.ours for line in lines],
+        "reference": [line.reference for line in lines],
+    }
+    filled = {head: cells for head, cells in columns.items() if any(cells)}
+    table = [tuple(filled), *zip(*filled.values(), strict=True)]
+    rows = ["| " + " | ".join(cells) + " |" for cells in table]
+    rows.insert(1, "|" + "---|" * len(filled))
+    text = "\n".join([f"## {finding.title}\n", *rows])
+    return text + "\n" + (f"\n{finding.note}\n" if finding.note else "")
 
 
 def say(text: str) -> None:
