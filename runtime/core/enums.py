@@ -48,14 +48,14 @@ class GateKind(StrEnum):
 class Verdict(StrEnum):
     """The decision that settles a gate; which ones are possible depends on its kind."""
 
-    APPROVE = "approve"  # approval: the call may start, once
-    DENY = "deny"  # approval: the call never starts, and its model receives the reason
-    EXPIRE = "expire"  # approval: its deadline passed, so the call never starts
-    HAPPENED = "happened"  # in doubt: the call took effect, with the result that the person reports
-    RUN_AGAIN = "run_again"  # in doubt: the call may start once more; counts as a new approval
-    GIVE_UP = "give_up"  # in doubt: the call counts as failed
-    CONTINUE = "continue"  # hold, limit, version: the frame continues
-    STOP = "stop"  # hold, limit, version: the run ends
+    APPROVE = "approve"  # the call may start, once
+    DENY = "deny"  # the call never starts, and its model receives the reason
+    EXPIRE = "expire"  # its deadline passed, so the call never starts
+    HAPPENED = "happened"  # the call took effect, with the result that the person reports
+    RUN_AGAIN = "run_again"  # the call may start once more; counts as a new approval
+    GIVE_UP = "give_up"  # the call counts as failed
+    CONTINUE = "continue"  # the frame continues
+    STOP = "stop"  # the run ends
 
 
 # The verdicts that people may give at each kind of gate. `expire` comes from the clock only.
