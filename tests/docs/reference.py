@@ -48,12 +48,12 @@ ROOMS = ("runtime", "approvals", "agents", "config")
 # Reasons of a 403 whose text depends on the person and the run.
 DENIED = {
     "not_eligible": "The person does not have this right.",
-    "scope": "The token does not have the scope, or the person not the right of that name.",
-    "requester": "The person started this run, so another person must decide.",
-    "origin": "The person is in this run's origin, so another person must decide.",
+    "scope": "The token lacks the scope, or the person the right of that name.",
+    "requester": "The person started this run.",
+    "origin": "The person is in this run's origin.",
     "given_by_origin": "A person in the run's origin gave this person the right to decide.",
     "cooling_off": "The right to decide is too new.",
-    "tampered": "The stored request does not verify, so it cannot be decided.",
+    "tampered": "The stored request does not verify.",
 }
 
 Row = tuple[str, ...]
