@@ -1,11 +1,11 @@
 """Draws docs/img/layers.svg from the layers of .importlinter, with the way of a decision through them.
 
-A box is a package or module; lines inside it are its own layers. An import may point down, never up.
+A box is a package or module; lines inside it are its own layers, and a line that begins with a dot belongs to the one
+above. An import may point down, never up.
 """
 
+import re
 from configparser import ConfigParser
-from dataclasses import dataclass
-from html import escape
 
 from config.env.environment import ROOT
 
@@ -25,122 +25,81 @@ WAY = (
     "runtime.execution.effects",
     "agents",
 )
-WIDTH, MARGIN, GAP, LINE, CHARACTER = 1000, 12, 8, 17, 6.9
+WIDTH, GAP, LINE = 1000, 8, 17
+NAMES_IN_A_LINE = 3
 STYLE = (
-    "text{font:12px ui-monospace,monospace;fill:#1b1f24}.name{font-weight:700}.way{fill:#b3261e;font-weight:700}"
+    "text{font:12px ui-monospace,monospace;fill:#1b1f24}rect+text{font-weight:700}.way{fill:#b3261e;font-weight:700}"
     "rect{fill:#fff;stroke:#8a949e}.outer{fill:#f2f4f6}.page{stroke:none}"
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """A package or module of a layer; each line holds the names of one of its own layers."""
-
-    name: str
-    lines: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def height(self) -> int:
-        """Its height in pixels."""
-        return LINE * (1 + len(self.lines)) + 10
-
-    @property
-    def least(self) -> float:
-        """The width that its longest line takes, in pixels."""
-        texts = [self.name, *(" · ".join(line) for line in self.lines)]
-        numbered = 3 * max((sum(one in WAY for one in line) for line in self.lines), default=1)
-        return CHARACTER * (max(len(_short(text)) for text in texts) + numbered + 1) + 12
-
-
 def draw() -> str:
     """Return the picture as SVG."""
+    layers = _layers()
+    top, packages = GAP, list[str]()
+    for names in layers[""][:-1]:
+        packages += _row([[_shown(name)] for name in names], top, GAP)
+        top += LINE + 10 + GAP
+    inner, engine = top + LINE + GAP, list[str]()
+    for names in layers["runtime"]:
+        boxes = [_lines(f"runtime.{name}", layers) for name in names]
+        engine += _row(boxes, inner, 2 * GAP)
+        inner += LINE * max(map(len, boxes)) + 10 + GAP
+    frame = _box("outer", ["runtime"], GAP, top, WIDTH - 2 * GAP, inner - top)
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {inner + GAP}" role="img">',
+        "<title>The packages of Abeyance in layers, and the way of a decision through them</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="page" width="{WIDTH}" height="{inner + GAP}"/>',
+    ]
+    return "\n".join([*head, *packages, frame, *engine, "</svg>\n"])
+
+
+def _layers() -> dict[str, list[list[str]]]:
+    """Return the layers of each package, top first; those of the whole are at the empty name."""
     contracts = ConfigParser()
     contracts.read(ROOT / ".importlinter")
-    layers = _contracts(contracts)
-    shapes: list[str] = []
-    top = MARGIN
-    for row in layers[""][:-1]:
-        top = _row(shapes, [Box(name=name) for name in row], top, MARGIN)
-    shapes.append("")
-    place, inner = len(shapes) - 1, top + LINE + 8
-    for row in layers["runtime"]:
-        boxes = [
-            Box(name=f"runtime.{name}", lines=_inside(layers, f"runtime.{name}")) for name in row
-        ]
-        inner = _row(shapes, boxes, inner, 2 * MARGIN)
-    shapes[place] = _frame("runtime", MARGIN, top, WIDTH - 2 * MARGIN, inner - top, "outer")
-    height = inner + MARGIN
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">\n'
-        f"<title>The packages of Abeyance in layers, and the way of a decision through them</title>\n"
-        f"<style>{STYLE}</style>\n"
-        f'<rect class="page" width="{WIDTH}" height="{height}"/>\n'
-        + "\n".join(shapes)
-        + "\n</svg>\n"
-    )
-
-
-def _contracts(contracts: ConfigParser) -> dict[str, list[list[str]]]:
-    """Return the layers of each package, top first; those of the whole are at the empty name."""
     found = {}
-    for section in contracts.sections():
-        if contracts[section].get("type") == "layers":
-            package = contracts[section].get("containers", "").strip()
-            rows = contracts[section]["layers"].strip().splitlines()
-            found[package] = [[name.strip() for name in row.split("|")] for row in rows]
+    for section in contracts.values():
+        if section.get("type") == "layers":
+            rows = section["layers"].strip().splitlines()
+            found[section.get("containers", "").strip()] = [row.split(" | ") for row in rows]
     return found
 
 
-def _inside(layers: dict[str, list[list[str]]], package: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        tuple(f"{package}.{name}" for name in row) for row in _split(layers.get(package, []))
-    )
-
-
-def _split(rows: list[list[str]], longest: int = 6) -> list[list[str]]:
-    """Break a row of many names into several lines."""
-    return [row[at : at + longest] for row in rows for at in range(0, len(row), longest)]
-
-
-def _row(shapes: list[str], boxes: list[Box], top: int, margin: int) -> int:
-    """Draw the boxes of one layer, below each other where they do not fit; return where the next layer begins."""
-    room = WIDTH - 2 * margin
-    while boxes:
-        taken = 1
-        while (
-            taken < len(boxes) and sum(box.least + GAP for box in boxes[: taken + 1]) - GAP <= room
-        ):
-            taken += 1
-        line, boxes = boxes[:taken], boxes[taken:]
-        spare = (room - sum(box.least for box in line) - GAP * (taken - 1)) / taken
-        height, left = max(box.height for box in line), float(margin)
-        for box in line:
-            shapes.append(_box(box, left, top, box.least + spare, height))
-            left += box.least + spare + GAP
-        top += height + GAP
-    return top
-
-
-def _box(box: Box, left: float, top: int, width: float, height: int) -> str:
+def _lines(package: str, layers: dict[str, list[list[str]]]) -> list[str]:
+    """Return the name of a package and then its layers, a long one in several lines."""
     lines = [
-        f'<text x="{left + 8:.0f}" y="{top + 18 + LINE * (number + 1)}">{" · ".join(map(_text, line))}</text>'
-        for number, line in enumerate(box.lines)
+        ("· " if at else "")
+        + " · ".join(_shown(f"{package}.{name}") for name in row[at : at + NAMES_IN_A_LINE])
+        for row in layers.get(package, [])
+        for at in range(0, len(row), NAMES_IN_A_LINE)
     ]
-    return "\n".join([_frame(box.name, left, top, width, height, "box"), *lines])
+    return [_shown(package), *lines]
 
 
-def _frame(name: str, left: float, top: int, width: float, height: int, kind: str) -> str:
-    return (
-        f'<rect class="{kind}" x="{left:.0f}" y="{top}" width="{width:.0f}" height="{height}" rx="4"/>\n'
-        f'<text class="name" x="{left + 8:.0f}" y="{top + 18}">{_text(name)}</text>'
-    )
-
-
-def _text(name: str) -> str:
+def _shown(name: str) -> str:
     """Return the last part of a name, with its number on the way of a decision."""
-    short = escape(_short(name))
+    short = name.rpartition(".")[2]
     return f'<tspan class="way">{WAY.index(name) + 1} {short}</tspan>' if name in WAY else short
 
 
-def _short(text: str) -> str:
-    return " · ".join(name.rpartition(".")[2] for name in text.split(" · "))
+def _row(boxes: list[list[str]], top: int, left: int) -> list[str]:
+    """Draw the boxes of one layer beside each other, as wide as their longest lines."""
+    longest = [max(len(re.sub("<.+?>", "", line)) for line in lines) + 2 for lines in boxes]
+    room = WIDTH - 2 * left - GAP * (len(boxes) - 1)
+    height, drawn = LINE * max(map(len, boxes)) + 10, list[str]()
+    for lines, characters in zip(boxes, longest, strict=True):
+        width = room * characters // sum(longest)
+        drawn.append(_box("box", lines, left, top, width, height))
+        left += width + GAP
+    return drawn
+
+
+def _box(kind: str, lines: list[str], left: int, top: int, width: int, height: int) -> str:
+    place = f'x="{left}" y="{top}" width="{width}" height="{height}"'
+    texts = [
+        f'<text x="{left + 8}" y="{top + 18 + LINE * number}">{line}</text>'
+        for number, line in enumerate(lines)
+    ]
+    return "\n".join([f'<rect class="{kind}" {place} rx="4"/>', *texts])

@@ -3,19 +3,17 @@
 Meanings are the comments beside the members of an enum, the first sentence of a docstring, or the help of a command.
 """
 
-import ast
 import inspect
 import os
 import re
 import sys
-from argparse import SUPPRESS, Action, ArgumentParser, _SubParsersAction
+from argparse import _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import django
-from django.core.management import BaseCommand, load_command_class
+from django.core.management import BaseCommand, CommandParser, load_command_class
 
 from config.env.environment import ROOT
 
@@ -45,6 +43,9 @@ NOTE = "<!-- written by `make reference` from the code; do not edit -->\n"
 UNKNOWN = "…"  # a text that is known only when it is said
 ROOMS = ("runtime", "approvals", "agents", "config")
 
+ERROR = re.compile(
+    r'\b(?:error\((\d+), |Forbidden\(\s*)"(\w+)",\s*(?:[^"\n]* or )?(?:f?"([^"\n]+)")?'
+)
 # Reasons of a 403 whose text depends on the person and the run.
 DENIED = {
     "not_eligible": "The person does not have this right.",
@@ -200,7 +201,7 @@ def _sentence(text: str) -> str:
 
 def _errors() -> list[Row]:
     found: dict[tuple[str, str], str] = {}
-    for code, status, detail in [*_answered(), *_forbidden(), *_raised()]:
+    for code, status, detail in [*_written(), *_raised()]:
         if found.get((code, status), UNKNOWN) == UNKNOWN:
             found[code, status] = detail
     return [(f"`{code}`", status, detail) for (code, status), detail in sorted(found.items())]
@@ -218,41 +219,13 @@ def _subclasses(error: type[RequestError]) -> Iterator[type[RequestError]]:
         yield from _subclasses(below)
 
 
-def _answered() -> Iterator[Row]:
-    """Yield the errors that the API itself answers with: calls of `error(status, code, detail)`."""
-    for call in _calls(ROOT / "config" / "api.py", "error"):
-        match call.args:
-            case [ast.Constant(value=int(status)), ast.Constant(value=str(code)), detail, *_]:
-                yield code, str(status), _text(detail)
-
-
-def _forbidden() -> Iterator[Row]:
-    """Yield the reasons of a 403: calls of `Forbidden(code, detail)`."""
+def _written() -> Iterator[Row]:
+    """Yield the errors in calls of `error(status, "code", "detail")` and `Forbidden("code", "detail")`."""
     yield from ((code, "403", detail) for code, detail in DENIED.items())
     for room in ROOMS:
         for file in sorted((ROOT / room).rglob("*.py")):
-            for call in _calls(file, "Forbidden"):
-                match call.args:
-                    case [ast.Constant(value=str(code)), detail]:
-                        yield code, "403", _text(detail)
-
-
-def _calls(file: Path, name: str) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
-            yield node
-
-
-def _text(detail: ast.expr) -> str:
-    """Return a literal text, with `…` where a value is filled in."""
-    match detail:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.JoinedStr(values=parts):
-            return "".join(_text(part) for part in parts)
-        case ast.BoolOp(values=[*_, last]):
-            return _text(last)
-    return UNKNOWN
+            for status, code, detail in ERROR.findall(file.read_text("utf-8")):
+                yield code, status or "403", re.sub(r"{.*?}", UNKNOWN, detail) or UNKNOWN
 
 
 def _commands() -> Iterator[Row]:
@@ -262,33 +235,17 @@ def _commands() -> Iterator[Row]:
         command = load_command_class(file.parents[2].name, file.stem)
         if command.help.startswith("The old name"):
             continue
-        parser = command.create_parser("manage.py", file.stem)
-        arguments = ", ".join(f"`{argument}`" for argument in _arguments(parser))
-        yield f"`{file.stem}`", arguments or "none", " ".join(str(command.help).split())
+        usages = ", ".join(f"`{usage}`" for usage in _usages(command) if usage)
+        yield f"`{file.stem}`", usages or "none", " ".join(str(command.help).split())
 
 
-DJANGO = {action.dest for action in BaseCommand().create_parser("", "")._actions}
-
-
-def _arguments(parser: ArgumentParser) -> Iterator[str]:
-    for action in parser._actions:
-        if isinstance(action, _SubParsersAction):
-            for name, below in action.choices.items():
-                yield " ".join([name, *_arguments(below)])
-        elif action.dest not in DJANGO and action.help != SUPPRESS:
-            yield _argument(action)
-
-
-def _argument(action: Action) -> str:
-    value = str(action.metavar or action.dest.upper())
-    if action.choices and not action.metavar:
-        value = "|".join(map(str, action.choices))
-    if not action.option_strings:
-        return value
-    written = (
-        action.option_strings[0] if action.nargs == 0 else f"{action.option_strings[0]} {value}"
-    )
-    return written if action.required else f"[{written}]"
+def _usages(command: BaseCommand) -> list[str]:
+    """Return the arguments of a command, or of each of its subcommands, without those of Django."""
+    parser = CommandParser(prog="", add_help=False)
+    command.add_arguments(parser)
+    below = [one.choices for one in parser._actions if isinstance(one, _SubParsersAction)]
+    parsers = [*below[0].values()] if below else [parser]
+    return [" ".join(one.format_usage().replace("[-h]", "").split()[1:]) for one in parsers]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""`make screenshots`: starts the application in a folder for the purpose, makes runs, and takes pictures for docs/img.
-
-The runs are those of a first start, the agent of the README, and a few decisions, so that there is something
-to see on every page.
-"""
+"""`make screenshots`: starts the application, makes runs and decisions, and takes pictures for docs/img."""
 
 import sys
 import tempfile
@@ -10,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from config.env.environment import ROOT
 from tests.docs.pages import README, blocks
@@ -86,32 +82,27 @@ def _work(office: Office) -> dict[str, str]:
 
 def _take(browser: Browser, stack: Stack, picture: Picture, made: dict[str, str]) -> None:
     width, height = picture.size
-    context = browser.new_context(
+    page = browser.new_page(
         base_url=stack.url,
         viewport={"width": width, "height": height},
         color_scheme=picture.scheme,
         reduced_motion="reduce",
     )
-    page = context.new_page()
-    _log_in(page, picture.person, stack.credentials["users"][picture.person]["password"])
+    page.goto("/login/")
+    page.get_by_label("Username").fill(picture.person)
+    page.get_by_label("Password").fill(stack.credentials["users"][picture.person]["password"])
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(lambda url: "/login/" not in url)
     answer = page.goto(picture.path.format(**made))
-    assert answer is not None
+    assert answer, picture.name
     assert answer.ok, f"{picture.name}: {answer.status}"
     if page.locator("[data-live]").count():
         page.locator(".live[data-state=live]").wait_for()
     target = IMAGES / f"{picture.name}.png"
     page.screenshot(path=target)
-    context.close()
+    page.close()
     size = target.stat().st_size
     assert size <= MAX_BYTES, f"{target.name} has {size} bytes, at most {MAX_BYTES} are meant"
-
-
-def _log_in(page: Page, person: str, password: str) -> None:
-    page.goto("/login/")
-    page.get_by_label("Username").fill(person)
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Log in").click()
-    page.wait_for_url(lambda url: "/login/" not in url)
 
 
 if __name__ == "__main__":

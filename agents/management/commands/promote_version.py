@@ -13,9 +13,11 @@ class Command(BaseCommand):
     help = "Make a version of an agent count as the newest, to take a release back."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("agent")
+        parser.add_argument("agent", metavar="AGENT")
         parser.add_argument(
-            "fingerprint", help="as the page of the agent shows it; its first letters are enough"
+            "fingerprint",
+            metavar="FINGERPRINT",
+            help="as the page of the agent shows it; its first letters are enough",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
