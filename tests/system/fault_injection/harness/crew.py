@@ -14,8 +14,7 @@ from tests.support.people import until
 from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack, shared_folder
-from tests.system.fault_injection.harness import figures, office
-from tests.system.fault_injection.harness.records import Records
+from tests.system.fault_injection.harness import figures, office, records
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 
@@ -39,18 +38,12 @@ class Crew:
     def __init__(self, stack: Stack, book: Path) -> None:
         self._stack = stack
         self._book = book
-        self._records = Records(stack)
         self.runs: dict[str, Score] = {}
         self.decided: list[str] = []  # approvals whose decision was acknowledged
         self.deaths: list[datetime] = []  # of everything at once
         self._ended: set[str] = set()
         self._began_at = time.monotonic()
         self._answer = ""  # to the last request for a run
-
-    @property
-    def open(self) -> int:
-        """Count the runs that have not been seen to end."""
-        return len(self.runs) - len(self._ended)
 
     def start(self, score: Score, key: str) -> None:
         """Ask until the web answers; the business key makes one run of it."""
@@ -67,8 +60,11 @@ class Crew:
     def work(self, left: int = 0) -> bool:
         """Decide all open requests. Return whether at most so many runs are open then."""
         self.review()
-        self._ended |= self._records.ended(self.runs.keys() - self._ended)
-        return self.open <= left
+        ended = "SELECT id FROM runtime_run WHERE id = ANY(%s::uuid[]) AND status = ANY(%s)"
+        left_open = list(self.runs.keys() - self._ended)
+        rows = records.ask(self._stack, ended, left_open, list(office.ENDS))
+        self._ended |= {str(run) for (run,) in rows}
+        return len(self.runs) - len(self._ended) <= left
 
     def review(self) -> None:
         """Decide all open requests."""
@@ -91,15 +87,15 @@ class Crew:
         if verified.returncode and not wrong:
             wrong.append(verified.stderr)
         since_decision, since_death = list[float](), list[float]()
-        statuses, decided = self._records.statuses(), self._records.decided()
-        in_doubt = self._records.in_doubt_gates()
-        happened = ledger.by_run(self._book)
+        statuses, happened = self._statuses(), ledger.by_run(self._book)
+        gates = records.ask(self._stack, "SELECT id::text, kind, decided_at FROM runtime_gate")
+        decided = {gate: at for gate, _, at in gates}
+        in_doubt = sum(kind == "in_doubt" for _, kind, _ in gates)
         wrong += [f"lost: {run} is not there" for run in self.runs.keys() - statuses.keys()]
-        for run, journal in self._records.journals(self.runs):
+        for run, told in records.journals(self._stack, self.runs):
             score = self.runs[run]
             if statuses[run] != score.ends:
                 wrong.append(f"{run} is {statuses[run]}")
-            told = [(entry.at, event) for entry in journal for event in entry.events]
             events = [event for _, event in told]
             wrong += office.outside(run, score, events, happened.get(run, []), but=["book"])
             for at, event in told:
@@ -108,18 +104,16 @@ class Crew:
                     last = max([since, *(death for death in self.deaths if death < at)])
                     since_decision.append((at - since).total_seconds())
                     since_death.append((at - last).total_seconds())
-        self._records.close()
         figures.resumed("its decision", since_decision)
         if self.deaths:
             figures.resumed("its decision or the last death of everything after it", since_death)
-        seconds = time.monotonic() - self._began_at
         figures.summary(
             what,
             runs=len(self.runs),
             kills=kills,
             wrong=wrong,
             in_doubt_gates=in_doubt,
-            seconds=seconds,
+            seconds=time.monotonic() - self._began_at,
         )
         return wrong, in_doubt
 
@@ -141,12 +135,15 @@ class Crew:
         """Return the open runs, and the last lines of each log."""
         yield f"{len(self.runs)} runs were started, the last request was answered: {self._answer}"
         with suppress(Unreachable):
-            statuses = self._records.statuses()
+            statuses = self._statuses()
             for run in self.runs.keys() - self._ended:
                 yield f"{run} is {statuses.get(run)}"
         yield from self._stack.said[-60:]
         for log in sorted((self._stack.home / "logs").glob("*.log")):
             yield from (log.name, *log.read_text(errors="replace").splitlines()[-40:])
+
+    def _statuses(self) -> dict[str, str]:
+        return dict(records.ask(self._stack, "SELECT id::text, status FROM runtime_run"))
 
     def _decide(self, approval: dict[str, Any]) -> None:
         if approval["kind"] == "approval":
