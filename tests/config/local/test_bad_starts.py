@@ -35,21 +35,18 @@ NOWHERE = "127.0.0.1:1"
 # The data folder of `make up`
 
 
-def up(folder: Path, *more: str, **variables: str) -> str:
-    """Run `make up` on a folder until it refuses. Return its line."""
-    done = commands.python(
-        "-m",
-        "config.local",
-        "up",
-        "--home",
-        str(folder),
-        *more,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder.parent), **variables},
-    )
+def only_line(done: "subprocess.CompletedProcess[str]") -> str:
+    """Return the one line of a refusal without the name before it."""
     assert done.returncode == 1, done.stdout
     (line,) = done.stderr.splitlines()
     assert line.startswith("abeyance: ")
     return line.removeprefix("abeyance: ")
+
+
+def up(folder: Path, *more: str, **variables: str) -> str:
+    """Run `make up` on a folder until it refuses. Return its line."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), **variables}
+    return only_line(commands.python("-m", "config.local", "up", "--home", folder, *more, env=env))
 
 
 @contextmanager
@@ -57,10 +54,7 @@ def disk(place: Path, size: int, *, read_only: bool = False) -> Iterator[Path | 
     """Mount a disk of so many bytes at `place`. Yield None if this account cannot mount."""
     place.mkdir()
     options = f"size={size},mode=755{',ro' if read_only else ''}"
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], capture_output=True, check=False
-    )
-    if mounted.returncode:
+    if commands.run("mount", "-t", "tmpfs", "-o", options, "tmpfs", place).returncode:
         yield None
         return
     try:
@@ -94,18 +88,16 @@ def test_secrets_that_are_not_those_of_the_cluster(
     postgres_url: str, sandbox: Path, server_folder: Path
 ) -> None:
     """This happens after an incomplete restore."""
-    account = users.unprivileged()
     cluster = postgres.Cluster(
         programs=Path("/nowhere"),
         data=server_folder / "postgres",
         socket=server_folder,
-        account=account,
+        account=users.unprivileged(),
         password="another",
     )
+    said = r"another password than secrets\.json says: put back"
     with subprocess.Popen(["sleep", "60"]) as process:
-        with pytest.raises(
-            DidNotStart, match=r"another password than secrets\.json says: put back"
-        ):
+        with pytest.raises(DidNotStart, match=said):
             postgres._wait(cluster, process, lambda seconds: None, postgres.ensure_database)
         process.kill()
 
@@ -149,43 +141,41 @@ def test_a_database_that_does_not_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("password", "name", "said"),
+    ("login", "name", "said"),
     [
         (
             ":wrong@",
             "abeyance",
-            r".* refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE .*",
+            ".* refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE .*",
         ),
-        (None, "of_nobody", ".* does not know what DATABASE_URL names: create it .*"),
+        (r"\g<0>", "of_nobody", ".* does not know what DATABASE_URL names: create it .*"),
         (
-            None,
+            r"\g<0>",
             "postgres",
-            r"the database lacks \d+ of this version's migrations: run `manage\.py migrate`",
+            r"the database lacks \d+ of .* migrations: run `manage\.py migrate`",
         ),
     ],
 )
 def test_a_database_that_cannot_be_used(
-    postgres_url: str, password: str | None, name: str, said: str
+    postgres_url: str, login: str, name: str, said: str
 ) -> None:
-    server = re.sub(r":[^:@]*@", password, postgres_url) if password else postgres_url
-    url = f"{server.rpartition('/')[0]}/{name}"
-    assert re.fullmatch(said, start_process("web", DATABASE_URL=url, bind="127.0.0.1:0"))
+    server = re.sub(r":[^:@]*@", login, postgres_url).rpartition("/")[0]
+    line = start_process("web", DATABASE_URL=f"{server}/{name}", bind="127.0.0.1:0")
+    assert re.fullmatch(said, line)
 
 
 def test_a_broker_that_cannot_be_used(migrated: str, broker_url: str) -> None:
     line = start_process("worker", DATABASE_URL=migrated)
-    assert re.fullmatch(
-        r"the broker does not answer \(.*\): is it running, and is REDIS_URL right\?", line
-    )
+    said = r"the broker does not answer \(.*\): is it running, and is REDIS_URL right\?"
+    assert re.fullmatch(said, line)
     with redis.Redis.from_url(broker_url) as client:
         client.config_set("requirepass", "right")
         try:
             line = start_process("worker", DATABASE_URL=migrated, REDIS_URL=broker_url)
         finally:
             client.config_set("requirepass", "")
-    assert re.fullmatch(
-        r"the broker refuses us \(.*\): look at REDIS_URL and REDIS_PASSWORD_FILE", line
-    )
+    said = r"the broker refuses us \(.*\): look at REDIS_URL and REDIS_PASSWORD_FILE"
+    assert re.fullmatch(said, line)
 
 
 def test_a_server_that_comes_late(
@@ -208,10 +198,8 @@ def test_a_server_that_comes_late(
         startup.require_broker()
     finally:
         connection.settings_dict.update(there)
-    assert [line.partition(": ")[0] for line in waited] == [
-        "Waiting for Postgres",
-        "Waiting for the broker",
-    ]
+    said = [line.partition(": ")[0] for line in waited]
+    assert said == ["Waiting for Postgres", "Waiting for the broker"]
 
 
 def test_a_postgres_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +208,8 @@ def test_a_postgres_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(connection, "ensure_connection", too_old)
     monkeypatch.setattr(connection, "close", lambda: None)
-    with pytest.raises(
-        SystemExit, match=r"required \(found 12\.9\)\.: upgrade it, best to Postgres 18"
-    ):
+    said = r"required \(found 12\.9\)\.: upgrade it, best to Postgres 18"
+    with pytest.raises(SystemExit, match=said):
         startup.require_database()
 
 
@@ -291,13 +278,8 @@ def test_an_address_that_the_web_cannot_have(bind: str) -> None:
     "command", ["prepare", "migrate", "rotate_key journal", "healthcheck worker"]
 )
 def test_a_command_of_the_installation_says_it_in_one_line_too(command: str) -> None:
-    done = commands.manage(
-        *command.split(),
-        env={"DATABASE_URL": f"postgres://me@{NOWHERE}/abeyance", "KEYS_DIR": "/proc/keys"},
-    )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("abeyance: ")
+    env = {"DATABASE_URL": f"postgres://me@{NOWHERE}/abeyance", "KEYS_DIR": "/proc/keys"}
+    assert only_line(commands.manage(*command.split(), env=env))
 
 
 # Agents in a folder

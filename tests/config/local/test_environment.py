@@ -14,6 +14,7 @@ import pytest
 
 from config.env.environment import ROOT
 from tests.config.lines import line_of
+from tests.support import commands
 
 NOWHERE = "127.0.0.1:1"
 
@@ -46,12 +47,9 @@ def make_environment(
     script = str(checkout / "requirements" / "environment.py")
     arguments = [script, *(["--also", str(also)] if also else []), str(folder), "tiny"]
     run = f"sys.argv[:] = {arguments!r}; runpy.run_path({script!r}, run_name='__main__')"
-    return subprocess.run(
-        [sys.executable, "-c", "; ".join(["import runpy, sys", *before, run])],
+    return commands.python(
+        *("-c", "; ".join(["import runpy, sys", *before, run])),
         env={"PATH": os.environ["PATH"], "PIP_RETRIES": "1", "PIP_TIMEOUT": "2", **variables},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 
@@ -129,12 +127,11 @@ def index(checkout: Path) -> Path:
     """The wheels of a small graph, and a complete lock of it."""
     (checkout / "requirements" / "tiny.in").write_text("top\nkit\n")
     index = checkout / "index"
-    lock = make_wheel(index, "top", "1", describe("top", "1", needs=("base", "kit[inner]")))
-    lock += make_wheel(index, "kit", "1", describe("kit", "1", extras=("inner",)))
-    for name in ("base", "inner"):
-        lock += make_wheel(index, name, "1")
+    lock = make_wheel(index, "top", "base", "kit[inner]")
+    lock += make_wheel(index, "kit", extra="inner")
+    lock += make_wheel(index, "base") + make_wheel(index, "inner")
     (checkout / "requirements" / "tiny.txt").write_text(lock)
-    make_wheel(index, "new", "1")
+    make_wheel(index, "new")
     return index
 
 
@@ -177,14 +174,13 @@ def test_packages_of_an_author_come_beside_those_of_the_lock(
     checkout: Path, index: Path, empty_environment: Path
 ) -> None:
     """An author's packages change none of ours, and are reinstalled only when their file changes."""
-    for name, need in (("theirs", "base"), ("newer", "base>=2"), ("base", ""), ("deep", "newer")):
-        needs = (need,) if need else ()
-        make_wheel(index, name, "2", describe(name, "2", needs=needs))
+    for name, *needs in (("theirs", "base"), ("newer", "base>=2"), ("base",), ("deep", "newer")):
+        make_wheel(index, name, *needs, version="2")
     theirs = checkout / "theirs.txt"
 
     def add(line: str) -> tuple[int, str, bool]:
         theirs.write_text(f"{line}\n")
-        done = make_environment(checkout, empty_environment, wheels=index, also=theirs)
+        done = make_environment(checkout, empty_environment, also=theirs, wheels=index)
         return done.returncode, done.stderr, "packages of" in done.stdout
 
     assert [add("theirs"), add("theirs")] == [(0, "", True), (0, "", False)]
@@ -202,29 +198,22 @@ def test_packages_of_an_author_come_beside_those_of_the_lock(
         assert add(line) == (1, f"AGENTS_REQUIREMENTS: {problem}\n", True)
 
 
-def describe(
-    name: str, version: str, *, needs: tuple[str, ...] = (), extras: tuple[str, ...] = ()
-) -> str:
-    """Return a package's metadata. For each of its extras it needs the package of that name."""
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Provides-Extra: {extra}" for extra in extras]
-    lines += [f"Requires-Dist: {need}" for need in needs]
-    lines += [f"Requires-Dist: {extra}; extra == '{extra}'" for extra in extras]
-    return "\n".join([*lines, ""])
-
-
-def make_wheel(folder: Path, name: str, version: str, metadata: str = "") -> str:
-    """Write a wheel into `folder` and return its line of a lock."""
-    stem = f"{re.sub('[-_.]+', '_', name)}-{version}"
+def make_wheel(folder: Path, name: str, *needs: str, version: str = "1", extra: str = "") -> str:
+    """Write a wheel into `folder` and return its line of a lock. An extra needs the package of that name."""
+    about = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    about += [f"Requires-Dist: {need}" for need in needs]
+    if extra:
+        about += [f"Provides-Extra: {extra}", f"Requires-Dist: {extra}; extra == '{extra}'"]
     parts = {
-        "METADATA": metadata or describe(name, version),
+        "METADATA": "\n".join([*about, ""]),
         "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(f"{stem}.dist-info/{part},,\n" for part in (*parts, "RECORD"))
+    info = f"{name}-{version}.dist-info"
+    parts["RECORD"] = "".join(f"{info}/{part},,\n" for part in (*parts, "RECORD"))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stem}-py3-none-any.whl"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for part, text in {**parts, "RECORD": record}.items():
+        for part, text in parts.items():
             # ZipInfo has a fixed time, so the same wheel always has the same hash.
-            archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{part}"), text)
+            archive.writestr(zipfile.ZipInfo(f"{info}/{part}"), text)
     return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
