@@ -28,6 +28,7 @@ from runtime.core.ids import ROOT, turn_mark
 
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
+MAX_DENIALS = 3  # of one tool
 
 
 class Phase(StrEnum):
@@ -246,6 +247,15 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """A person denied a call of `tool`. It counts towards MAX_DENIALS until the failed run is tried again."""
+
+    tool: str
+    reason: str
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
     """A message that the root's model has not received yet."""
 
@@ -259,7 +269,8 @@ class Continuation:
 
     `short` is the subject of the last limit gate. `worked` is active time in seconds up to `ticking`, which is None
     while the clock stands still. Both are kept only if a limit is set. `origin` names the people who steered the run
-    (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again.
+    (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again. `denials` are
+    by action digest; such an action is refused from then on.
     """
 
     run: UUID
@@ -276,6 +287,7 @@ class Continuation:
     pending: tuple[Pending, ...] = ()
     usage: dict[str, int] = field(default_factory=dict)
     refusals: int = 0
+    denials: dict[str, Denial] = field(default_factory=dict)
     cancelled_by: str = ""
     outcome: Any = None
     paused: Pause | None = None

@@ -183,6 +183,7 @@ class GateDecided:
     """A decision took effect. `call` is empty at the gate of a frame.
 
     `result` is the result or grant that came with the verdict. `stored` replaces it if it is too big for an event.
+    With `stands` the denied action is refused from now on; denials of older releases have it unset.
     """
 
     gate: UUID
@@ -193,6 +194,7 @@ class GateDecided:
     reason: str
     result: Any = None
     stored: BlobRef | None = None
+    stands: bool = False
     type: Literal["GateDecided"] = "GateDecided"
 
 

@@ -418,4 +418,5 @@ def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
         by=signal.decision.by,
         reason=signal.decision.reason,
         result=signal.decision.result,
+        stands=signal.decision.verdict is Verdict.DENY,
     )

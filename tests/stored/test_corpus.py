@@ -29,9 +29,10 @@ from runtime.core.documents.codec import (
     encode_continuation,
     encode_entry,
 )
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents.conversations import DENIALS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
+from runtime.core.events import GateDecided
 from runtime.core.machine.replay import initial, recover, step
 from runtime.store.tables.signals import PauseSignal, ResumeSignal
 from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, written
@@ -60,22 +61,51 @@ PRESENT = SCENES | {
 }
 
 
+def _deny(worker: Worker) -> None:
+    """Deny the one open gate, and continue the run."""
+    [pending] = worker.now.pending
+    worker.decide(pending.gate, Decision(verdict=Verdict.DENY, by="bea", reason="too much"))
+    worker.go_on()
+
+
+# Documents of schema 9 only: the model repeats the call that a person denied, and then pays another sum.
+AGAIN = {
+    "denied": Scene(
+        spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
+        shows=lambda now: bool(now.denials) and bool(now.pending),
+        then=_deny,
+    ),
+}
+
+
 def write() -> None:
     """Write the documents of the present schema; with a brief continuation; and with compressed entries as well."""
     for name, document in written(PRESENT):
-        conversations = Conversations()
-        for text in document["journal"]:
-            conversations.read(text)
-        brief = conversations.brief(decode_continuation(document["continuation"]))
-        assert brief is not None
-        left = encode_continuation(brief.state, brief.told)
+        left = _brief(document)
         short = [compression.stored_text(text) for text in document["journal"]]
         shorter = document | {"schema": BRIEF, "continuation": left}
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
-            place = FOLDER / str(one["schema"])
-            place.mkdir(exist_ok=True)
-            (place / f"{name}.json").write_text(json.dumps(one, indent=1) + "\n")
+            _keep(name, one)
+    for name, document in written(AGAIN):
+        _keep(name, document)
+        _keep(f"{name}_brief", document | {"continuation": _brief(document)})
+
+
+def _brief(document: dict[str, Any]) -> str:
+    """Return the continuation of this document without what its entries tell."""
+    conversations = Conversations()
+    for text in document["journal"]:
+        conversations.read(text)
+    brief = conversations.brief(decode_continuation(document["continuation"]))
+    assert brief is not None
+    return encode_continuation(brief.state, brief.told)
+
+
+def _keep(name: str, document: dict[str, Any]) -> None:
+    place = FOLDER / str(document["schema"])
+    place.mkdir(exist_ok=True)
+    (place / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 if os.environ.get("CORPUS") == "write":
@@ -105,6 +135,8 @@ ENDS: dict[str, tuple[str | None, str | None, str | None]] = {
     "paused": ("refund success", "refund denied", "refund denied"),
     "waiting": ("refund success", "refund denied", "refund denied"),
     "message": ("refund success", "refund denied", "refund denied"),
+    "denied": ("refund success", "refund denied", "refund denied"),
+    "denied_brief": ("refund success", "refund denied", "refund denied"),
 }
 MAX_GATES = 10
 IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}
@@ -182,31 +214,35 @@ each = pytest.mark.parametrize(
 
 
 def test_every_schema_has_documents_of_every_scene() -> None:
-    assert max(HISTORY) == compression.SCHEMA
-    for schema in HISTORY:
+    assert max(HISTORY) == DENIALS
+    for schema in set(HISTORY) - {DENIALS}:
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(PRESENT) == set(ENDS)
+    assert set(ENDS) == {*PRESENT, *AGAIN, "denied_brief"}
 
 
 @each
 def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     document, schema = json.loads(path.read_text()), int(path.parent.name)
-    compressed = schema == compression.SCHEMA
-    assert json.loads(document["continuation"])["schema"] == (BRIEF if compressed else schema)
+    compressed, denied = schema == compression.SCHEMA, schema == DENIALS
+    brief = schema in (BRIEF, compression.SCHEMA) or path.stem.endswith("_brief")
+    assert json.loads(document["continuation"])["schema"] == (BRIEF if brief else schema)
     # A continuation alone refers to entries, and they alone are compressed.
     assert ('{"$":[' in document["continuation"]) is (schema == REFERRING)
-    assert ('"told":{' in document["continuation"]) is (schema >= BRIEF)
+    assert ('"told":{' in document["continuation"]) is brief
     now = state_of(document)
+    assert bool(now.denials) is denied
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
     again = encode_continuation(now)
-    assert json.loads(again)["schema"] == SCHEMA
+    assert json.loads(again)["schema"] == (DENIALS if denied else SCHEMA)
     assert decode_continuation(again) == now
     for text in document["journal"]:
-        assert json.loads(text)["schema"] == (schema if compressed else min(schema, SCHEMA))
         entry = decode_entry(text)
-        assert json.loads(encode_entry(entry))["schema"] == SCHEMA
+        stands = any(isinstance(event, GateDecided) and event.stands for event in entry.events)
+        present = DENIALS if stands else SCHEMA
+        assert json.loads(text)["schema"] == (schema if compressed else min(schema, present))
+        assert json.loads(encode_entry(entry))["schema"] == present
         assert decode_entry(compression.stored_text(encode_entry(entry))) == entry
 
 
@@ -215,7 +251,7 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
     document = json.loads(path.read_text())
     waited = [pending.kind for pending in state_of(document).pending]
-    heir = Heir(PRESENT[path.stem].spec(), document)
+    heir = Heir(_scene(path).spec(), document)
     heir.resume()
     heir.meet(verdict)
     assert heir.now.outcome == ENDS[path.stem][VERDICTS.index(verdict)]
@@ -237,12 +273,16 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
     document = json.loads(path.read_text())
     with pytest.raises(NewerSchema):
         decode_continuation(_newer(document["continuation"]))
-    heir = Heir(PRESENT[path.stem].spec(), document)
+    heir = Heir(_scene(path).spec(), document)
     heir.journal.append(_newer(heir.journal[-1]))
     kept = list(heir.journal)
     with pytest.raises(NewerSchema):
         heir._take_over()
     assert (heir.journal, heir.calls) == (kept, [])
+
+
+def _scene(path: Path) -> Scene:
+    return (PRESENT | AGAIN)[path.stem.removesuffix("_brief")]
 
 
 def _newer(text: str) -> str:

@@ -25,7 +25,7 @@ from runtime.core.continuation import (
     RunStatus,
     status_of,
 )
-from runtime.core.documents import budget_text, codec, compression, export_file
+from runtime.core.documents import budget_text, codec, conversations, export_file
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.enums import EffectClass, FailureCause, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
@@ -87,6 +87,7 @@ def test_the_values_of_stored_enums_are_unchanged(kind: type[StrEnum]) -> None:
 
 def test_numbers_and_names_that_people_rely_on() -> None:
     assert (continuation.MAX_DEPTH, continuation.MAX_REFUSALS) == (16, 5)
+    assert continuation.MAX_DENIALS == 3
     assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
     assert budget_text.MAX == {
         Limit.TURNS: 1_000_000,
@@ -100,7 +101,7 @@ def test_numbers_and_names_that_people_rely_on() -> None:
     assert [budget_text.unit_of(limit) for limit in Limit] == units.split(", ")
     assert {"setup", "request"} == retries.PERMANENT
     assert {"limit", "provider", "network", "time"} == retries.FALLBACK_CAUSES
-    assert list(codec.HISTORY) == list(range(1, compression.SCHEMA + 1))
+    assert list(codec.HISTORY) == list(range(1, conversations.DENIALS + 1))
     assert limits.JSON_DEPTH == 64
     assert export_file.MAX_BYTES == 67_108_864
     of_frame = dict.fromkeys(("hold", "limit", "version"), ("continue", "stop"))

@@ -16,6 +16,7 @@ from approvals.queries.similar import similar
 from approvals.web.pages import frame_gate, in_doubt
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
+from runtime.core.continuation import MAX_DENIALS
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
@@ -80,11 +81,16 @@ def _page(
     problem: Problem | None = None,
 ) -> HttpResponse:
     principal = principals.principal_of(actor)
+    seen = page_context(shown, principal, problem)
+    denials = seen["transcript"].denials(shown.tool)
     context = {
-        **page_context(shown, principal, problem),
+        **seen,
         **_similar(shown, principal),
+        "denials": denials,
+        "ends_run": denials + 1 >= MAX_DENIALS,
         "together": requests.of_turn(shown, principal),
         "stale": isinstance(problem, DigestMismatch),
+        "max_denials": MAX_DENIALS,
         "reason": form_text(request.POST, "reason"),
     }
     return answer(request, "approvals/approval.html", context)

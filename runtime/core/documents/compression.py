@@ -51,8 +51,8 @@ _DEFLATE = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICT
 
 
 def stored_text(text: str) -> str:
-    """Return the text of an entry as stored: compressed if that is shorter."""
-    if len(text) > MAX_CHARACTERS:
+    """Return the text of an entry as stored: compressed if that is shorter, and if it is of schema 5."""
+    if len(text) > MAX_CHARACTERS or not text.startswith(_WITHIN):
         return text
     short = f"{_BEGINNING}{compress(text)}{_END}"
     return short if len(short) < len(text) else text

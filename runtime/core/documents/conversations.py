@@ -32,6 +32,11 @@ Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call
 Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
 
+DENIALS = (
+    9  # the schema of an entry with a denial that stands, and of a whole continuation with one
+)
+_READABLE = (*range(1, Continuation.schema + 1), DENIALS)
+
 _TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)
 
@@ -68,7 +73,7 @@ class Conversations:
             return
         try:
             document = from_json(plain_text(text))
-            self.whole = document["schema"] <= Continuation.schema
+            self.whole = document["schema"] in _READABLE
             for event in document["events"] if self.whole else ():
                 self._consume(event)
         except (LookupError, TypeError, ValueError, Unreadable):

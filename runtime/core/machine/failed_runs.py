@@ -1,10 +1,19 @@
 """Restores a failed run that a person tries again: it continues from where it failed, and no effect is repeated.
 
-Results, messages, used approvals and spending stay. A frame whose model failed asks it again. A call that was closed
-with the run is checked again, so people are asked again. If an attempt at it may have had its effect, it is in doubt.
+Results, messages, used approvals, denials and spending stay. Refusals and denials are counted anew. A frame whose
+model failed asks it again. A call that was closed with the run is checked again, so people are asked again. If an
+attempt at it may have had its effect, it is in doubt.
 """
 
-from runtime.core.continuation import Call, CallState, Continuation, Frame, FrameState, Phase
+from runtime.core.continuation import (
+    Call,
+    CallState,
+    Continuation,
+    Denial,
+    Frame,
+    FrameState,
+    Phase,
+)
 from runtime.core.events import Retried
 from runtime.core.fast_replace import replace
 from runtime.core.machine.transitions import CALLS, FRAMES, next_state
@@ -14,8 +23,19 @@ def retried(now: Continuation, event: Retried, phase: Phase) -> Continuation:
     """Restore the failed run, in `phase`."""
     frames = {name: _frame(frame, event) for name, frame in now.left.items()}
     return replace(
-        now, phase=phase, frames=frames, left={}, outcome=None, refusals=0, cancelled_by=""
+        now,
+        phase=phase,
+        frames=frames,
+        left={},
+        outcome=None,
+        refusals=0,
+        denials={digest: _uncounted(denial) for digest, denial in now.denials.items()},
+        cancelled_by="",
     )
+
+
+def _uncounted(denial: Denial) -> Denial:
+    return Denial(tool=denial.tool, reason=denial.reason, counts=False)
 
 
 def _frame(frame: Frame, event: Retried) -> Frame:

@@ -19,6 +19,7 @@ from runtime.core.commands import (
     StartWait,
 )
 from runtime.core.continuation import (
+    MAX_DENIALS,
     MAX_REFUSALS,
     Call,
     CallState,
@@ -44,6 +45,8 @@ def plan(now: Continuation) -> tuple[Command, ...]:
         return ()
     if now.refusals >= MAX_REFUSALS:
         return (CancelRun(reason=_too_many_refusals(now)),)
+    if now.denials and (reason := _too_many_denials(now)):
+        return (CancelRun(reason=reason),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
     effects: list[Command] = []
@@ -98,6 +101,18 @@ def _too_many_refusals(now: Continuation) -> str:
     refused = [call for call in calls if call.state is CallState.REFUSED]
     among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""
     return plain(f"{now.refusals} calls that could not be made{among}")
+
+
+def _too_many_denials(now: Continuation) -> str:
+    """Word the end of a run in which people denied one tool too often; empty if they did not."""
+    reasons: dict[str, list[str]] = {}
+    for denial in now.denials.values():
+        if denial.counts:
+            reasons.setdefault(denial.tool, []).append(denial.reason)
+    for tool, given in reasons.items():
+        if len(given) >= MAX_DENIALS:
+            return plain(f"{tool} was denied {len(given)} times, last because: {given[-1]}")
+    return ""
 
 
 def _under_way(now: Continuation) -> bool:

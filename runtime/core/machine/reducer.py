@@ -8,7 +8,16 @@ leaves the given one unchanged.
 
 from typing import Any, assert_never
 
-from runtime.core.continuation import SETTLED, Call, Continuation, Frame, Outage, Pause, Phase
+from runtime.core.continuation import (
+    SETTLED,
+    Call,
+    Continuation,
+    Denial,
+    Frame,
+    Outage,
+    Pause,
+    Phase,
+)
 from runtime.core.enums import Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
@@ -300,7 +309,7 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
             call = replace(call, terms=event.terms, gate=event.gate)
             now = pending.add(now, event, call.tool)
         case GateDecided():
-            now = pending.drop(now, event)
+            now = _remember_denial(pending.drop(now, event), call, event)
             call = _decided(call, event)
         case GateClosed():
             now = pending.drop(now, event)
@@ -344,6 +353,13 @@ def _decided(call: Call, event: GateDecided) -> Call:
             return call  # the last two are gates of frames: no call has such a transition
         case _ as never:
             assert_never(never)
+
+
+def _remember_denial(now: Continuation, call: Call, event: GateDecided) -> Continuation:
+    if not event.stands or call.terms is None:
+        return now
+    denial = Denial(tool=call.tool, reason=event.reason)
+    return replace(now, denials={**now.denials, call.terms.digest: denial})
 
 
 def _change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:

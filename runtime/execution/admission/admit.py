@@ -67,6 +67,7 @@ class Admission:
             _require_new(now, frame, found)
             info = self._describe(now, frame, found)
             terms = _terms(now, frame, found, info)
+            _require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
@@ -238,6 +239,16 @@ def _require_new(now: Continuation, frame: str, call: Call) -> None:
             return
         if (other.tool, other.args) == (call.tool, call.args):
             raise CallRejected(f"this repeats {other.id} of the same turn, which is made once")
+
+
+def _require_not_denied(now: Continuation, terms: CallOptions) -> None:
+    """Refuse a call that a person has denied in this run: the same tool with the same arguments."""
+    denial = now.denials.get(terms.digest)
+    if denial is not None:
+        raise CallRejected(
+            "a person denied this call before in this run, and it is not asked again. "
+            f"The reason given: {denial.reason}"
+        )
 
 
 def _terms(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOptions:

@@ -39,7 +39,8 @@ class CallRecord:
 
     `verdict` is its last decision, `decided_by` the reviewer, empty for an expiry. `attempt` and `started_at` belong to
     its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
-    person resolved it; `late` that a late outcome settled it.
+    person resolved it; `late` that a late outcome settled it. `counts` says that its denial counts towards the end of
+    the run.
     """
 
     id: str
@@ -57,6 +58,7 @@ class CallRecord:
     until: datetime | None = None
     lost: bool = False
     late: bool = False
+    counts: bool = False
     result: Any = None
     child: str | None = None
     spans: list[Span] = field(default_factory=list)
@@ -134,7 +136,7 @@ class CallRecord:
     def decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
         """End a gate with its decision."""
         self.verdict, self.decided_by, self.note = event.verdict, event.by, redact(event.reason)
-        self.state = _AFTER[event.verdict]
+        self.state, self.counts = _AFTER[event.verdict], event.stands
         if event.verdict is Verdict.HAPPENED:
             self.result = redact(event.stored or event.result)
         for span in self._of_gate(event.gate):
@@ -224,7 +226,8 @@ class CallRecord:
                 assert_never(event.outcome)
 
     def reopen(self) -> None:
-        """Undo the closing of the call with its run, because the run is retried."""
+        """Undo the closing of the call with its run, because the run is retried. Denials are counted anew."""
+        self.counts = False
         if self.state is CallState.CLOSED:
             lost = CallState.UNKNOWN if self.lost else CallState.PROPOSED
             self.state, self.note = CallState.DELEGATED if self.child else lost, ""

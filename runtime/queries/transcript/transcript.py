@@ -63,6 +63,11 @@ class Transcript:
         waits += [frame.retry.until for frame in self.frames() if frame.retry]
         return min((until for until in waits if until is not None), default=None)
 
+    def denials(self, tool: str) -> int:
+        """Return how many denials of this tool count towards the end of the run."""
+        calls = (call for frame in self.frames() for call in frame.calls)
+        return sum(call.counts and call.tool == tool for call in calls)
+
     def call(self, frame: str, call: str) -> CallRecord | None:
         """Return a call; None if the journal does not mention it."""
         found = (c for f in self.frames() if f.id == frame for c in f.calls if c.id == call)

@@ -42,6 +42,7 @@ class Walk:
         self.paces = random.Random(f"paces of {seed}")
         self.letters = random.Random(f"letters of {seed}")
         self.retries = random.Random(f"retries of {seed}")
+        self.denials = random.Random(f"denials of {seed}")
         self.late = random.Random(f"late outcomes of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
@@ -102,6 +103,7 @@ class Walk:
                 verdict=verdict,
                 by="bea",
                 reason="because",
+                stands=verdict is Verdict.DENY and self.denials.random() < 0.9,
             )
             for pending in self.now.pending
             for verdict in (*VERDICTS[pending.kind], Verdict.EXPIRE)
@@ -326,7 +328,7 @@ class Walk:
         may_nest = depth_of(effect.frame) < 3
         terms = CallOptions(
             effect=self.random.choice(list(EffectClass)),
-            digest="sha256:d",
+            digest=f"sha256:{self.denials.random()}",
             deadline=30.0,
             delegate="agent-n" if may_nest and self.random.random() < 0.4 else None,
         )

@@ -24,6 +24,7 @@ from runtime.store.tables import signals
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of
 from tests.support.cast import PASSWORD
+from tests.support.fake_ports import ask, turns
 from tests.support.office import Office
 from tests.support.pages import has, log_in, send, shows, text_of
 
@@ -79,6 +80,25 @@ def test_denying_tells_the_agent_the_reason_word_for_word(
     (heard,) = office.effects.models[-3].messages[-1]["results"]
     assert "Ask her lead first.\nThen again." in str(heard["content"])
     assert "set_privileges" not in [call.tool for call in office.effects.calls]
+
+
+def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office: Office) -> None:
+    levels = [{"username": "newhire", "security_level": level} for level in (3, 4, 5)]
+    office.effects.agents["account_agent"] = turns(*(ask(("set_privileges", a)) for a in levels))
+    run = office.start()
+    for count, words in enumerate(
+        ("in this run.</p>", "was denied 1 time in this run", "One more denial ends the run")
+    ):
+        asked = Request.objects.get(run=run, status="pending")
+        page = shows(bea, asked, "may not ask for the same call again", words)
+        assert ("Reason (denying ends the run)" in page) is (count == 2)
+        send(bea, asked, "deny", reason=f"level {count} is too high")
+        office.advance(run)
+    failed = Run.objects.get(id=run)
+    assert (failed.status, failed.reason) == (
+        "failed",
+        "set_privileges was denied 3 times, last because: level 2 is too high",
+    )
 
 
 def test_a_refused_decision_says_why_and_keeps_what_was_typed(bea: Client, asked: Request) -> None:

@@ -1,0 +1,115 @@
+"""What a person denied in a run is not asked again in it, and three denials of one tool end the run."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agents.sdk import tool
+from agents.sdk.scripts import script
+from agents.testing import Flow, Turn, call, drive, say
+from runtime.core.commands import CancelRun
+from runtime.core.continuation import Continuation
+from runtime.core.documents.codec import decode_continuation, encode_entry
+from runtime.core.documents.conversations import DENIALS
+from runtime.core.events import CallRefused, Forked, GateOpened, Retried
+from runtime.core.machine.forks import forked
+from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import Entry
+from tests.support.specs import spec_of
+
+AGAIN = "a person denied this call before in this run, and it is not asked again"
+
+
+@tool(approval=True, sentence="Pay {euros} euros back")
+def refund(euros: int) -> int:
+    """Pays back."""
+    raise AssertionError("nothing here is approved")
+
+
+@tool(approval=True, sentence="Write to {name}")
+def post(name: str) -> str:
+    """Sends a letter."""
+    raise AssertionError("nothing here is approved")
+
+
+desk = spec_of("desk", tools=[refund, post])
+
+
+def pay(euros: int) -> Any:
+    return call("refund", euros=euros)
+
+
+def at_desk(*model: Any) -> Flow:
+    return drive(desk, {"name": "A-1"}, model=model)
+
+
+def asked(flow: Flow) -> int:
+    return sum(isinstance(event, GateOpened) for event in flow.events)
+
+
+def state(flow: Flow) -> Continuation:
+    return flow._worker.now
+
+
+def test_the_same_call_again_is_refused_with_the_reason_and_another_is_asked() -> None:
+    def third(turn: Turn) -> Any:
+        heard = turn.result("refund")
+        assert heard is not None
+        assert f"{AGAIN}. The reason given: too much" in str(heard.content)
+        return pay(30)
+
+    flow = at_desk(pay(40), pay(40), third).deny("too much")
+    assert (asked(flow), flow.gate.args) == (2, {"euros": 30})
+    assert [event.call for event in flow.events if isinstance(event, CallRefused)] == ["c2.0"]
+
+
+def test_a_sub_agent_that_is_called_again_does_not_ask_again() -> None:
+    """The denied frame has left the continuation by then."""
+    boss = spec_of("boss", subagents=[desk])
+    flow = drive(
+        boss,
+        {"name": "A-1"},
+        models={
+            "boss": [call("desk", name="A-1"), call("desk", name="B-2"), say("Done.")],
+            "desk": script(lambda turn: say("No.") if turn.results else pay(40)),
+        },
+    )
+    assert flow.deny("too much").output == "Done."
+    assert asked(flow) == 1
+
+
+def test_an_expired_request_is_asked_again() -> None:
+    assert at_desk(pay(40), pay(40)).expire().gate.args == {"euros": 40}
+
+
+def test_three_denials_of_one_tool_end_the_run_and_of_two_tools_do_not() -> None:
+    flow = at_desk(pay(1), call("post", name="A"), pay(2), call("post", name="B"), pay(3), pay(4))
+    for _ in range(4):
+        flow.deny("no")
+    flow.deny("no, and stop asking")
+    assert (flow.status, asked(flow)) == ("failed", 5)
+    assert flow.reason == "refund was denied 3 times, last because: no, and stop asking"
+
+
+@pytest.fixture
+def failed() -> Continuation:
+    """A run that ended after three denials."""
+    flow = at_desk(pay(1), pay(2), pay(3))
+    return state(flow.deny("no").deny("no").deny("no"))
+
+
+def test_a_run_that_is_tried_again_keeps_its_denials_and_counts_anew(failed: Continuation) -> None:
+    again = evolve(failed, Retried(by="admin", reason="the prompt was wrong"))
+    assert again.denials.keys() == failed.denials.keys()
+    assert not any(isinstance(command, CancelRun) for command in plan(again))
+
+
+def test_a_fork_keeps_the_denials_and_no_older_release_reads_it() -> None:
+    before = state(at_desk(pay(1), pay(2)).deny("no"))
+    event = Forked(of=before.run, position=1, by="admin", state=forked(before))
+    text = encode_entry(Entry(at=at_desk(pay(1)).clock, events=(event,)))
+    assert json.loads(text)["schema"] == DENIALS
+    document = {**json.loads(json.dumps(event.state)), "schema": 5}
+    assert decode_continuation(json.dumps(document)).denials == before.denials
