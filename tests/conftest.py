@@ -16,13 +16,11 @@ from kombu import pools
 from config import celery
 from config.broker import transport
 from config.env import environment
-from config.local.processes import users
-from config.local.servers import binaries, broker
 from runtime.keyring import files, purposes
 from runtime.store import pool
 from runtime.store.tables import continuations
 from tests.skips import Skips
-from tests.support import embedded
+from tests.support import embedded, servers
 from tests.support.cast import Cast, assemble
 
 pytest_plugins = ["tests.support.engine", "tests.support.office"]
@@ -60,10 +58,7 @@ def _nobody_elses(sandbox: Path) -> None:
 @pytest.fixture(scope="session")
 def server_folder(sandbox: Path) -> Path:
     """A folder of the account under which the servers run; sockets and data go here."""
-    folder = sandbox / "servers"
-    folder.mkdir(mode=0o700)
-    users.chown(users.unprivileged(), [folder])
-    return folder
+    return servers.own(sandbox / "servers")
 
 
 @pytest.fixture(scope="session")
@@ -92,17 +87,8 @@ def django_db_setup(django_db_setup: None) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def broker_url(sandbox: Path, server_folder: Path) -> Iterator[str]:
     """The REDIS_URL of an embedded broker that lives as long as the session."""
-    account = users.unprivileged()
-    server = broker.Broker(
-        program=binaries.broker(account, sandbox / "programs"),
-        data=server_folder / "broker",
-        socket=server_folder,
-        account=account,
-    )
-    with (sandbox / "broker.log").open("ab") as log:
-        process = broker.start(server, log)
-    yield server.url()
-    broker.stop(process)
+    with servers.broker_of(sandbox, server_folder) as (url, _):
+        yield url
 
 
 @pytest.fixture

@@ -2,18 +2,23 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from config.env.environment import ROOT
 
 WITHIN = 180.0
+Process = subprocess.Popen[bytes]
 
 
-def run(*command: object, env: Mapping[str, str] | None = None, told: str = "") -> "Done":
-    """Run it in the checkout, with these variables alone if some are given."""
+def run(
+    *command: object, env: Mapping[str, str] | None = None, told: str = "", folder: Path = ROOT
+) -> "Done":
+    """Run it in the checkout or another folder, with these variables alone if some are given."""
     return subprocess.run(
         [str(word) for word in command],
-        cwd=ROOT,
+        cwd=folder,
         env=env,
         input=told,
         capture_output=True,
@@ -29,6 +34,33 @@ def python(*words: object, env: Mapping[str, str] | None = None) -> "Done":
 
 def manage(*words: object, env: Mapping[str, str] | None = None) -> "Done":
     return python("manage.py", *words, env=env)
+
+
+def start(
+    words: Sequence[object], log: Path, *, env: Mapping[str, str], folder: Path = ROOT, **more: Any
+) -> Process:
+    """Start a process that writes to a log."""
+    command = [str(word) for word in words]
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            **more,
+        )
+
+
+def stop(process: Process, within: float = 60.0) -> None:
+    """Ask it to end, and see to it."""
+    process.terminate()
+    try:
+        process.wait(within)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 Done = subprocess.CompletedProcess[str]

@@ -9,32 +9,20 @@ import pytest
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
-from config.local.processes import users
-from config.local.servers import binaries, postgres
+from config.local.servers import postgres
+from tests.support import servers
 
 
 @contextmanager
-def database(folder: Path, servers: Path) -> Iterator[str]:
-    """Its URL. The account of the servers can reach `folder`, and `servers` is its own."""
+def database(folder: Path, place: Path) -> Iterator[str]:
+    """Its URL. The account of the servers can reach `folder`, and `place` is its own."""
     if given := os.environ.get("DATABASE_URL"):
         yield given
         return
-    account = users.unprivileged()
-    cluster = postgres.Cluster(
-        programs=binaries.postgres(account, folder / "programs"),
-        data=servers / "postgres",
-        socket=servers,
-        account=account,
-        password="for tests only",
-    )
-    postgres.initialise(cluster)
-    with (folder / "postgres.log").open("ab") as log:
-        process = postgres.start(cluster, log, postgres.FAST)
     os.environ["ABEYANCE_UNSAFE_POSTGRES"] = "yes"  # for the workers that tests start on it
-    try:
+    cluster = servers.cluster(folder, place)
+    with servers.postgres_of(cluster, folder, postgres.FAST):
         yield cluster.url()
-    finally:
-        postgres.stop(process)
 
 
 # What migrations and flush write themselves. A flush puts them back if a test has changed them.

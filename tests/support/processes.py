@@ -1,7 +1,6 @@
 """More processes beside those of a running stack, started from the same table with the same environment."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 
 import psutil
 
-from config.env.environment import ROOT
 from config.processes import table
+from tests.support import commands
 from tests.support.people import until
 from tests.support.stack import Stack
 
@@ -29,7 +28,6 @@ class Hand:
         return int(self.process.pid)
 
     def said(self, text: str) -> int:
-        """Count the lines of the process that contain this text."""
         return sum(text in line for line in self.log.read_text(errors="replace").splitlines())
 
     def wait_for(self, text: str) -> None:
@@ -48,29 +46,17 @@ def another(stack: Stack, kind: str, name: str, *, bind: str = "", **extra: str)
     like = of(stack, kind).process
     (wanted,) = [one for one in table(bind=bind) if one.name == kind]
     log = stack.home / f"{name}.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            wanted.command,
-            cwd=ROOT,
-            env=like.environ() | extra,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            **_account(like),
-        )
+    environment = like.environ() | extra
+    process = commands.start(
+        wanted.command, log, env=environment, start_new_session=True, **_account(like)
+    )
     hand = Hand(process.pid, log)
     try:
         hand.wait_for(SAYS_READY[kind])
         yield hand
     finally:
         hand.process.resume()
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        commands.stop(process)
 
 
 def _account(like: psutil.Process) -> dict[str, Any]:

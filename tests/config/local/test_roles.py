@@ -1,7 +1,7 @@
 """The roles of the embedded Postgres, also in a data folder of a version with a single superuser."""
 
+import secrets
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from config.local.processes import users
-from config.local.servers import binaries, postgres, roles
+from config.local.servers import postgres, roles
 from config.local.servers.postgres import Cluster
+from tests.support import servers
 
 PASSWORDS = {roles.OWNER: "of owner", roles.WEB: "of web", roles.WORKER: "of worker"}
 
@@ -28,16 +28,8 @@ EARLIER = """
 @pytest.fixture
 def cluster(sandbox: Path) -> Cluster:
     """Yield a cluster of an earlier version: `abeyance` is the superuser and owns all tables."""
-    account = users.unprivileged()
-    place = Path(tempfile.mkdtemp(dir=sandbox))
-    users.chown(account, [place])
-    cluster = Cluster(
-        programs=binaries.postgres(account, sandbox / "programs"),
-        data=place / "postgres",
-        socket=place,
-        account=account,
-        password="of superuser",
-    )
+    place = servers.own(sandbox / f"roles-{secrets.token_hex(4)}")
+    cluster = servers.cluster(sandbox, place, "of superuser")
     earlier = replace(cluster, superuser=roles.WEB, password=PASSWORDS[roles.WEB])
     postgres.initialise(earlier)
     process = postgres.start(earlier, subprocess.DEVNULL, postgres.FAST)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from fnmatch import fnmatch
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from config.env.environment import ROOT
+from tests.support import commands
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"  # as commands in the image name it
@@ -26,19 +26,14 @@ def resolved(
     `override` is a file that is read over it.
     """
     files = [ROOT / "docker-compose.yml", *([override] if override else [])]
-    done = subprocess.run(
-        [
-            BIN / "docker-compose",
-            *(word for file in files for word in ("--file", file)),
-            *("--project-directory", folder),
-            *("--env-file", os.devnull, "config", "--format", "json"),
-        ],
+    done = commands.run(
+        BIN / "docker-compose",
+        *(word for file in files for word in ("--file", file)),
+        *("--project-directory", folder),
+        *("--env-file", os.devnull, "config", "--format", "json"),
         env={"PATH": os.environ["PATH"], **dict(settings)},
-        capture_output=True,
-        text=True,
-        check=True,
     )
-    assert done.stderr == "", done.stderr
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return dict(json.loads(done.stdout))
 
 

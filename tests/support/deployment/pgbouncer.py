@@ -1,18 +1,20 @@
 """A real PgBouncer before a Postgres of the tests, set up by the lines that docker-compose.yml has."""
 
+import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
-from config.local.processes import sockets, users
+from config.local.processes import users
+from tests.support import commands, servers
 from tests.support.deployment import compose
 
 BINARY = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
@@ -25,7 +27,7 @@ def version() -> tuple[int, ...] | None:
     """Return the version of PgBouncer on this machine, None if there is none."""
     if not Path(BINARY).exists():
         return None
-    said = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout
+    said = commands.run(BINARY, "--version").stdout
     found = re.search(r"PgBouncer (\d+)\.(\d+)", said)
     assert found, said
     return (int(found[1]), int(found[2]))
@@ -61,8 +63,7 @@ def before(url: str, *without: str) -> Iterator[str]:
     account = users.unprivileged()
     folder = Path(tempfile.mkdtemp(prefix="abeyance-pgbouncer-"))
     folder.chmod(0o755)
-    with sockets.any_port(None) as listener:
-        port = sockets.port_of(listener)
+    port = servers.free_port()
     query = "" if "connect_query" in without else f" connect_query='{connect_query()}'"
     (folder / "pgbouncer.ini").write_text(
         f"[databases]\n{found['dbname']} = host={found['host']} user={found['user']}"
@@ -70,16 +71,9 @@ def before(url: str, *without: str) -> Iterator[str]:
         f"[pgbouncer]\n{settings(*without)}\n"
         f"listen_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\nunix_socket_dir =\n"
     )
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [BINARY, folder / "pgbouncer.ini"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            user=account.uid,
-            group=account.gid,
-            extra_groups=[],
-        )
+    who: dict[str, Any] = {"user": account.uid, "group": account.gid, "extra_groups": []}
+    words = [BINARY, folder / "pgbouncer.ini"]
+    process = commands.start(words, folder / "log", env=os.environ, **who)
     try:
         through = f"postgres://{found['user']}@127.0.0.1:{port}/{found['dbname']}"
         _wait(through, process, folder / "log")
@@ -90,7 +84,7 @@ def before(url: str, *without: str) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait(url: str, process: commands.Process, log: Path) -> None:
     """Connect again and again until it works: PgBouncer signals to no process that it is ready."""
     deadline = time.monotonic() + WITHIN
     while True:

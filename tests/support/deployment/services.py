@@ -1,9 +1,7 @@
 """The services of docker-compose.yml as real processes: their commands and environment, with other hosts and paths."""
 
-import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from config.env.environment import ROOT
-from config.local.processes import sockets, users
-from config.local.servers import binaries, postgres
-from config.local.servers.directory import TOKEN_VARIABLE
+from config.local.processes import users
+from config.local.servers import binaries
+from tests.support import commands, servers
 from tests.support.deployment import compose
 
 TOKEN = "the directory's token, for tests only"
@@ -32,8 +30,8 @@ class Services:
         compose.build(self.image)
         self.shims = folder / "bin"
         self._packages = compose.without(compose.missing_packages(), folder / "packages")
-        self.port = _free_port()
-        self.broker_port = _free_port()
+        self.port = servers.free_port()
+        self.broker_port = servers.free_port()
         self.world = {"SCIM_URL": "", "EMAIL_URL": ""}
         self._logs = folder / "logs"
         self._logs.mkdir()
@@ -50,7 +48,6 @@ class Services:
         return dict(compose.resolved(*chosen.items())["services"])
 
     def keys(self, name: str) -> Path:
-        """Return the service's KEYS_DIR."""
         return Path(self.environment(name)["KEYS_DIR"])
 
     def secret(self, name: str) -> str:
@@ -78,16 +75,10 @@ class Services:
         """A service's own command for as long as the block lasts; it must end well, and in time."""
         log = self._logs / f"{name}.log"
         service = self.services[name]
-        with log.open("ab") as file:
-            process = subprocess.Popen(
-                self.command(name, service["command"]),
-                env=self.environment(name),
-                cwd=self.image,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        command, environment = self.command(name, service["command"]), self.environment(name)
+        process = commands.start(
+            command, log, env=environment, folder=self.image, start_new_session=True
+        )
         try:
             yield
         finally:
@@ -97,110 +88,56 @@ class Services:
 
     def run(self, name: str, *command: str, told: str = "") -> str:
         """Run a command instead of the service's own, like `docker compose run`, and return its output."""
-        done = subprocess.run(
-            self.command(name, command or self.services[name]["command"]),
-            env=self.environment(name),
-            cwd=self.image,
-            input=told,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        words = self.command(name, command or self.services[name]["command"])
+        done = commands.run(*words, env=self.environment(name), told=told, folder=self.image)
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout
 
     def healthy(self, name: str) -> bool:
-        """Return the output of the service's health check."""
         check = self.command(name, self.services[name]["healthcheck"]["test"])
         if name == "web":
             check += ["--at", f"127.0.0.1:{self.port}"]  # the check asks the port of the image
-        place, environment = self.image, self.environment(name)
-        done = subprocess.run(
-            check, env=environment, cwd=place, capture_output=True, check=False, timeout=30
-        )
+        done = commands.run(*check, env=self.environment(name), folder=self.image)
         return done.returncode == 0
 
     @contextmanager
     def database(self) -> Iterator[None]:
         """An embedded Postgres with the password of the secret."""
-        account = users.unprivileged()
-        place = self.folder / "servers"
-        place.mkdir(mode=0o700)
-        users.chown(account, [place])
-        cluster = postgres.Cluster(
-            programs=binaries.postgres(account, self.folder / "programs"),
-            data=place / "postgres",
-            socket=place,
-            account=account,
-            password=self.secret("postgres_password"),
-            superuser="abeyance",
-        )
+        place = servers.own(self.folder / "servers")
+        password = self.secret("postgres_password")
+        cluster = servers.cluster(self.folder, place, password, superuser="abeyance")
         (self.shims / "pg_isready").symlink_to(cluster.programs / "pg_isready")
-        postgres.initialise(cluster)
-        with (self._logs / "postgres.log").open("ab") as log:
-            process = postgres.start(cluster, log)
-        try:
+        with servers.postgres_of(cluster, self._logs):
             yield
-        finally:
-            postgres.stop(process)
 
     def postgres(self, *command: str, told: bytes = b"") -> bytes:
         """Run a Postgres program beside the server, like `docker compose exec`, and return its output."""
-        place = binaries.postgres(users.unprivileged(), self.folder / "programs") / command[0]
+        program = servers.cluster(self.folder, self.folder).programs / command[0]
         known = {
             "PGHOST": str(self.folder / "servers"),
             "PGPASSWORD": self.secret("postgres_password"),
         }
         return subprocess.run(
-            [place, *command[1:]], env=known, input=told, capture_output=True, check=True
+            [program, *command[1:]], env=known, input=told, capture_output=True, check=True
         ).stdout
 
     @contextmanager
     def outside(self) -> Iterator[None]:
         """A directory and a mail server, whose addresses are settings of the deployment."""
-        with sockets.any_port(None) as directory, sockets.any_port(None) as mailbox:
-            self.mail.mkdir()
-            self.world = {
-                "SCIM_URL": f"http://127.0.0.1:{sockets.port_of(directory)}/v2",
-                "EMAIL_URL": f"smtp://127.0.0.1:{sockets.port_of(mailbox)}",
-            }
-            started = [
-                self._server("directory.server", directory, self.folder / "directory.sqlite3"),
-                self._server("mailbox", mailbox, self.mail),
-            ]
-            try:
-                yield
-            finally:
-                for process in started:
-                    process.terminate()
-                    process.wait(60)
+        with servers.outside(self.folder, TOKEN) as self.world:
+            yield
 
     @property
     def mail(self) -> Path:
         return self.folder / "mail"
 
-    def _server(
-        self, module: str, listener: socket.socket, data: Path
-    ) -> "subprocess.Popen[bytes]":
-        with (self._logs / f"{module}.log").open("ab") as log:
-            words = (f"config.local.servers.{module}", str(listener.fileno()), str(data))
-            return subprocess.Popen(
-                [sys.executable, "-m", *words],
-                env={**os.environ, TOKEN_VARIABLE: TOKEN},
-                cwd=ROOT,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[listener.fileno()],
-            )
-
     def _moved(self, text: str, service: Mapping[str, Any]) -> str:
         """A text in which hosts and folders of the containers are those of this deployment."""
         volumes = {one["target"]: one["source"] for one in service.get("volumes", [])}
-        moves = {path: self._volume(source) for path, source in volumes.items()} | {
-            "/run/secrets": self.folder / "secrets",
-            "/srv/abeyance": self.image,
-        }
+        moves = {path: self.folder / "volumes" / source for path, source in volumes.items()}
+        for place in moves.values():
+            place.mkdir(parents=True, exist_ok=True)
+        moves |= {"/run/secrets": self.folder / "secrets", "/srv/abeyance": self.image}
         for path, place in moves.items():
             text = text.replace(path, str(place))
         servers = self.folder / "servers"
@@ -210,11 +147,6 @@ class Services:
             .replace("//redis:6379", f"//127.0.0.1:{self.broker_port}")
             .replace("0.0.0.0:8000", f"127.0.0.1:{self.port}")
         )
-
-    def _volume(self, source: str) -> Path:
-        place = self.folder / "volumes" / source
-        place.mkdir(parents=True, exist_ok=True)
-        return place
 
     def _make_secrets(self) -> None:
         """Write the secrets by the commands of docs/how-to/install.md, and one by hand."""
@@ -230,19 +162,14 @@ class Services:
         self.shims.mkdir()
         self.shims.chmod(0o755)
         server = shutil.copy(binaries.broker(users.starter(), self.folder), self.shims / "valkey")
-        self._shim("redis-server", f'exec {server} --port {self.broker_port} "$@"')
         code = (
             "import os, redis; print('PONG' if redis.Redis(port="
             f"{self.broker_port}, password=os.environ['REDISCLI_AUTH']).ping() else '')"
         )
-        self._shim("redis-cli", f'exec {sys.executable} -c "{code}"')
-
-    def _shim(self, name: str, line: str) -> None:
-        shim = self.shims / name
-        shim.write_text(f"#!/bin/sh\n{line}\n")
-        shim.chmod(0o755)
-
-
-def _free_port() -> int:
-    with sockets.any_port(None) as listener:
-        return sockets.port_of(listener)
+        for name, line in (
+            ("redis-server", f'exec {server} --port {self.broker_port} "$@"'),
+            ("redis-cli", f'exec {sys.executable} -c "{code}"'),
+        ):
+            shim = self.shims / name
+            shim.write_text(f"#!/bin/sh\n{line}\n")
+            shim.chmod(0o755)

@@ -15,13 +15,14 @@ import psycopg
 import pytest
 from django.db import connections
 
-from config.local.processes import spawn, users
-from config.local.servers import binaries, postgres
+from config.local.processes import spawn
+from config.local.servers import postgres
 from config.local.servers.postgres import Cluster
 from runtime.broker import dispatch
 from runtime.store import leases, pool
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
+from tests.support import servers
 from tests.support.engine import MakeBench, rig, short_lease
 from tests.support.fake_ports import say, turns
 from tests.support.people import until
@@ -34,7 +35,6 @@ __all__ = ["rig", "room", "short_lease", "sweeps"]
 @contextmanager
 def standby_of(cluster: Cluster, place: Path) -> Iterator[Cluster]:
     """A server that streams from that one for as long as the block lasts."""
-    users.chown(cluster.account, [place])
     copy = replace(cluster, data=place / "data", socket=place)
     source = cluster.url("postgres")
     backup = spawn.start(
@@ -67,17 +67,8 @@ def test_a_promotion_takes_no_lease_over_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = rig({"a": turns(say("done"))}).start("a")
-    account = users.unprivileged()
-    primary = Cluster(  # the server of the session, embedded
-        programs=binaries.postgres(account, sandbox / "programs"),
-        data=server_folder / "postgres",
-        socket=server_folder,
-        account=account,
-        password="for tests only",
-    )
-    place = sandbox / "standby"
-    place.mkdir(mode=0o700)
-    with standby_of(primary, place) as standby:
+    primary = servers.cluster(sandbox, server_folder)  # the server of the session, embedded
+    with standby_of(primary, servers.own(sandbox / "standby")) as standby:
         url = standby.url(str(connections["default"].settings_dict["NAME"]))
         with sweeping(threading.Event()), psycopg.connect(url, autocommit=True) as promoted:
             until(
