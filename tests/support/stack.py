@@ -3,20 +3,19 @@
 import json
 import os
 import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Mapping
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
-from config.env.environment import ROOT
 from config.local.http_client import request
 from config.local.processes.spawn import MARK
 from config.local.servers import postgres
+from tests.support import commands
+from tests.support.scripted_agents import ledger
 
 READY_WITHIN = 180.0
 STOPPED_WITHIN = 120.0  # a process that still runs then will never stop
@@ -34,17 +33,12 @@ class Stack:
     has to keep its data elsewhere. `extra` are variables of the environment, a short lease for example.
     """
 
-    def __init__(
-        self, home: Path, *, port: int | None = None, demo: str = "", **extra: str
-    ) -> None:
+    def __init__(self, home: Path, *, demo: str = "", **extra: str) -> None:
         self.home = home
-        self.port = port
         self.demo = demo
         self.extra = extra
-        self.said: list[str] = []
-        self._process: subprocess.Popen[str] | None = None
-        self._heard = threading.Condition()
-        self._reader: threading.Thread | None = None
+        self._log = home.with_name(f"{home.name}.out")
+        self._process: commands.Process | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -57,34 +51,27 @@ class Stack:
     def start(self) -> None:
         """Wait for the screen. Raise AssertionError with the output so far if it does not appear."""
         self.begin()
-        with self._heard:
-            self._heard.wait_for(lambda: _SCREEN in self.said or self._ended(), READY_WITHIN)
-        if _SCREEN not in self.said:
+        try:
+            self.wait_for_line(_SCREEN, READY_WITHIN)
+        except AssertionError:
             self.stop(signal.SIGTERM)
-            raise AssertionError("\n".join(["the application did not come up:", *self.said]))
+            raise
 
     def begin(self) -> None:
         """Start, and do not wait."""
-        self.said = []
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "config.local", "up", "--home", str(self.home), *self._chosen()],
-            cwd=ROOT,
-            env=_environment(self.extra),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._listen, args=[self._process])
-        self._reader.start()
+        self._log.unlink(missing_ok=True)
+        words = [sys.executable, "-m", "config.local", "up", "--home", self.home]
+        words += ["--demo", self.demo] if self.demo else []
+        ours = {name: value for name, value in os.environ.items() if name not in (*_REAL, MARK)}
+        environment = ours | {"ABEYANCE_WORKERS": "1"} | self.extra
+        self._process = commands.start(words, self._log, env=environment, start_new_session=True)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """Stop the launcher like Ctrl-C, and wait for its end."""
         process = self._running()
         process.send_signal(number)
         process.wait(STOPPED_WITHIN)
-        self._forget()
+        self._process = None
 
     def kill_everything(self) -> None:
         """kill -9 of the launcher and of everything it started, returning when all of it is gone."""
@@ -96,7 +83,7 @@ class Stack:
                 one.kill()
         process.wait()
         psutil.wait_procs(everything, timeout=STOPPED_WITHIN)
-        self._forget()
+        self._process = None
 
     def kill_launcher(self) -> list[psutil.Process]:
         """Kill the launcher alone with SIGKILL. Return its children, some of which may live on."""
@@ -104,14 +91,23 @@ class Stack:
         started = self.processes()
         process.kill()
         process.wait()
-        self._forget()
+        self._process = None
         return started
 
     def wait_for_line(self, text: str, within: float = 60.0) -> None:
-        """Wait until the launcher has printed a text."""
-        with self._heard:
-            heard = self._heard.wait_for(lambda: any(text in line for line in self.said), within)
-        assert heard, "\n".join(self.said)
+        deadline = time.monotonic() + within
+        while True:
+            goes_on = self._running().poll() is None
+            if any(text in line for line in self.said):
+                return
+            assert goes_on, "\n".join(self.said)
+            assert time.monotonic() < deadline, "\n".join(self.said)
+            time.sleep(0.02)  # between two looks at what another process says
+
+    @property
+    def said(self) -> list[str]:
+        """What the launcher printed since its last start."""
+        return self._log.read_text().splitlines()
 
     def restart(self) -> None:
         self.stop()
@@ -163,37 +159,9 @@ class Stack:
                     found.append((process.create_time(), process.pid, process))
         return [process for *_, process in sorted(found)]
 
-    def _running(self) -> "subprocess.Popen[str]":
+    def _running(self) -> commands.Process:
         assert self._process is not None, "the stack is not running"
         return self._process
-
-    def _forget(self) -> None:
-        assert self._reader is not None
-        self._reader.join(STOPPED_WITHIN)
-        self._running().stdout.close()  # type: ignore[union-attr]
-        self._process = None
-
-    def _listen(self, process: "subprocess.Popen[str]") -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            with self._heard:
-                self.said.append(line.rstrip("\n"))
-                self._heard.notify_all()
-        process.wait()
-        with self._heard:
-            self._heard.notify_all()
-
-    def _ended(self) -> bool:
-        return self._running().poll() is not None
-
-    def _chosen(self) -> list[str]:
-        port = [] if self.port is None else ["--port", str(self.port)]
-        return [*port, *(["--demo", self.demo] if self.demo else [])]
-
-
-def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    ours = {name: value for name, value in os.environ.items() if name not in (*_REAL, MARK)}
-    return ours | {"ABEYANCE_WORKERS": "1"} | dict(extra)
 
 
 def _mark_of(process: psutil.Process) -> str | None:
@@ -204,9 +172,11 @@ def _mark_of(process: psutil.Process) -> str | None:
     return mark
 
 
-def shared_folder(sandbox: Path, name: str) -> Path:
-    """A folder for workers, which may run under another account."""
-    folder = sandbox / name
+def with_ledger(sandbox: Path, name: str, agents: str, **extra: str) -> tuple[Stack, Path]:
+    """A stack whose agents' tools write to a ledger, and the ledger."""
+    folder = sandbox / f"{name}-effects"
     folder.mkdir()
-    folder.chmod(0o777)
-    return folder
+    folder.chmod(0o777)  # workers may run under another account
+    book = folder / "ledger"
+    settings = {"ABEYANCE_LEASE_SECONDS": "2", "ABEYANCE_AGENTS": agents, ledger.PATH: str(book)}
+    return Stack(sandbox / name, **settings, **extra), book

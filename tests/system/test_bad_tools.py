@@ -7,7 +7,7 @@ import pytest
 
 from runtime.execution.effects.pool import TOOL_SLOTS
 from tests.support.people import Office, until
-from tests.support.scripted_agents import bad_tools
+from tests.support.scripted_agents import holding
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
@@ -19,14 +19,14 @@ def office(sandbox: Path) -> Iterator[Office]:
         sandbox / "bad-tools",
         ABEYANCE_LEASE_SECONDS="2",
         ABEYANCE_POISON_LOSSES="2",
-        ABEYANCE_AGENTS=bad_tools.__name__,
+        ABEYANCE_AGENTS=holding.__name__,
     ) as stack:
         yield Office(stack)
 
 
 def test_a_worker_whose_tools_hang_is_replaced(office: Office) -> None:
     hung = office.begin("hangs", number=TOOL_SLOTS)
-    others = [office.begin("ticks", number=number) for number in range(8)]
+    others = [office.begin("ticks", name=str(number)) for number in range(8)]
     office.stack.wait_for_line("worker ended (exit code 1)")
     log = (office.stack.home / "logs" / "worker.log").read_text()
     assert "CRITICAL" in log
@@ -38,9 +38,9 @@ def test_a_worker_whose_tools_hang_is_replaced(office: Office) -> None:
 
 
 def test_a_crashing_run_beside_50_others_is_quarantined_alone(office: Office) -> None:
-    others = [office.begin("ticks", number=number) for number in range(25)]
-    deadly = office.begin("ends_it_all", number=0)
-    others += [office.begin("ticks", number=number) for number in range(25)]
+    others = [office.begin("ticks", name=str(number)) for number in range(25)]
+    deadly = office.begin("ends_it_all", name="all")
+    others += [office.begin("ticks", name=str(number)) for number in range(25)]
 
     def is_over() -> bool | None:
         return office.run(deadly)["status"] == "quarantined" or None

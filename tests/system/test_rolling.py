@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import processes
 from tests.support.people import Office, until
-from tests.support.scripted_agents import rolling
-from tests.support.stack import Stack, shared_folder
+from tests.support.scripted_agents import ledger, rolling
+from tests.support.stack import with_ledger
 
 pytestmark = pytest.mark.e2e
 
@@ -31,20 +31,13 @@ print('grown', grown)
 
 def test_old_and_new_workers_share_runs_without_ping_pong(sandbox: Path) -> None:
     """Before and after the migrations of the new release."""
-    ledgers = shared_folder(sandbox, "ledgers")
-    old, new = rolling.write_releases(sandbox / "releases")
-    with Stack(
-        sandbox / "rolling",
-        ABEYANCE_LEASE_SECONDS="2",
-        ABEYANCE_AGENTS=f"agents.flows.hr,{rolling.MODULE}",
-        AGENTS_DIR=str(old),
-        HOLDING_FOLDER=str(ledgers),
-    ) as stack:
+    stack, book = with_ledger(sandbox, "rolling", rolling.__name__)
+    with stack:
         office = Office(stack)
         runs = {f"shared{n}": office.begin("additive", name=f"shared{n}") for n in range(RUNS)}
         for run in runs.values():
             office.wait(run, "suspended")
-        with processes.another(stack, "worker", "new", AGENTS_DIR=str(new)) as newer:
+        with processes.another(stack, "worker", "new", **{rolling.NEWER: "1"}) as newer:
             for run in runs.values():
                 _approve(office, run)
             said = office.execute(NEXT_RELEASE, DATABASE_URL=stack.superuser_url)
@@ -55,9 +48,10 @@ def test_old_and_new_workers_share_runs_without_ping_pong(sandbox: Path) -> None
                 _approve(office, run)
                 office.wait(run, "completed")
             assert newer.said("Traceback") == processes.of(stack, "worker").said("Traceback") == 0
-        lines = [line.split() for line in (ledgers / "ledger").read_text().splitlines()]
+        keys = [effect.key for effect in ledger.read(book)]
+        assert len(keys) == 2 * len(runs)
         for name, run in runs.items():
-            assert [line[1] for line in lines if line[0] == name] == ["note1", "note2"]
+            assert keys.index(f"{name}/1") < keys.index(f"{name}/2")
             met = [one["fingerprint"] for one in office.events(run) if "fingerprint" in one]
             assert len(met) == len(set(met)) <= 2  # never back to the old one
         code = "from runtime.models import Run; print('epochs', *Run.objects.values_list('epoch', flat=True))"

@@ -9,9 +9,9 @@ import pytest
 
 from config.processes import CONNECTIONS_OF_A_WORKER
 from tests.support.people import Office, until
-from tests.support.scripted_agents import holding
+from tests.support.scripted_agents import holding, ledger
 from tests.support.scripted_agents.crowd import START
-from tests.support.stack import Stack, shared_folder
+from tests.support.stack import with_ledger
 
 pytestmark = pytest.mark.e2e
 
@@ -28,13 +28,7 @@ CONNECTIONS = """
 
 
 def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) -> None:
-    folder = shared_folder(sandbox, "borrowers")
-    stack = Stack(
-        sandbox / "ten",
-        ABEYANCE_WORKERS=str(WORKERS),
-        ABEYANCE_AGENTS=holding.__name__,
-        HOLDING_FOLDER=str(folder),
-    )
+    stack, book = with_ledger(sandbox, "ten", holding.__name__, ABEYANCE_WORKERS=str(WORKERS))
     most: Counter[str] = Counter()
     with stack, psycopg.connect(stack.superuser_url, autocommit=True) as connection:
 
@@ -55,9 +49,9 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) ->
 
         until(done, "every run to end", 120)
         lost = connection.execute("SELECT count(*) FROM runtime_loss").fetchone()
-    entries = [line.split() for line in (folder / "ledger").read_text().splitlines()]
-    assert Counter(name for name, *_ in entries) == Counter(str(number) for number in range(RUNS))
-    assert len({pid for *_, pid in entries}) == WORKERS
+    effects = ledger.read(book)
+    assert sorted(one.key for one in effects) == sorted(f"{n}/ask_postgres" for n in range(RUNS))
+    assert len({one.process for one in effects}) == WORKERS
     assert lost == (0,)
     assert len([name for name in most if re.fullmatch(r"abeyance worker \d+", name)]) >= WORKERS
     assert max(most.values()) <= CONNECTIONS_OF_A_WORKER, most

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support import processes
 from tests.support.people import Office, until
-from tests.support.scripted_agents import holding
-from tests.support.stack import Stack, shared_folder
+from tests.support.scripted_agents import holding, ledger
+from tests.support.stack import with_ledger
 
 pytestmark = pytest.mark.e2e
 
@@ -24,17 +24,14 @@ class Workers:
 
     office: Office
     workers: list[processes.Hand]
-    folder: Path
+    book: Path
 
-    def ledger(self, name: str, tool: str, what: str = "begin") -> list[int]:
+    def who(self, key: str) -> list[int]:
         """The ids of the processes that did this, in order."""
-        ledger = self.folder / "ledger"
-        text = ledger.read_text() if ledger.exists() else ""
-        lines = [line.split() for line in text.splitlines()]
-        return [int(pid) for *entry, pid in lines if entry == [name, tool, what]]
+        return [effect.process for effect in ledger.read(self.book) if effect.key == key]
 
     def release(self, name: str) -> None:
-        (self.folder / f"{name}.go").touch()
+        ledger.mark(self.book, f"{name}.go")
 
     def said(self, text: str) -> list[int]:
         """Count each worker's log lines with this text."""
@@ -44,9 +41,9 @@ class Workers:
         code = f"from runtime.models import Run; print('epoch', Run.objects.get(id={run!r}).epoch)"
         return int(self.office.execute(code).split("epoch")[-1])
 
-    def stop_holder(self, name: str, tool: str) -> processes.Hand:
+    def stop_holder(self, key: str) -> processes.Hand:
         """Stop the process in which the tool holds."""
-        (pid,) = until(lambda: self.ledger(name, tool) or None, "the tool to begin")
+        (pid,) = until(lambda: self.who(key) or None, "the tool to begin")
         (holder,) = (hand for hand in self.workers if hand.pid == pid)
         holder.process.suspend()
         return holder
@@ -54,25 +51,19 @@ class Workers:
 
 @pytest.fixture(scope="module")
 def workers(sandbox: Path) -> Iterator[Workers]:
-    folder = shared_folder(sandbox, "holding")
-    stack = Stack(
-        sandbox / "workers",
-        ABEYANCE_LEASE_SECONDS="2",
-        ABEYANCE_AGENTS=f"agents.flows.hr,{holding.__name__}",
-        HOLDING_FOLDER=str(folder),
-    )
+    stack, book = with_ledger(sandbox, "workers", holding.__name__)
     with stack, ExitStack() as others:
         workers = [processes.of(stack, "worker")]
         workers += [
             others.enter_context(processes.another(stack, "worker", f"worker{n}"))
             for n in (2, 3, 4)
         ]
-        yield Workers(office=Office(stack), workers=workers, folder=folder)
+        yield Workers(office=Office(stack), workers=workers, book=book)
 
 
 def test_the_same_wake_up_twenty_times_is_one_execution(workers: Workers) -> None:
     run = workers.office.begin("patient_once", name="woken")
-    until(lambda: workers.ledger("woken", "hold_once") or None, "the tool to begin")
+    until(lambda: workers.who("woken/hold_once") or None, "the tool to begin")
     counted = workers.office.execute(f"""
 from uuid import UUID
 import redis
@@ -89,7 +80,7 @@ print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
     assert sum(count > 0 for count in workers.said(lost)) > 1  # not all of them at one worker
     workers.release("woken")
     workers.office.wait(run, "completed")
-    assert len(workers.ledger("woken", "hold_once")) == len(workers.ledger("woken", "note")) == 1
+    assert len(workers.who("woken/hold_once")) == len(workers.who("woken/note")) == 1
     starts = [one for one in workers.office.events(run) if one["type"] == "ToolStarted"]
     assert [(one["call"], one["attempt"]) for one in starts] == [("c1.0", 1), ("c2.0", 1)]
     assert workers.epoch(run) == 1
@@ -97,36 +88,36 @@ print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
 
 def test_a_worker_paused_past_its_lease_does_nothing_more(workers: Workers) -> None:
     run = workers.office.begin("patient_again", name="stopped")
-    stopped = workers.stop_holder("stopped", "hold_again")
-    until(lambda: len(workers.ledger("stopped", "hold_again")) > 1 or None, "a takeover")
+    stopped = workers.stop_holder("stopped/hold_again")
+    until(lambda: len(workers.who("stopped/hold_again")) > 1 or None, "a takeover")
     workers.release("stopped")
     workers.office.wait(run, "completed")
     journal, epoch = workers.office.events(run), workers.epoch(run)
     stopped.process.resume()
     stopped.wait_for(LOST_LEASE.format(run))
-    pid, tool = stopped.pid, ("stopped", "hold_again", "end")
-    until(lambda: pid in workers.ledger(*tool) or None, "its tool to end")
+    pid, key = stopped.pid, "stopped/hold_again/end"
+    until(lambda: pid in workers.who(key) or None, "its tool to end")
 
     assert workers.office.events(run) == journal
     assert workers.epoch(run) == epoch > 2  # it was tried in a process of its own first
-    assert workers.ledger("stopped", "hold_again").count(pid) == 1
-    (noted,) = workers.ledger("stopped", "note")
+    assert workers.who("stopped/hold_again").count(pid) == 1
+    (noted,) = workers.who("stopped/note")
     assert noted != pid
 
 
 def test_a_stopped_worker_records_its_outcome_late(workers: Workers) -> None:
     """People are asked meanwhile, the call is not repeated, and the run continues once the outcome is recorded."""
     run = workers.office.begin("patient_once", name="doubted")
-    stopped = workers.stop_holder("doubted", "hold_once")
+    stopped = workers.stop_holder("doubted/hold_once")
     found = workers.office.wait(run, "suspended")
     assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"]
-    assert workers.ledger("doubted", "note") == []
+    assert workers.who("doubted/note") == []
     workers.release("doubted")
     stopped.process.resume()
     stopped.wait_for(LOST_LEASE.format(run))
     workers.office.wait(run, "completed")
 
-    assert workers.ledger("doubted", "hold_once") == [stopped.pid]
-    assert len(workers.ledger("doubted", "note")) == 1
+    assert workers.who("doubted/hold_once") == [stopped.pid]
+    assert len(workers.who("doubted/note")) == 1
     types = [event["type"] for event in workers.office.events(run)]
     assert (types.count("OutcomeArrived"), types.count("GateDecided")) == (1, 0)

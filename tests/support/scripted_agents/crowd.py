@@ -7,7 +7,6 @@ from typing import Any, LiteralString
 import psutil
 import psycopg
 
-from config.env.environment import read
 from tests.support import processes
 from tests.support.people import Office
 from tests.support.provider.server import KEY
@@ -49,38 +48,27 @@ class Crowd:
     def __init__(self, stack: Stack) -> None:
         self.office = Office(stack)
         self.stack = stack
-        self.connection = psycopg.connect(_database(self.worker), autocommit=True)
+        self.connection = psycopg.connect(self.worker.environ()["DATABASE_URL"], autocommit=True)
 
     @property
     def worker(self) -> psutil.Process:
         return processes.of(self.stack, "worker").process
 
     def start(self, agent: str, number: int) -> list[str]:
-        """Start so many runs, and return their ids."""
         said = self.office.execute(START.format(agent=agent, number=number))
         started: list[str] = json.loads(said.split("started", 1)[1])
         return started
 
     def statuses(self, agent: str) -> dict[str, int]:
-        """Count its runs by status."""
         return dict(self.connection.execute(STATUSES, (agent,)).fetchall())
 
     def connections(self) -> int:
-        """Count the worker's connections to Postgres."""
         return int(self.one(CONNECTIONS, f"abeyance worker {self.worker.pid}"))
 
     def status(self, run: str) -> str:
         return str(self.one("SELECT status FROM runtime_run WHERE id = %s", run))
 
     def one(self, statement: LiteralString, *values: object) -> Any:
-        """The one value that a statement asks for."""
         row = self.connection.execute(statement, values).fetchone()
         assert row is not None
         return row[0]
-
-
-def _database(process: psutil.Process) -> str:
-    where = read(process.environ()).database
-    return psycopg.conninfo.make_conninfo(
-        host=where["HOST"], user=where["USER"], password=where["PASSWORD"], dbname=where["NAME"]
-    )

@@ -6,18 +6,23 @@ So a test defines the whole run before it starts, and nothing depends on chance.
 
 import os
 import time
-from pathlib import Path
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import time_machine
 from pydantic import BaseModel
 
 from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
+from agents.sdk.spec import ToolSpec
 from agents.tools.timers import wait_for
-from tests.support.scripted_agents import clock, ledger
+from tests.support.scripted_agents import ledger
 from tests.support.specs import spec_of
 
-clock.set_wrong()
+HOURS = "ABEYANCE_FAULTS_CLOCK"  # by which the wall clock of this process is ahead; its steady clock is right
+if hours := os.environ.get(HOURS):
+    time_machine.travel(datetime.now(UTC) + timedelta(hours=float(hours)), tick=True).start()
 
 SOON = RetryPolicy(attempts=3, base=0.1, ceiling=0.2)
 DEADLINE = 1.0  # short, because a call in doubt may run again only after it
@@ -29,32 +34,29 @@ class Score(BaseModel):
     turns: list[list[dict[str, Any]]]
 
 
-@tool(effect="read", deadline=DEADLINE)
-def look(context: ToolContext, name: str) -> str:
-    """Read something outside."""
-    ledger.note(context.key, context.attempt)
-    return name
+def _noting(
+    tool_name: str,
+    effect: str,
+    note: Callable[[str, int], None] = ledger.note,
+    *,
+    approval: bool = False,
+) -> ToolSpec:
+    """A tool that does nothing but note that it happened."""
+
+    def noting(context: ToolContext, name: str) -> str:
+        """Write something down."""
+        note(context.key, context.attempt)
+        return name
+
+    noting.__name__ = tool_name
+    return tool(effect=effect, deadline=DEADLINE, approval=approval)(noting)
 
 
-@tool(effect="idempotent", deadline=DEADLINE)
-def put(context: ToolContext, name: str) -> str:
-    """Write something outside that may be written again."""
-    ledger.note(context.key, context.attempt)
-    return name
-
-
-@tool(effect="transactional", deadline=DEADLINE)
-def book(context: ToolContext, name: str) -> str:
-    """Write something into the database of this application."""
-    ledger.note_row(context.key, context.attempt)
-    return name
-
-
-@tool(effect="write", deadline=DEADLINE)
-def send(context: ToolContext, name: str) -> str:
-    """Write something outside that must not be written again."""
-    ledger.note(context.key, context.attempt)
-    return name
+look = _noting("look", "read")
+put = _noting("put", "idempotent")
+book = _noting("book", "transactional", ledger.note_row)
+send = _noting("send", "write")
+pay = _noting("pay", "write", approval=True)
 
 
 @tool(effect="write", deadline=DEADLINE)
@@ -70,16 +72,8 @@ def stay(context: ToolContext, name: str) -> str:
 def labour(context: ToolContext, name: str) -> str:
     """Write something outside until the test ends it."""
     ledger.note(context.key, context.attempt)
-    enough = Path(f"{os.environ[ledger.PATH]}.enough")
-    while not enough.exists():
+    while not ledger.is_marked("enough"):
         time.sleep(0.05)
-    return name
-
-
-@tool(effect="write", approval=True, deadline=DEADLINE)
-def pay(context: ToolContext, name: str) -> str:
-    """Write something outside that a person must allow."""
-    ledger.note(context.key, context.attempt)
     return name
 
 
@@ -102,8 +96,7 @@ def insist(context: ToolContext, name: str) -> str:
 def linger(context: ToolContext, name: str) -> str:
     """Take until the test ends it."""
     ledger.first_time(f"{context.run}-lingers")
-    enough = Path(f"{os.environ[ledger.PATH]}.{context.run}-enough")
-    while not enough.exists() and context.remaining() > 1.0:
+    while not ledger.is_marked(f"{context.run}-enough") and context.remaining() > 1.0:
         time.sleep(0.02)
     ledger.note(context.key, context.attempt)
     return name
@@ -152,11 +145,7 @@ TOOLS = (look, put, book, send, stay, labour, pay, refuse, insist, linger, wait_
 
 PARTS: dict[str, Any] = {"input": Score, "model": play, "tools": TOOLS, "compaction": LONG}
 lowest = spec_of("lowest", **PARTS)
-
 lower = spec_of("lower", **PARTS, subagents=[lowest])
-
 inner = spec_of("inner", **PARTS, subagents=[lower])
-
 middle = spec_of("middle", **PARTS, subagents=[inner])
-
 outer = spec_of("outer", **PARTS, subagents=[middle])

@@ -1,86 +1,42 @@
-"""Agents whose one tool holds until a test lets go of it, and a ledger of every start, outside the application.
+"""Agents whose tools hold until a test lets go of them, hang, end their process, or take a moment.
 
-The ledger and the files that let go are in the folder that HOLDING_FOLDER names."""
+In the ledger a call is `name/tool` when it begins, and a call that held is `name/tool/end` when it ends. A test lets go
+of it by a file beside the ledger."""
 
 import os
+import threading
 import time
-from pathlib import Path
 
 from django.db import connection
+from pydantic import BaseModel
 
 from agents.sdk import ToolContext, tool
-from agents.sdk.scripts import Reply, Turn, call, say, script
+from agents.sdk.scripts import Reply, Turn, call, say, script, together
+from agents.sdk.spec import AgentSpec, ToolSpec
+from tests.support.scripted_agents import ledger
 from tests.support.specs import spec_of
 
-FOLDER = "HOLDING_FOLDER"
 DEADLINE = 120.0
+SECONDS = 0.3
 
 
 @tool(effect="idempotent", deadline=DEADLINE)
 def hold_again(context: ToolContext, name: str) -> str:
     """Hold until the test ends it; may be started again."""
-    return _hold("hold_again", name)
+    return _hold(f"{name}/hold_again", context.attempt)
 
 
 @tool(effect="write", deadline=DEADLINE)
 def hold_once(context: ToolContext, name: str) -> str:
     """Hold until the test ends it; a second start is not known to be safe."""
-    return _hold("hold_once", name)
+    return _hold(f"{name}/hold_once", context.attempt)
 
 
 @tool(effect="write")
 def note(context: ToolContext, name: str) -> str:
     """The call after the one that holds."""
-    write("note", "begin", name)
+    ledger.note(f"{name}/note", context.attempt)
     return "noted"
-
-
-@script
-def again(turn: Turn) -> Reply:
-    """Plays patient_again."""
-    return _next(turn, "hold_again")
-
-
-@script
-def once(turn: Turn) -> Reply:
-    """Plays patient_once."""
-    return _next(turn, "hold_once")
-
-
-patient_again = spec_of("patient_again", model=again, tools=[hold_again, note])
-
-patient_once = spec_of("patient_once", model=once, tools=[hold_once, note])
-
-
-def write(tool_name: str, what: str, name: str) -> None:
-    """One line, on the disk before anything else happens."""
-    line = f"{name} {tool_name} {what} {os.getpid()}\n"
-    handle = os.open(Path(os.environ[FOLDER], "ledger"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        os.write(handle, line.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _hold(tool_name: str, name: str) -> str:
-    write(tool_name, "begin", name)
-    while not Path(os.environ[FOLDER], f"{name}.go").exists():
-        # Between two looks at what another process makes; the tool's deadline ends it.
-        time.sleep(0.02)
-    write(tool_name, "end", name)
-    return "held"
-
-
-def _next(turn: Turn, hold: str) -> Reply:
-    if turn.result(hold) is None:
-        return call(hold, name=turn.input["name"])
-    if turn.result("note") is None:
-        return call("note", name=turn.input["name"])
-    return say("Done.")
-
-
-SECONDS = 0.3
 
 
 @tool(effect="write")
@@ -88,16 +44,67 @@ def ask_postgres(context: ToolContext, name: str) -> str:
     """Keep a connection busy."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_sleep(%s)", [SECONDS])
-    write("ask_postgres", "begin", name)
+    ledger.note(f"{name}/ask_postgres", context.attempt)
     return "asked"
 
 
+@tool(effect="idempotent")
+def end_it_all(name: str) -> str:
+    """Ends the process it runs in."""
+    os.abort()
+
+
+@tool(effect="idempotent")
+def tick(name: str) -> str:
+    """Takes a moment."""
+    time.sleep(0.2)  # a call that takes this long is what is under way when the worker dies
+    return name
+
+
+@tool(effect="write", deadline=1.0)
+def hang(number: int) -> str:
+    """Never return."""
+    threading.Event().wait()
+    return ""
+
+
+class Calls(BaseModel):
+    number: int
+
+
 @script
-def ask(turn: Turn) -> Reply:
-    """Plays borrower."""
-    if turn.result("ask_postgres"):
-        return say("Done.")
-    return call("ask_postgres", name=turn.input["name"])
+def hanging(turn: Turn) -> Reply:
+    """Make as many calls at once as its input says."""
+    if turn.results:
+        return say("It returned.")
+    return together(*(call("hang", number=number) for number in range(turn.input["number"])))
 
 
-borrower = spec_of("borrower", model=ask, tools=[ask_postgres])
+def _calling(name: str, *tools: ToolSpec) -> AgentSpec:
+    """An agent that makes these calls one after the other."""
+
+    @script
+    def play(turn: Turn) -> Reply:
+        done = len(turn.results)
+        return (
+            call(tools[done].name, name=turn.input["name"]) if done < len(tools) else say("Done.")
+        )
+
+    return spec_of(name, model=play, tools=list(dict.fromkeys(tools)))
+
+
+patient_again = _calling("patient_again", hold_again, note)
+patient_once = _calling("patient_once", hold_once, note)
+borrower = _calling("borrower", ask_postgres)
+ends_it_all = _calling("ends_it_all", end_it_all)
+ticks = _calling("ticks", tick, tick, tick)
+hangs = spec_of("hangs", input=Calls, model=hanging, tools=[hang])
+
+
+def _hold(key: str, attempt: int) -> str:
+    ledger.note(key, attempt)
+    while not ledger.is_marked(f"{key.partition('/')[0]}.go"):
+        # Between two looks at what another process makes; the tool's deadline ends it.
+        time.sleep(0.02)
+    ledger.note(f"{key}/end", attempt)
+    return "held"

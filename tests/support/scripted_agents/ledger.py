@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from runtime.models import ExternalEvent
-
 PATH = "ABEYANCE_FAULTS_LEDGER"
 STAY = "ABEYANCE_FAULTS_STAY"
 ROW = "the effect of a transactional tool"
@@ -44,18 +42,28 @@ def note_row(key: str, attempt: int) -> None:
 
     Every start adds one of its own.
     """
+    from runtime.models import ExternalEvent
+
     row = f"{key} {attempt} {uuid4().hex[:8]}"
     ExternalEvent.objects.create(id=row, name=ROW, digest="", waits=0, sent_by="")
 
 
 def first_time(token: str) -> bool:
     """Tell whether this token is new in every process."""
-    marker = Path(f"{os.environ[PATH]}.{token}")
     try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL, 0o666))
+        os.close(os.open(f"{os.environ[PATH]}.{token}", os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
         return False
     return True
+
+
+def mark(path: Path, token: str) -> None:
+    """Tell tools of something, in every process: `is_marked` is true from now on."""
+    Path(f"{path}.{token}").touch()
+
+
+def is_marked(token: str) -> bool:
+    return Path(f"{os.environ[PATH]}.{token}").exists()
 
 
 def stays() -> bool:
@@ -72,7 +80,6 @@ def read(path: Path) -> list[Effect]:
 
 
 def happened(path: Path, key: str) -> bool:
-    """Tell whether the ledger has a line with that key."""
     return path.exists() and f"{key} ".encode() in path.read_bytes()
 
 
@@ -86,6 +93,8 @@ def by_run(path: Path) -> Mapping[str, list[Effect]]:
 
 def effects_of(lines: Iterable[Effect], run: UUID) -> list[Effect]:
     """Everything that a run did to the outside: its lines, and the rows of transactional tools."""
+    from runtime.models import ExternalEvent
+
     found = ExternalEvent.objects.filter(name=ROW, id__startswith=f"{run}/")
     names = found.values_list("id", flat=True)
     rows = (name.split() for name in names)

@@ -1,71 +1,33 @@
-"""Two releases of the same agents, each in its own folder, and the ledger of their effects outside."""
+"""An agent in two releases that notes twice, each time after an approval; the newer one has another tool as well."""
 
-from pathlib import Path
+import os
 
-MODULE = "releases"
-
-# The releases differ in `{more}` and `{tools}`.
-SOURCE = '''
-"""Agents that note twice, each time after an approval."""
-
-from pydantic import BaseModel
-
+from agents.sdk import ToolContext, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
-from agents.sdk import agent, tool
-from tests.support.scripted_agents.holding import write
+from tests.support.scripted_agents import ledger
+from tests.support.specs import spec_of
+
+NEWER = "ABEYANCE_FAULTS_NEWER"  # in the environment of a process that has the newer release
 
 
-class Errand(BaseModel):
-    name: str
-
-
-@tool(effect="write", approval=True, sentence="Note {{name}} {{step}}")
-def note_down(name: str, step: int) -> str:
+@tool(effect="write", approval=True)
+def note_down(context: ToolContext, name: str, step: int) -> str:
     """Write a line into the ledger."""
-    write(f"note{{step}}", "begin", name)
+    ledger.note(f"{name}/{step}", context.attempt)
     return "noted"
 
 
-{more}
-
-
-@script
-def noting(turn: Turn) -> Reply:
-    """Plays additive."""
-    if len(turn.results) < 2:
-        return call("note_down", name=turn.input["name"], step=len(turn.results) + 1)
-    return say("Noted twice.")
-
-
-additive = agent(
-    name="additive",
-    description="Notes twice.",
-    instructions="Note twice.",
-    input=Errand,
-    model=noting,
-    tools={tools},
-)
-'''
-
-MORE = '''
 @tool(effect="read")
 def look_up(name: str) -> str:
     """Look something up."""
     return name
-'''
 
 
-def write_releases(folder: Path) -> tuple[Path, Path]:
-    """The folders of the old and the new release, which any account may read."""
-    old, new = folder / "old", folder / "new"
-    _write(old, more="", tools="[note_down]")
-    _write(new, more=MORE, tools="[note_down, look_up]")
-    return old, new
+@script
+def noting(turn: Turn) -> Reply:
+    step = len(turn.results) + 1
+    return call("note_down", name=turn.input["name"], step=step) if step <= 2 else say("Done.")
 
 
-def _write(folder: Path, **parts: str) -> None:
-    folder.mkdir(parents=True)
-    folder.chmod(0o755)
-    module = folder / f"{MODULE}.py"
-    module.write_text(SOURCE.format(**parts))
-    module.chmod(0o644)
+TOOLS = [note_down, look_up] if NEWER in os.environ else [note_down]
+additive = spec_of("additive", model=noting, tools=TOOLS)

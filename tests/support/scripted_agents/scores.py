@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +21,6 @@ class Score:
     of each limit in `budget` at a time.
     """
 
-    name: str
     turns: Turns
     denied: bool = False
     cancelled: bool = False
@@ -34,40 +32,12 @@ class Score:
 
 def effects() -> Score:
     """Every effect class, a failure and a refusal, one after the other."""
-    return Score("effects", _one_by_one("send", "look", "put", "book", "refuse", "unheard_of"))
+    return Score(_one_by_one("send", "look", "put", "book", "refuse", "unheard_of"))
 
 
 def transactions() -> Score:
     """Nothing but transactions, whose results are committed on a way of their own."""
-    return Score("transactions", _one_by_one("book"))
-
-
-def gates() -> Score:
-    return Score("gates", _one_by_one("pay"))
-
-
-def denials() -> Score:
-    return Score("denials", _one_by_one("pay"), denied=True)
-
-
-def limits() -> Score:
-    """Calls that start one by one, each after a person has granted it."""
-    return Score("limits", _one_by_one("look", "send"), budget=Budget(turns=3, calls=2))
-
-
-def paused() -> Score:
-    """Held up at a gate, resumed, and decided after that."""
-    return Score("paused", [[_call("pay", 0)]], paused=True)
-
-
-def written() -> Score:
-    """Written to at a gate."""
-    return Score("written", [[_call("pay", 0)]], written=True)
-
-
-def expected() -> Score:
-    """Waits for external events that a person sends."""
-    return Score("expected", _nested(lambda depth: [[_wait()], [_call("send", depth)]]))
+    return Score(_one_by_one("book"))
 
 
 def waits() -> Score:
@@ -77,15 +47,14 @@ def waits() -> Score:
         slow = {"tool": "slow_model", "token": uuid4().hex}
         return [[slow, _call("look", depth)], [_call("insist", depth)]]
 
-    return Score("waits", _nested(part))
+    return Score(_nested(part))
 
 
 def failures() -> Score:
     """An agent whose model fails below one that continues, and then the root agent whose model fails."""
     failing: Turns = [[{"tool": "fail_model"}]]
     middle: Turns = [[_hand_over("inner", failing)], [_call("send", 1)]]
-    turns = [[_hand_over("middle", middle)], [_call("send", 0)], *failing]
-    return Score("failures", turns, ends="failed")
+    return Score([[_hand_over("middle", middle)], [_call("send", 0)], *failing], ends="failed")
 
 
 def ended(depth: int) -> Score:
@@ -93,12 +62,7 @@ def ended(depth: int) -> Score:
     turns = [[_call("linger", depth), _call("pay", depth)]]
     for agent in ("inner", "middle")[2 - depth :]:
         turns = [[_hand_over(agent, turns)]]
-    return Score(f"ended at depth {depth}", turns, cancelled=True, ends="cancelled")
-
-
-def ending() -> Score:
-    """Cancelled while a call is under way and no gate is open."""
-    return Score("ending", [[_call("linger", 0)]], cancelled=True, ends="cancelled")
+    return Score(turns, cancelled=True, ends="cancelled")
 
 
 def crowd() -> Score:
@@ -108,31 +72,29 @@ def crowd() -> Score:
     def part(depth: int) -> Turns:
         return [[_call(tool, depth) for tool in at_once], [_call("send", 9)]]
 
-    return Score("crowd", _nested(part))
+    return Score(_nested(part))
 
 
 def tower() -> Score:
     """Five agents, each below the one before, and at every depth a write, a transaction and a gate."""
     at_once = ("send", "book", "pay")
-    turns = _nested(lambda depth: [[_call(tool, depth) for tool in at_once]], BELOW)
-    return Score("tower", turns)
+    return Score(_nested(lambda depth: [[_call(tool, depth) for tool in at_once]], BELOW))
 
 
 def errands() -> Score:
     """A little of everything in one agent: a run that is through soon, so that there can be many."""
     turns = (("look", "put", "send"), ("pay",), ("book",))
-    return Score("errands", [[_call(tool, 0) for tool in turn] for turn in turns])
+    return Score([[_call(tool, 0) for tool in turn] for turn in turns])
 
 
 def labours() -> Score:
     """One write that runs until the test ends it."""
-    return Score("labours", [[_call("labour", 0)]])
+    return Score([[_call("labour", 0)]])
 
 
 def writes(number: int) -> Score:
     """Return a score with so many writes in one turn; none ends in a worker where calls stay."""
-    calls = [{"tool": "stay", "args": {"name": f"number {n}"}} for n in range(number)]
-    return Score("writes", [calls])
+    return Score([[{"tool": "stay", "args": {"name": f"number {n}"}} for n in range(number)]])
 
 
 def planned(turns: Turns, tool: str) -> int:
@@ -171,9 +133,23 @@ def _nested(part: Callable[[int], Turns], below: tuple[str, ...] = BELOW[:2]) ->
     return turns
 
 
-MAKERS: list[Callable[[], Score]] = [
-    *(transactions, effects, gates, denials, paused, written, expected, waits, failures, limits),
-    ending,
-]
-MAKERS += [partial(ended, depth) for depth in range(3)]
-SCORES = {make().name: make for make in MAKERS}
+SCORES: dict[str, Callable[[], Score]] = {
+    "transactions": transactions,
+    "effects": effects,
+    "gates": lambda: Score(_one_by_one("pay")),
+    "denials": lambda: Score(_one_by_one("pay"), denied=True),
+    "paused at a gate": lambda: Score([[_call("pay", 0)]], paused=True),
+    "written to at a gate": lambda: Score([[_call("pay", 0)]], written=True),
+    "external events": lambda: Score(_nested(lambda depth: [[_wait()], [_call("send", depth)]])),
+    "waits": waits,
+    "failures": failures,
+    "limits, granted one by one": lambda: Score(
+        _one_by_one("look", "send"), budget=Budget(turns=3, calls=2)
+    ),
+    "cancelled with a call under way": lambda: Score(
+        [[_call("linger", 0)]], cancelled=True, ends="cancelled"
+    ),
+    "cancelled at depth 0": lambda: ended(0),
+    "cancelled at depth 1": lambda: ended(1),
+    "cancelled at depth 2": lambda: ended(2),
+}

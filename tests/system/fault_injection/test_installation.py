@@ -26,7 +26,7 @@ import redis
 from config.local.http_client import Unreachable
 from tests.support import processes
 from tests.support.people import until
-from tests.support.scripted_agents import clock, ledger
+from tests.support.scripted_agents import flows, ledger
 from tests.support.scripted_agents.scores import crowd, effects, errands, labours, transactions
 from tests.support.stack import Stack
 from tests.system.fault_injection.harness import figures
@@ -36,7 +36,7 @@ from tests.system.fault_injection.harness.crew import Crew, stack_of
 pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
-LEASE = 2.0
+LEASE = 2.0  # of the stack
 
 # Random kills
 
@@ -97,11 +97,11 @@ HOURS = (1, -1)  # by which the clocks of two more workers are wrong
 
 
 def test_seven_faults_at_once_lose_and_repeat_no_run(sandbox: Path) -> None:
-    stack, book = stack_of(sandbox, "soak", ABEYANCE_LEASE_SECONDS=f"{LEASE:g}")
+    stack, book = stack_of(sandbox, "soak")
     over, done = Event(), Counter[str]()
     with stack, ExitStack() as more:
         for hours in HOURS:
-            late = {clock.HOURS: str(hours)}
+            late = {flows.HOURS: str(hours)}
             more.enter_context(processes.another(stack, "worker", f"clock{hours:+d}", **late))
         crew = Crew(stack, book)
         faults = _faults(stack, over)
@@ -141,7 +141,7 @@ def _faults(stack: Stack, over: Event) -> dict[str, Callable[[], object]]:
     def worker() -> psutil.Process:
         """The stack's own, which is started again when it dies. Raises LookupError if there is none now."""
         found = stack.named("resumed,runs")
-        own = [one for one in found if clock.HOURS not in one.environ()]
+        own = [one for one in found if flows.HOURS not in one.environ()]
         return own[0]
 
     def kill_broker() -> None:
@@ -225,7 +225,7 @@ def test_an_outage_of_postgres_puts_no_finished_write_in_doubt(sandbox: Path) ->
         launcher.suspend()  # or it would start Postgres again
         stack.named("postgres")[0].send_signal(signal.SIGQUIT)
         gone_at = time.monotonic()
-        Path(f"{book}.enough").touch()  # they end while no worker can record it
+        ledger.mark(book, "enough")  # they end while no worker can record it
         Event().wait(SECONDS)
         launcher.resume()
         gone = time.monotonic() - gone_at

@@ -58,6 +58,7 @@ class Death:
     """One death; `under_way` are the writes between intent and result at that moment."""
 
     point: str
+    name: str
     score: Score
     run: UUID
     loop: Loop
@@ -66,7 +67,7 @@ class Death:
     under_way: int = 0
 
     def __str__(self) -> str:
-        return f"{self.point} ({self.score.name})"
+        return f"{self.point} ({self.name})"
 
 
 def test_a_crash_at_any_point_loses_and_repeats_nothing(
@@ -163,7 +164,7 @@ def _victim(loops: MakeLoop, office: Office, folder: Path, point: str, name: str
     armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
     loop = loops(lease=LEASE, only=run, **armed)
     until = time.monotonic() + WITHIN
-    return Death(point=point, score=score, run=run, loop=loop, died=died, until=until)
+    return Death(point=point, name=name, score=score, run=run, loop=loop, died=died, until=until)
 
 
 # Random kills

@@ -13,7 +13,7 @@ from tests.support import commands
 from tests.support.people import until
 from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import Score
-from tests.support.stack import Stack, shared_folder
+from tests.support.stack import Stack, with_ledger
 from tests.system.fault_injection.harness import figures, office, records
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
@@ -21,15 +21,8 @@ AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 
 def stack_of(sandbox: Path, name: str, **more: str) -> tuple[Stack, Path]:
     """An application whose tools write to a ledger, and the ledger."""
-    book = shared_folder(sandbox, f"{name}-effects") / "ledger"
-    extra = {
-        "ABEYANCE_LEASE_SECONDS": "2",
-        "ABEYANCE_POISON_LOSSES": "100",  # these deaths are ours, and no run's
-        "ABEYANCE_AGENTS": AGENTS,
-        ledger.PATH: str(book),
-        **more,
-    }
-    return Stack(sandbox / name, port=None, **extra), book
+    losses = {"ABEYANCE_POISON_LOSSES": "100"}  # these deaths are ours, and no run's
+    return with_ledger(sandbox, name, AGENTS, **losses, **more)
 
 
 class Crew:

@@ -136,7 +136,7 @@ class Office:
     def _cancel(self, run: UUID, score: Score) -> None:
         """Once the call lingers and every gate is open; then let it go."""
         if "Cancelling" in types(run):
-            Path(f"{self.ledger}.{run}-enough").touch()
+            ledger.mark(self.ledger, f"{run}-enough")
         elif Path(f"{self.ledger}.{run}-lingers").exists() and (
             planned(score.turns, "pay") == 0 or Gate.objects.filter(run=run, state="open").exists()
         ):
