@@ -13,7 +13,7 @@ from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import Verdict
 from runtime.models import Run
 from tests.agents.conftest import Directory
-from tests.support.engine import Engine, events_of
+from tests.support.engine import Engine, events
 from tests.support.provider.faults import SPOILERS, Fault
 from tests.support.provider.server import KEY, Provider
 from tests.support.specs import NEWCOMER
@@ -35,7 +35,7 @@ def _change(engine: Engine, **changes: Any) -> None:
 
 
 def _of(run: Run, kind: str) -> list[dict[str, Any]]:
-    return [event for event in events_of(run) if event["type"] == kind]
+    return [event for event in events(run.id) if event["type"] == kind]
 
 
 @pytest.mark.parametrize("fault", Fault)
@@ -89,13 +89,13 @@ def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     run = engine.begin("hr_onboarding_single", NEWCOMER)
     assert (run.status, provider.bodies) == ("suspended", [])
-    (gate,) = engine.snapshots
+    (gate,) = engine.approvals.snapshots
     why = "the key for openai:first was refused (status 401)"
     assert gate.kind == "hold"
     assert why in gate.sentence
     (retry,) = _of(run, "RetryScheduled")
     assert (why in retry["error"], retry["instead"]) == (True, "")
-    assert "canary" not in json.dumps(events_of(run)) + caplog.text
+    assert "canary" not in json.dumps(events(run.id)) + caplog.text
     settings.OPENAI_API_KEY = KEY
     engine.decide(run, Verdict.CONTINUE)
     assert provider.bodies

@@ -166,9 +166,8 @@ def test_a_refusal_says_what_is_wrong(
     error: str,
     said: str,
 ) -> None:
-    refusal = {"error": document}
+    refusal = document if document is PAGE else {"error": document}
     provider.refusal = (status, [refusal] if document is GEMINI else refusal)
-    provider.page = PAGE if document is PAGE else ""
     fault = ours.fault()
     assert (fault.cause, fault.retryable, fault.said) == (cause, True, said)
     assert error in fault.error

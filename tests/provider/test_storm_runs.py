@@ -27,10 +27,10 @@ from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor
-from tests.support.engine import AT_REST, Engine, engine_of, events_of
+from tests.support.engine import AT_REST, Engine, engine_of, events
 from tests.support.people import until
+from tests.support.provider.faults import closed, storm
 from tests.support.provider.server import Provider, serving
-from tests.support.provider.storms import Closed, Storm
 from tests.support.specs import registry_of, spec_of
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say as tell
@@ -102,13 +102,13 @@ def _post(worker: Engine, name: str) -> Run:
 
 
 def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provider) -> None:
-    provider.weather = Storm(0.8, seed=9)
+    provider.weather = storm(0.8, seed=9)
     provider.retry_after = 0.002
     posted.clear()
     began_at = time.monotonic()
     runs = _all(RUNS, RateLimits(), _post)
     trouble, asked = Counter(provider.happened), len(provider.bodies)
-    used = Counter(event["type"] for run in runs for event in events_of(run))
+    used = Counter(event["type"] for run in runs for event in events(run.id))
     unsound = [run.id for run in runs if not verification.verify(run.id).is_consistent]
     tell(
         f"FIGURES storm: {RUNS} runs, {asked} requests, {sum(trouble.values()) / asked:.0%} of them in"
@@ -127,7 +127,7 @@ def test_runs_in_a_storm_finish_within_budget_and_repeat_nothing(provider: Provi
 def _weather_out(provider: Provider, rate_limits: RateLimits | None) -> int:
     """Count the requests until every run has its answer; the storm is the same each time."""
     provider.bodies.clear()
-    provider.weather = Closed(seconds=0.5, share=0.8, draws=8, seed=11)
+    provider.weather = closed(seconds=0.5, share=0.8, draws=8, seed=11)
     provider.retry_after = 0.5
     runs = _all(AT_ONCE, rate_limits, lambda worker, name: worker.begin("echo", {"name": name}))
     assert [run.output for run in runs] == [f'"{n}"' for n in range(AT_ONCE)]
@@ -137,7 +137,7 @@ def _weather_out(provider: Provider, rate_limits: RateLimits | None) -> int:
 def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) -> None:
     naive = _weather_out(provider, None)
     assert _weather_out(provider, RateLimits()) <= naive / 2
-    waits = [event for run in Run.objects.all() for event in events_of(run) if event.get("ticket")]
+    waits = [event for run in Run.objects.all() for event in events(run.id) if event.get("ticket")]
     assert {event["cause"] for event in waits} == {"brake"}
 
 
@@ -148,7 +148,7 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     with engine_of(registry_of(once), rate_limits) as worker:
         run = worker.begin("echo", {"name": "patience"})
     assert run.output == '"patience"'
-    (wait,) = [event for event in events_of(run) if event["type"] == "RetryScheduled"]
+    (wait,) = [event for event in events(run.id) if event["type"] == "RetryScheduled"]
     assert (wait["cause"], wait["ticket"], wait["attempt"]) == ("brake", 1, 1)
     assert len(provider.bodies) == 1
 

@@ -1,7 +1,6 @@
 """A program that calls the API with a token."""
 
 import json
-from collections.abc import Collection
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -12,10 +11,10 @@ from approvals.permissions.scopes import ALL_SCOPES
 
 
 class Caller:
-    """Calls as `owner`, with a new token of these scopes."""
+    """Calls as `owner`, with a new token of all scopes."""
 
-    def __init__(self, owner: User, scopes: Collection[str] = ALL_SCOPES) -> None:
-        _, secret = tokens.create(owner, scopes)
+    def __init__(self, owner: User) -> None:
+        _, secret = tokens.create(owner, ALL_SCOPES)
         self.client = Client(headers={"authorization": f"Bearer {secret}"})
 
     def get(self, path: str) -> Any:

@@ -28,20 +28,14 @@ from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Approvals, ReviewSnapshot
+from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler, Outcome, ToolRequest, ToolResult
 from runtime.queries.journal import stored
 from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
-from tests.support.fake_ports import (
-    FakeAccess,
-    FakeApprovals,
-    FakeEffects,
-    FakeTool,
-    Script,
-)
+from tests.support.fake_ports import FakeAccess, FakeApprovals, FakeEffects, FakeTool, Script
 from tests.support.people import until
 
 ADA = Actor(person="ada")
@@ -149,7 +143,6 @@ class HandDriven:
         )
 
     def advance_once(self, run: UUID, *, isolated: bool = False) -> Run:
-        """Let one worker advance the run once."""
         advance(run, self.context, isolated=isolated)
         return Run.objects.get(id=run)
 
@@ -207,17 +200,19 @@ class Rig(HandDriven):
 class Engine(HandDriven):
     """A worker with real agents; Ada starts runs, Bea decides."""
 
+    def __init__(self, registry: Registry, rate_limits: RateLimits | None = None) -> None:
+        self.approvals = FakeApprovals()
+        super().__init__(AgentEffects(registry, rate_limits=rate_limits), self.approvals)
+
     def begin(self, agent: str, content: Any) -> Run:
         """A new run, as far as it goes without people."""
         with transaction.atomic():
-            run = create(agent=agent, input=content, requester=Actor(person="ada")).run
+            run = create(agent=agent, input=content, requester=ADA).run
         return self.go_on(run)
 
-    def decide(
-        self, run: Run, verdict: Verdict, reason: str = "", *, tool: str | None = None
-    ) -> Run:
-        """Settle the one open gate, or the one of `tool`, and go on."""
-        (gate,) = [gate for gate in self.gates(run) if tool in (None, self.tool_at(gate))]
+    def decide(self, run: Run, verdict: Verdict, reason: str = "", **where: str) -> Run:
+        """Settle the one open gate, or the one with these columns, and go on."""
+        gate = Gate.objects.get(run=run.id, state="open", **where).id
         with transaction.atomic():
             settle(gate=gate, decision=Decision(verdict=verdict, by="bea", reason=reason))
         return self.go_on(run.id)
@@ -231,29 +226,10 @@ class Engine(HandDriven):
 
         return until(rested, f"run {run} to rest")
 
-    def gates(self, run: Run) -> list[UUID]:
-        return list(Gate.objects.filter(run=run.id, state="open").values_list("id", flat=True))
-
-    def tool_at(self, gate: UUID) -> str:
-        (tool,) = [snapshot.tool for snapshot in self.snapshots if snapshot.gate == gate]
-        return tool
-
-    @property
-    def snapshots(self) -> list[ReviewSnapshot]:
-        """Return the snapshots shown to reviewers."""
-        approvals = self.context.approvals
-        assert isinstance(approvals, FakeApprovals)
-        return approvals.snapshots
-
-
-def events_of(run: Run) -> list[dict[str, Any]]:
-    return events(run.id)
-
 
 @contextmanager
 def engine_of(registry: Registry, rate_limits: RateLimits | None = None) -> Iterator[Engine]:
-    """A worker with these agents, for as long as the block lasts."""
-    engine = Engine(AgentEffects(registry, rate_limits=rate_limits), FakeApprovals())
+    engine = Engine(registry, rate_limits)
     yield engine
     engine.close()
 
@@ -264,19 +240,13 @@ def _give_each(hints: Sequence[dispatch.Message]) -> None:
         dispatch.dispatch(run, queue)
 
 
-@contextmanager
-def _everything_permitted() -> Iterator[None]:
+@pytest.fixture
+def everything_permitted() -> Iterator[None]:
+    """Let everybody do everything, for tests whose people have no accounts."""
     real = wiring.access()
     wiring.plug(access=FakeAccess())
     yield
     wiring.plug(access=real)
-
-
-@pytest.fixture
-def everything_permitted() -> Iterator[None]:
-    """Let everybody do everything, for tests whose people have no accounts."""
-    with _everything_permitted():
-        yield
 
 
 @pytest.fixture
@@ -286,8 +256,9 @@ def by_hand(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def rig(by_hand: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
-    """Make rigs."""
+def rig(
+    by_hand: None, everything_permitted: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MakeBench]:
     monkeypatch.setattr(dispatch, "send_all", _give_each)
     real = wiring.approvals()
     rigs: list[Rig] = []
@@ -296,8 +267,7 @@ def rig(by_hand: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeBench]:
         rigs.append(Rig(agents, tools))
         return rigs[-1]
 
-    with _everything_permitted():
-        yield make
+    yield make
     wiring.plug(approvals=real)
     for one in rigs:
         one.close()
@@ -320,7 +290,6 @@ def short_lease(settings: Settings) -> None:
 
 
 def bodies(rows: QuerySet[JournalEntry]) -> list[str]:
-    """The text of each row."""
     return [body for _, body, _ in stored(rows)]
 
 

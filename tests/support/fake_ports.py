@@ -82,14 +82,10 @@ class FakeAccess:
     def readable_runs(self, actor: Actor) -> Q:
         return Q()
 
-    def may_cancel(self, actor: Actor, requester: str) -> bool:
-        return True
-
-    def may_fork(self, actor: Actor, requester: str) -> bool:
-        return True
-
     def may_control(self, actor: Actor, requester: str) -> bool:
         return True
+
+    may_cancel = may_fork = may_control
 
     def require_agents(self, actor: Actor) -> None:
         return None
@@ -219,9 +215,8 @@ class FakeApprovals:
         at: datetime | None = None,
         read: Any = None,
     ) -> tuple[Part, ...]:
-        self.snapshots += [
-            one for one in snapshots if one not in self.snapshots
-        ]  # it may ask again
+        new = [one for one in snapshots if one not in self.snapshots]  # it may ask again
+        self.snapshots += new
         return ()
 
     def verify_approval(

@@ -143,9 +143,9 @@ class Office(HandDriven):
             self.advance(run)
         return run
 
-    def ask_twice(self, first: Any = None) -> None:
+    def ask_twice(self) -> None:
         """Make account_agent propose two gated calls in one turn from now on."""
-        level = ("set_privileges", first or {"username": "newhire", "security_level": 1})
+        level = ("set_privileges", {"username": "newhire", "security_level": 1})
         other = ("set_privileges", {"username": "another", "security_level": 2})
         self.effects.agents["account_agent"] = turns(ask(level, other), say("Both are ready."))
 
@@ -185,7 +185,6 @@ class Office(HandDriven):
         return self.advance(run)
 
     def cancel(self, run: UUID, reason: str) -> UUID:
-        """Cancel the run as Ada, and advance it to its end."""
         cancel_run(run=run, reason=reason, actor=Actor(person="ada"))
         self.advance(run)
         return run
@@ -194,11 +193,9 @@ class Office(HandDriven):
         return self.advance_once(run, isolated=isolated)
 
     def request(self, run: UUID) -> Request:
-        """The one approval request of a run."""
         return Request.objects.get(run=run, kind=GateKind.APPROVAL)
 
     def in_doubt_request(self, run: UUID) -> Request:
-        """The one request of a run about a call in doubt."""
         return Request.objects.get(run=run, kind=GateKind.IN_DOUBT)
 
 

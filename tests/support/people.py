@@ -35,7 +35,6 @@ class Office:
         return self.begin(agent, business_key=name, **newcomer(name, level))
 
     def begin(self, agent: str, business_key: str | None = None, **given: Any) -> str:
-        """Have Ada start a run with this input."""
         body = {"agent": agent, "input": given, "business_key": business_key}
         status, run = self.stack.ask("ada", "POST", "/api/v1/runs", body)
         assert status == 201, run
@@ -77,7 +76,6 @@ class Office:
     # The world outside
 
     def accounts(self, name: str) -> list[dict[str, Any]]:
-        """The directory's accounts of that username."""
         scim = self.stack.credentials["scim"]
         where = quote(f'userName eq "{name}"')
         path = f"/v2/Users?filter={where}"
@@ -89,7 +87,6 @@ class Office:
         return [role["value"] for role in account.get("roles", [])]
 
     def mails(self, name: str) -> int:
-        """Count the mails delivered to that newcomer."""
         folder = Path(self.stack.credentials["mail"]["folder"])
         letters = [email.message_from_bytes(path.read_bytes()) for path in folder.glob("*.eml")]
         return sum(letter["To"] == f"{name}@example.org" for letter in letters)

@@ -182,7 +182,6 @@ def decide(
 def settle(
     request: Request, actor: Actor, outcome: object = "give_up", reason: object = "x", **given: Any
 ) -> Approval:
-    """Resolve a call in doubt."""
     where = {"run": request.run_id, "gate": request.gate, **given}
     return in_doubt_calls.resolve(outcome=outcome, reason=reason, actor=actor, **where)
 

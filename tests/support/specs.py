@@ -99,7 +99,6 @@ def silent(_: Turn) -> Reply:
 
 
 def spec_of(name: str = "a", **given: Any) -> AgentSpec:
-    """An agent with these parts."""
     plain = {"description": "A.", "instructions": "Do.", "input": Input, "model": silent}
     return agent(name=name, **{**plain, **given})
 

@@ -36,7 +36,7 @@ def in_thread(act: Callable[[], object]) -> threading.Thread:
         try:
             act()
         finally:
-            connection.close()
+            connections.close_all()
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -77,19 +77,7 @@ def wait_until_blocked(statement: str = "") -> None:
 
 def together(works: list[Callable[[], None]], within: float = 120) -> None:
     """Do all of it at once, and wait for the end of all."""
-    threads = [threading.Thread(target=closing(work)) for work in works]
-    for thread in threads:
-        thread.start()
+    threads = [in_thread(work) for work in works]
     for thread in threads:
         thread.join(within)
     assert not any(thread.is_alive() for thread in threads)
-
-
-def closing(work: Callable[[], None]) -> Callable[[], None]:
-    def done() -> None:
-        try:
-            work()
-        finally:
-            connections.close_all()
-
-    return done

@@ -6,19 +6,15 @@ from its request to the end of its run, on an idle worker and on one that is ful
 """
 
 import asyncio
-import json
-import subprocess
-import sys
+import multiprocessing
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from config.env.environment import ROOT
 from tests.bench.figures import Finding, Line, number
 from tests.bench.site import Site, cpu_of
 from tests.support.people import until
@@ -47,17 +43,16 @@ class Taken:
 
 
 def measure(_: Site, *, quick: bool) -> Finding:
-    """Many waiting runs on one worker process, and decisions beside them."""
     runs = 50 if quick else 200
     with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the servers may run under another account
-        with provider() as url:
-            before = bare(url, runs)
-            taken = waiting(folder / "waiting", url, runs)
-            after = bare(url, runs)
+        with SlowProvider(SECONDS) as model:
+            before = bare(model.url, runs)
+            taken = waiting(folder / "waiting", model.url, runs)
+            after = bare(model.url, runs)
         idle, full = decisions(folder / "decisions")
-    alone, cpu = (mean([before[name], after[name]]) for name in ("seconds", "cpu"))
+    alone, cpu = map(mean, zip(before, after, strict=True))
     return Finding(
         "Runs that wait for slow models",
         (
@@ -82,38 +77,25 @@ def measure(_: Site, *, quick: bool) -> Finding:
     )
 
 
-@contextmanager
-def provider() -> Iterator[str]:
-    """The base URL of a slow provider in a process of its own."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.provider.slow", str(SECONDS)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.communicate("", timeout=30)
-
-
 # The provider's client alone
 
 
-def bare(url: str, runs: int) -> dict[str, float]:
+def bare(url: str, runs: int) -> tuple[float, float]:
     """Seconds, and seconds of CPU, of the same calls in a process of its own, without anything around them."""
-    command = [sys.executable, "-m", "tests.bench.measures.waiting", url, str(runs)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_walk_all, url, runs).result()
 
 
-async def _walk_all(url: str, runs: int) -> dict[str, float]:
+def _walk_all(url: str, runs: int) -> tuple[float, float]:
     from openai import AsyncOpenAI
 
-    client = AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0)
+    async def all_at_once() -> None:
+        client = AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0)
+        await asyncio.gather(*(_walk(client) for _ in range(runs)))
+
     began_at, spent = time.monotonic(), time.process_time()
-    await asyncio.gather(*(_walk(client) for _ in range(runs)))
-    return {"seconds": time.monotonic() - began_at, "cpu": time.process_time() - spent}
+    asyncio.run(all_at_once())
+    return time.monotonic() - began_at, time.process_time() - spent
 
 
 async def _walk(client: Any) -> None:
@@ -193,7 +175,3 @@ def _decide(crowd: Crowd, run: str) -> float:
         assert time.monotonic() - began_at < 60.0, f"run {run} did not end after its decision"
         time.sleep(0.002)
     return (time.monotonic() - began_at) * 1000
-
-
-if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_walk_all(sys.argv[1], int(sys.argv[2])))))  # noqa: T201

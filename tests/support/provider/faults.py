@@ -1,6 +1,8 @@
-"""The faults of a provider, each once, with their replies."""
+"""The faults of a provider, with their replies, and its weather: which requests fail, the same for the same seed."""
 
 import json
+import random
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -9,8 +11,6 @@ Message = dict[str, Any]
 
 
 class Fault(StrEnum):
-    """The fault of one request."""
-
     RATE_LIMIT = "rate_limit"  # 429 with Retry-After
     SERVER_ERROR = "server_error"  # 500
     CUT = "cut"  # the connection ends in the middle of the body
@@ -52,3 +52,33 @@ SPOILERS: dict[Fault, Callable[[Message], Message]] = {
     Fault.ONE_ID: _one_id,
     Fault.MALFORMED_ARGUMENTS: _malformed_arguments,
 }
+
+TROUBLE = (Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.CUT, Fault.SHORT)
+
+Weather = Callable[[], Fault | None]  # the fault of the next request, or None
+
+
+def storm(share: float, *, seed: int) -> Weather:
+    """Fail so large a share of all requests."""
+    chance = random.Random(seed)
+    return lambda: chance.choice(TROUBLE) if chance.random() < share else None
+
+
+def closed(*, seconds: float, share: float, draws: int, seed: int) -> Weather:
+    """After refusing a request, refuse all requests for so many `seconds`.
+
+    It refuses `share` of the first `draws` requests that arrive while it is open, and none after those.
+    """
+    chance = random.Random(seed)
+    drawn = [chance.random() < share for _ in range(draws)]
+    closed_until = 0.0
+
+    def refuse() -> Fault | None:
+        nonlocal closed_until
+        if time.monotonic() >= closed_until:
+            if not drawn or not drawn.pop():
+                return None
+            closed_until = time.monotonic() + seconds
+        return Fault.RATE_LIMIT
+
+    return refuse

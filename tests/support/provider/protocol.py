@@ -1,10 +1,11 @@
-"""The chat-completions protocol of a strict provider, to and from the types of scripts.
+"""The chat-completions protocol of a strict provider, to and from the types of scripts, also as a stream.
 
 A script does not see a call that could not be made, so it proposes the call again, as a model would.
 """
 
 import json
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_ai.messages import (
@@ -17,6 +18,9 @@ from pydantic_ai.messages import (
 )
 
 from agents.sdk.conversation_texts import DENIED, EXPIRED, REFUSED
+
+DONE = b"data: [DONE]\n\n"
+PIECE = 24  # characters
 
 
 class BadRequest(Exception):
@@ -82,8 +86,26 @@ def completion_of(message: dict[str, Any], model: str) -> dict[str, Any]:
     }
 
 
+def events_of(completion: dict[str, Any]) -> list[bytes]:
+    """A completion as server-sent events, text and arguments in pieces; the last one says that it is over."""
+    (choice,) = completion["choices"]
+    deltas = list(_deltas(choice["message"]))
+    chunks = [_chunk(completion, choices=[{"index": 0, "delta": delta}]) for delta in deltas]
+    end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+    return [
+        *chunks,
+        _chunk(completion, choices=[end]),
+        _chunk(completion, choices=[], usage=completion["usage"]),
+        DONE,
+    ]
+
+
+def said(completion: dict[str, Any], text: str) -> bytes:
+    """One more piece of text."""
+    return _chunk(completion, choices=[{"index": 0, "delta": {"content": text}}])
+
+
 def _calls_of(message: dict[str, Any]) -> dict[str, str]:
-    """The tool behind each id."""
     calls: dict[str, str] = {}
     for call in message.get("tool_calls") or []:
         if call["id"] in calls:
@@ -119,3 +141,30 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": ""}
+    for piece in _pieces(message["content"] or ""):
+        yield {"content": piece}
+    for index, call in enumerate(message.get("tool_calls", [])):
+        function = {"name": call["function"]["name"], "arguments": ""}
+        yield {"tool_calls": [{**call, "index": index, "function": function}]}
+        for piece in _pieces(call["function"]["arguments"]):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(0, len(text), PIECE):
+        yield text[start : start + PIECE]
+
+
+def _chunk(completion: dict[str, Any], **more: Any) -> bytes:
+    chunk = {
+        "id": completion["id"],
+        "object": "chat.completion.chunk",
+        "created": completion["created"],
+        "model": completion["model"],
+        **more,
+    }
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"

@@ -10,16 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
 
 from agents.registry import Registry
-from tests.support.provider.faults import SPOILERS, Fault
+from tests.support.provider.faults import SPOILERS, Fault, Weather
 from tests.support.provider.protocol import (
     BadRequest,
     completion_of,
     conversation_of,
+    events_of,
     instructions_of,
     message_of,
+    said,
 )
-from tests.support.provider.storms import Weather
-from tests.support.provider.streaming import events_of, said
 
 KEY = "the key of the loopback provider"
 DRIP = 0.05  # seconds between two words of a trickle
@@ -40,8 +40,9 @@ class Provider:
         self.root = "/v1"
         self.key = KEY
         self.streams = True  # false: answer in one piece even to a stream request
-        self.page = ""  # instead of every answer
-        self.refusal: tuple[int, Any] | None = None  # status and document, for every request
+        self.refusal: tuple[int, Any] | None = (
+            None  # status and document or page, for every request
+        )
         self.retry_after: float | None = 1.0  # seconds, sent with a refusal
         self.left = threading.Event()  # a client went away before its answer was complete
         self.speaking = threading.Event()  # a reply without end has begun
@@ -49,8 +50,7 @@ class Provider:
         self.happened: list[Fault] = []
         self._lock = threading.Lock()
         self._leaving = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.provider = self  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
@@ -80,7 +80,7 @@ class Provider:
             self.bodies.append(body)
             fault = self._next_fault(message) if self.about in json.dumps(body) else None
             if fault is None and self.weather is not None:
-                fault = self.weather.next()
+                fault = self.weather()
                 self.happened += [fault] if fault else []
         if fault in SPOILERS:
             message = SPOILERS[fault](message)
@@ -108,8 +108,14 @@ def serving(registry: Registry, settings: Any) -> Iterator[Provider]:
         yield one
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     timeout = 60
 
     def do_POST(self) -> None:
@@ -119,10 +125,6 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self.path != f"{self._provider.root}/chat/completions":
             self._refuse(404, "there is nothing here", "not_found")
-            return
-        if self._provider.page:
-            self._head(200, {"Content-Length": str(len(self._provider.page))}, kind="text/html")
-            self.wfile.write(self._provider.page.encode())
             return
         if self._provider.refusal is not None:
             self._document(*self._provider.refusal)
@@ -208,8 +210,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._document(status, {"error": error}, headers)
 
     def _document(self, status: int, said: Any, headers: dict[str, str] | None = None) -> None:
-        document = json.dumps(said).encode()
-        self._head(status, {"Content-Length": str(len(document)), **(headers or {})})
+        page = isinstance(said, str)
+        document = (said if page else json.dumps(said)).encode()
+        length = {"Content-Length": str(len(document)), **(headers or {})}
+        self._head(status, length, "text/html" if page else "application/json")
         self.wfile.write(document)
 
     def _head(self, status: int, headers: dict[str, str], kind: str = "application/json") -> None:
