@@ -83,7 +83,6 @@ class Meters:
         )
 
     def rest(self, seconds: float) -> Cost:
-        """Measure the cost at rest."""
         before = self.read()
         time.sleep(seconds)
         return self.read() - before

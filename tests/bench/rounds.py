@@ -31,7 +31,6 @@ class Round:
 
     @property
     def rate(self) -> float:
-        """Flows a second."""
         return len(self.started.runs) / (self.started.seconds + self.finished.seconds)
 
     def to_suspend(self, percent: int) -> float:
@@ -53,7 +52,6 @@ def take(
     agent: str = "onboard",
     given: Callable[[int], Iterable[Any]] = newcomers,
 ) -> Round:
-    """One round of one side."""
     before = one.meters.read()
     started = driver.start(one.side, agent, given(count), width)
     paused = one.meters.read()

@@ -7,30 +7,29 @@ the web process would: it starts runs and decides, over Django's connection and 
 import os
 import secrets
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import LiteralString
 
 import psutil
 import psycopg
 
-from config.env.environment import ROOT
-from config.local.processes import sockets, spawn, users
-from config.local.servers import binaries, broker, postgres
-from config.local.servers.directory import TOKEN_VARIABLE
+from config.local.processes import spawn
+from config.local.servers import postgres
 from config.processes import table
+from tests.support import commands, servers
 
-READY_WITHIN = 60.0
+READY, READY_WITHIN = "ready.", 60.0
 KEPT = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
     WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND (relname LIKE 'baseline_%%') = %s
 """
+TOKEN = secrets.token_hex(32)
 AGENTS = "agents.flows.hr,tests.bench.sides.agents"
 
 
@@ -39,7 +38,7 @@ class Program:
     """A started process and its output."""
 
     name: str
-    process: "subprocess.Popen[bytes]"
+    process: commands.Process
     log: Path
 
     def cpu(self) -> float:
@@ -50,14 +49,6 @@ class Program:
         """Bytes of it and its child processes, with a fair share of what several processes have in common."""
         return int(sum(process.memory_full_info().pss for process in self._tree()))
 
-    def wait_until_it_says(self, text: str) -> None:
-        """Poll for a state of another process. Raises AssertionError with its output instead."""
-        deadline = time.monotonic() + READY_WITHIN
-        while text not in self.log.read_text():
-            assert self.process.poll() is None, self.log.read_text()[-3000:]
-            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
-            time.sleep(0.02)
-
     def pool(self) -> list[psutil.Process]:
         """The processes that do the work: its child processes, or it itself."""
         process = psutil.Process(self.process.pid)
@@ -67,70 +58,16 @@ class Program:
         process = psutil.Process(self.process.pid)
         return [process, *process.children(recursive=True)]
 
-    def stop(self) -> None:
-        """Ask it to end, and see to it."""
-        self.process.terminate()
-        try:
-            self.process.wait(15)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
-
+@dataclass(frozen=True, slots=True)
 class Site:
-    """One folder with servers of its own; use `running`."""
+    """One folder with servers of its own, and the programs that were started in it; use `running`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._count = 0
-        self._programs: list[Program] = []
-        account = users.unprivileged()
-        servers = folder / "servers"
-        servers.mkdir(mode=0o700)
-        users.chown(account, [servers])
-        self.cluster = postgres.Cluster(
-            programs=binaries.postgres(account, folder / "programs"),
-            data=servers / "postgres",
-            socket=servers,
-            account=account,
-            password=secrets.token_hex(8),
-        )
-        self._broker = broker.Broker(
-            program=binaries.broker(account, folder / "programs"),
-            data=servers / "broker",
-            socket=servers,
-            account=account,
-        )
-        self.environment: dict[str, str] = {}
-
-    def start(self) -> None:
-        """Servers, tables, keys and the environment of everything that follows, this process included."""
-        postgres.initialise(self.cluster)
-        with (self.folder / "postgres.log").open("ab") as log:
-            more = {"shared_preload_libraries": "pg_stat_statements"}
-            self.postgres = postgres.start(self.cluster, log, postgres.DURABLE | more)
-        with (self.folder / "broker.log").open("ab") as log:
-            self.broker = broker.start(self._broker, log)
-        self.environment = self._settings()
-        os.environ.update(self.environment)
-        with self.connect() as connection:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
-        subprocess.run(
-            [sys.executable, "manage.py", "prepare"],
-            cwd=ROOT,
-            env=os.environ,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-
-    def stop(self) -> None:
-        """Everything that was started, the servers last."""
-        for program in reversed(self._programs):
-            program.stop()
-        if hasattr(self, "broker"):
-            broker.stop(self.broker)
-        if hasattr(self, "postgres"):
-            postgres.stop(self.postgres)
+    folder: Path
+    cluster: postgres.Cluster
+    postgres: commands.Process
+    broker: commands.Process
+    programs: list[Program] = field(default_factory=list)
 
     def connect(self) -> "psycopg.Connection[tuple[object, ...]]":
         """An autocommit connection of the caller's own, without any limit of time."""
@@ -139,76 +76,63 @@ class Site:
     # Programs
 
     def worker(self, module: str = "config.worker", **more: str) -> Program:
-        """One worker process of ours, as `make up` starts it, once it takes runs: on a core of its own.
-
-        `module` runs it in another way.
-        """
+        """One worker process of ours, as `make up` starts it; `module` runs it in another way."""
         words = [module if word == "config.worker" else word for word in _command("worker")]
-        return self.ready("worker", words, more, core=self._core("worker"))
+        return self.run("worker", words, READY, pinned=True, **more)
 
     def isolated_worker(self) -> Program:
         """The process that tries runs that lost their worker."""
-        return self.ready("isolated", _command("isolated"))
+        return self.run("isolated", _command("isolated"), READY)
 
     def sweeper(self) -> Program:
         return self.run("sweeper", _command("sweeper"))
 
+    def web(self, port: int) -> Program:
+        return self.run("web", _command("web", bind=f"127.0.0.1:{port}"), "startup complete")
+
     def directory_worker(self) -> Program:
-        """A worker of the loop with a directory and mail: as many threads as ours has, on a core of its own."""
+        """A worker of the loop with a directory and mail, with as many threads as ours has."""
         threads = ("--pool", "threads", "--concurrency", "256", "--queues", "baseline")
         command = (*_celery("tests.bench.sides.directory"), *threads)
-        return self.ready("directory-worker", command, core=self._core("directory-worker"))
+        return self.run("directory-worker", command, READY, pinned=True)
 
     def baseline_worker(self) -> Program:
         """The worker of the loop written by hand: two pool processes, which may go to any core."""
         pool = ("--pool", "prefork", "--concurrency", str(os.cpu_count() or 1))
-        without = {"DJANGO_SETTINGS_MODULE": ""}
-        return self.ready("baseline", (*_celery("tests.bench.sides.baseline"), *pool), without)
-
-    def ready(
-        self,
-        name: str,
-        command: Sequence[str],
-        more: Mapping[str, str] = {},
-        core: int | None = None,
-    ) -> Program:
-        """Run a worker, once it takes tasks."""
-        program = self.run(name, command, more, core)
-        program.wait_until_it_says("ready.")
-        return program
+        command = (*_celery("tests.bench.sides.baseline"), *pool)
+        return self.run("baseline", command, READY, DJANGO_SETTINGS_MODULE="")
 
     def run(
         self,
         name: str,
         command: Sequence[str],
-        more: Mapping[str, str] = {},
-        core: int | None = None,
-        pass_fds: Sequence[int] = (),
+        says: str = "",
+        *,
+        pinned: bool = False,
+        **more: str,
     ) -> Program:
-        """Start a process that is stopped with the site, or earlier; on one core, if it is given."""
-        self._count += 1
-        log = self.folder / f"{name}-{self._count}.log"
-        with log.open("ab") as file:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**os.environ, **more},
-                pass_fds=pass_fds,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
-        if core is not None:
-            os.sched_setaffinity(process.pid, {core})
+        """Start a process, and wait until it says this; if `pinned` on a core of its own.
+
+        It is stopped with the site, or earlier.
+        """
+        log = self.folder / f"{name}-{time.monotonic_ns()}.log"
+        process = commands.start(command, log, env=os.environ | more)
+        if pinned and (cores := spawn.cores()):
+            before = sum(program.name == name for program in self.programs)
+            os.sched_setaffinity(process.pid, {cores[before % len(cores)]})
         program = Program(name=name, process=process, log=log)
-        self._programs.append(program)
+        self.programs.append(program)
+        deadline = time.monotonic() + READY_WITHIN
+        while says not in log.read_text():
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(0.02)  # between two looks at what another process says
         return program
 
     def end(self, *ended: Program) -> None:
-        """Stop some of them now."""
         for program in ended:
-            program.stop()
-            self._programs.remove(program)
+            commands.stop(program.process, 15.0)
+            self.programs.remove(program)
 
     @contextmanager
     def untidied(self) -> Iterator[None]:
@@ -224,11 +148,6 @@ class Site:
                 for name in settings:
                     connection.execute(f"ALTER SYSTEM RESET {name}")
                 connection.execute("SELECT pg_reload_conf()")
-
-    def web(self, port: int) -> Program:
-        program = self.run("web", _command("web", bind=f"127.0.0.1:{port}"))
-        program.wait_until_it_says("startup complete")
-        return program
 
     def kept(self, side: str) -> int:
         """Bytes of a side's tables, with their partitions, indexes and TOAST."""
@@ -255,58 +174,44 @@ class Site:
                 total += cpu_of(child.pid)
         return float(total)
 
-    def _core(self, name: str) -> int | None:
-        """The core of the next process of that name."""
-        cores = spawn.cores()
-        started = sum(program.name == name for program in self._programs)
-        return cores[started % len(cores)] if cores else None
-
-    def _settings(self) -> dict[str, str]:
-        token = secrets.token_hex(8)
-        (self.folder / "mail").mkdir()
-        secret = self.folder / "secret"
-        secret.touch(0o600)
-        secret.write_text(secrets.token_hex(32))
-        directory, mailbox = sockets.any_port(None), sockets.any_port(None)
-        servers = (
-            ("directory.server", directory, "directory.sqlite3"),
-            ("mailbox", mailbox, "mail"),
-        )
-        for module, listener, data in servers:
-            handle = listener.fileno()
-            words = (f"config.local.servers.{module}", str(handle), str(self.folder / data))
-            command = (sys.executable, "-m", *words)
-            self.run(module, command, {TOKEN_VARIABLE: token}, pass_fds=[handle])
-        return {
-            "DJANGO_SETTINGS_MODULE": "config.settings",
-            "DATABASE_URL": self.cluster.url(),
-            "REDIS_URL": self._broker.url(),
-            "SCIM_URL": f"http://127.0.0.1:{sockets.port_of(directory)}/v2",
-            "SCIM_TOKEN": token,
-            "EMAIL_URL": f"smtp://127.0.0.1:{sockets.port_of(mailbox)}",
-            "KEYS_DIR": str(self.folder / "keys"),
-            "STATIC_ROOT": str(self.folder / "static"),
-            "SECRET_KEY_FILE": str(secret),
-            "PUBLIC_URL": "http://127.0.0.1:8000",
-            "ABEYANCE_AGENTS": AGENTS,
-            "NO_PROXY": "127.0.0.1,localhost",
-            "PYTHONUNBUFFERED": "1",
-        }
-
 
 @contextmanager
 def running() -> Iterator[Site]:
-    """A site in a folder that goes with it."""
-    signal.signal(signal.SIGTERM, _leave)
-    with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name:
+    """A site in a folder that goes with it. Everything that follows has its environment, this process included."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
-        site = Site(folder)
+        place = servers.own(folder / "servers")
+        cluster = servers.cluster(folder, place)
+        settings = postgres.DURABLE | {"shared_preload_libraries": "pg_stat_statements"}
+        database = stack.enter_context(servers.postgres_of(cluster, folder, settings))
+        url, broker = stack.enter_context(servers.broker_of(folder, place))
+        site = Site(folder, cluster, database, broker)
+        (folder / "secret").touch(0o600)
+        (folder / "secret").write_text(TOKEN)
+        os.environ.update(
+            **stack.enter_context(servers.outside(folder, TOKEN)),
+            DJANGO_SETTINGS_MODULE="config.settings",
+            DATABASE_URL=cluster.url(),
+            REDIS_URL=url,
+            SCIM_TOKEN=TOKEN,
+            KEYS_DIR=str(folder / "keys"),
+            STATIC_ROOT=str(folder / "static"),
+            SECRET_KEY_FILE=str(folder / "secret"),
+            PUBLIC_URL="http://127.0.0.1:8000",
+            ABEYANCE_AGENTS=AGENTS,
+            NO_PROXY="127.0.0.1,localhost",
+            PYTHONUNBUFFERED="1",
+        )
+        with site.connect() as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        prepared = commands.manage("prepare")
+        assert prepared.returncode == 0, prepared.stderr
         try:
-            site.start()
             yield site
         finally:
-            site.stop()
+            site.end(*site.programs)
 
 
 def cpu_of(pid: int) -> float:
@@ -323,7 +228,3 @@ def _command(name: str, bind: str = "") -> tuple[str, ...]:
 def _celery(app: str) -> tuple[str, ...]:
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return (sys.executable, "-m", "celery", "-A", app, "worker", *quiet, "--loglevel", "INFO")
-
-
-def _leave(*_: object) -> None:
-    raise KeyboardInterrupt

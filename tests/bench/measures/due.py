@@ -17,7 +17,7 @@ import redis
 from runtime.broker import dispatch
 from tests.bench.figures import Finding, Line, number
 from tests.bench.meters import Meters
-from tests.bench.site import Program, Site
+from tests.bench.site import Site
 
 SWEEPERS = 2
 TIMEOUT_SECONDS = 1800.0
@@ -53,7 +53,6 @@ class Hints:
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """One million, or a tenth of it."""
     count = 100_000 if quick else 1_000_000
     site.seed(RUNS, count, tables=["runtime_run"])
     hints = Hints(redis.Redis.from_url(os.environ["REDIS_URL"]))
@@ -61,7 +60,13 @@ def measure(site: Site, *, quick: bool) -> Finding:
     before = meters.read()
     began = time.monotonic()
     sweepers = [site.sweeper() for _ in range(SWEEPERS)]
-    took = _until_hinted(hints, count, began, sweepers)
+    while len(hints.runs) < count:
+        if not hints.take():
+            time.sleep(0.005)
+        for sweeper in sweepers:
+            assert sweeper.process.poll() is None, sweeper.log.read_text()[-3000:]
+        assert time.monotonic() - began < TIMEOUT_SECONDS, f"{len(hints.runs):,} of {count:,}"
+    took = time.monotonic() - began
     cost = meters.read() - before
     swept = sum(sweeper.cpu() for sweeper in sweepers)
     total = hints.senders.total()
@@ -99,16 +104,3 @@ def measure(site: Site, *, quick: bool) -> Finding:
         ),
         "The bench took the hints off the broker on the same cores.",
     )
-
-
-def _until_hinted(hints: Hints, count: int, began: float, sweepers: list[Program]) -> float:
-    while len(hints.runs) < count:
-        if not hints.take():
-            time.sleep(0.005)
-        now = time.monotonic()
-        for sweeper in sweepers:
-            assert sweeper.process.poll() is None, sweeper.log.read_text()[-3000:]
-        assert now - began < TIMEOUT_SECONDS, (
-            f"{len(hints.runs):,} of {count:,} in {TIMEOUT_SECONDS:.0f} s"
-        )
-    return time.monotonic() - began

@@ -7,6 +7,7 @@ each ratio is of two neighbouring rounds.
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.bench.figures import Finding, Line, median
@@ -34,42 +35,29 @@ class Plan:
     `syncs` flows are counted to see how often Postgres waited for the disk; `waiting` is how many are to wait at once.
     """
 
-    rounds: int
-    alone: int
-    busy: int
-    nested: int
-    walks: dict[int, int]
-    weighed: int
-    rest: float
-    syncs: int = 0
-    waiting: int = 0
-    crashes: int = 0
+    rounds: int = 12
+    alone: int = 12
+    busy: int = 80
+    nested: int = 6
+    walks: Sequence[tuple[int, int]] = ((50, 10), (200, 10), (1000, 10))
+    weighed: int = 1000
+    rest: float = 10.0
+    syncs: int = 100
+    waiting: int = 10_000
+    crashes: int = 3
 
 
-QUICK = Plan(rounds=5, alone=6, busy=40, nested=3, walks={200: 3, 1000: 1}, weighed=200, rest=3.0)
-FULL = Plan(
-    rounds=12,
-    alone=12,
-    busy=80,
-    nested=6,
-    walks={50: 10, 200: 10, 1000: 10},
-    weighed=1000,
-    rest=10.0,
-    syncs=100,
-    waiting=10_000,
-    crashes=3,
-)
+FEW = Plan(rounds=5, alone=6, busy=40, nested=3, walks=((200, 3), (1000, 1)), weighed=200, rest=3.0)
+QUICK = replace(FEW, syncs=0, waiting=0, crashes=0)
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """Speed, cost of a flow by kind of process, counts, long runs, bytes, and a worker's start."""
-    plan = QUICK if quick else FULL
+    plan = QUICK if quick else Plan()
     processes = os.cpu_count() or 1
-    with driving(site) as driver, site.untidied():
-        desk = Desk()
-        sweeper, loop = site.sweeper(), site.baseline_worker()
+    with driving(site) as driver:
+        desk, loop = Desk(), site.baseline_worker()
         started = [_started(site) for _ in range(processes)]
-        workers = [one.worker for one in started]
+        workers = [worker for worker, *_ in started]
         both = [
             _warm(driver, Contender(side, programs, Meters(site, programs, driver)), plan.rest)
             for side, programs in ((baseline, [loop]), (desk, workers))
@@ -80,7 +68,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         alone = pairs(driver, both, plan.rounds, plan.alone, 1)
         nested = pairs(driver, both, plan.rounds, plan.nested, 1, agent="delegate")
         lines = [*_of_speed(alone, busy, nested), *of_cost(busy), *details(busy)]
-        for steps, rounds in plan.walks.items():
+        for steps, rounds in plan.walks:
             lines += walks.measure(site, driver, both, steps, rounds)
         lines += [*weighed, *_of_workers(started, loop)]
         if plan.syncs:
@@ -89,7 +77,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
             lines += crashes.measure(site, driver, both, 1000, plan.crashes)
         if plan.waiting:
             lines += crowds.measure(site, driver, both, plan.waiting, alone)
-        site.end(sweeper, loop, *workers)
+        site.end(loop, *workers)
     return Finding(
         "The engine: tools that do nothing, against a Celery loop written by hand",
         lines,
@@ -97,20 +85,11 @@ def measure(site: Site, *, quick: bool) -> Finding:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A worker: seconds until it claimed runs, seconds of its CPU by then, its memory in MB."""
-
-    worker: Program
-    seconds: float
-    cpu: float
-    memory: float
-
-
-def _started(site: Site) -> Started:
+def _started(site: Site) -> tuple[Program, float, float, float]:
+    """A worker, the seconds until it claimed runs, the seconds of its CPU by then, its memory in MB."""
     began = time.perf_counter()
     worker = site.worker()
-    return Started(worker, time.perf_counter() - began, worker.cpu(), worker.memory() / 1e6)
+    return worker, time.perf_counter() - began, worker.cpu(), worker.memory() / 1e6
 
 
 def _warm(driver: Driver, one: Contender, rest: float) -> Contender:
@@ -122,8 +101,6 @@ def _warm(driver: Driver, one: Contender, rest: float) -> Contender:
 
 
 def _of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Line]:
-    """List the times that a person waits."""
-
     def finished(what: str, taken: list[Pair], percent: int, most: float) -> Line:
         return compared(what, taken, lambda one: one.to_finish(percent), " ms", most=most)
 
@@ -136,19 +113,19 @@ def _of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[L
     ]
 
 
-def _of_workers(started: list[Started], loop: Program) -> list[Line]:
-    after = [one.worker.memory() / 1e6 for one in started]
-    cpu = median([one.cpu for one in started], " s of its CPU")
+def _of_workers(started: list[tuple[Program, float, float, float]], loop: Program) -> list[Line]:
+    workers, seconds, cpu, memory = zip(*started, strict=True)
+    after = median([worker.memory() / 1e6 for worker in workers], " MB after all of the above")
+    others = median([loop.memory() / 1e6], " MB, of all of the baseline's processes, after it")
+    spent = median(cpu, " s of its CPU")
     return [
-        Line("a worker is ready", [one.seconds for one in started], " s", most=2, ours=cpu),
+        Line("a worker is ready", seconds, " s", most=2, ours=spent),
         Line(
             "memory of a worker that is ready",
-            [one.memory for one in started],
+            memory,
             " MB",
             most=120,
-            ours=median(after, " MB after all of the above"),
-            reference=median(
-                [loop.memory() / 1e6], " MB, of all of the baseline's processes, after it"
-            ),
+            ours=after,
+            reference=others,
         ),
     ]

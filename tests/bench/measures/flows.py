@@ -28,14 +28,12 @@ NOTE = (
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """Rate, latencies, processor time and WAL."""
     rounds, alone, crowd = (3, 5, 16) if quick else (15, 10, 40)
     processes = os.cpu_count() or 1
-    with driving(site) as driver, site.untidied():
-        desk, sweeper = Desk(), site.sweeper()
+    with driving(site) as driver:
         sides = (
             (baseline, [site.directory_worker() for _ in range(processes)]),
-            (desk, [site.worker() for _ in range(processes)]),
+            (Desk(), [site.worker() for _ in range(processes)]),
         )
         both = [
             _warm(driver, Contender(side, workers, Meters(site, workers, driver)))
@@ -43,7 +41,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         ]
         quiet = pairs(driver, both, rounds, alone, 1, agent=AGENT, given=people)
         busy = pairs(driver, both, rounds, crowd, AT_ONCE, agent=AGENT, given=people)
-        site.end(sweeper, *both[0].workers, *both[1].workers)
+        site.end(*both[0].workers, *both[1].workers)
     share = partial(compared, unit=" ms", most=1.3)
     return Finding(
         f"With a directory and mail: {AGENT} against a Celery loop written by hand",
@@ -60,7 +58,6 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 
 def people(count: int) -> Iterator[dict[str, Any]]:
-    """Return the input of so many flows."""
     return ({name: one[name] for name in FIELDS} for one in newcomers(count))
 
 

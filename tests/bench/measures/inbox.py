@@ -8,7 +8,6 @@ are counted.
 import time
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from uuid import UUID
@@ -18,13 +17,13 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from config.local.processes import sockets
 from runtime.store import pool
 from runtime.upkeep import due_runs
 from tests.bench.figures import Finding, Line, percentile, ratio, spread
 from tests.bench.measures.flows import AGENT, people
 from tests.bench.sides.desk import Desk
 from tests.bench.site import Program, Site
+from tests.support import servers
 from tests.support.people import until
 
 FEW = 1000
@@ -63,20 +62,7 @@ SPENT = """
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """Beside so many pending requests: milliseconds of each page, decision and look of the sweeper.
-
-    Of a decision also blocks and milliseconds of Postgres; of a worker its bytes and connections.
-    """
-
-    pages: list[float]
-    decisions: list[float]
-    blocks: float
-    statements: float
-    swept: list[float]
-    memory: int
-    connections: int
+Costs = dict[str, list[float]]
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
@@ -89,24 +75,16 @@ def measure(site: Site, *, quick: bool) -> Finding:
     web, page = _web(site)
 
     def costs(decided: list[UUID]) -> Costs:
+        """Milliseconds of pages, decisions and looks of the sweeper; the worker's memory and connections."""
         _timed(page, 5)
-        times = _timed(page, pages)
-        took, blocks, statements = _decide(site, desk, worker, decided)
+        found = {"pages": _timed(page, pages), **_decide(site, desk, worker, decided)}
         desk.until_ended(decided)  # decided runs go on meanwhile
         with pool.own() as connection:
-            swept = _timed(partial(due_runs.dispatch_window, connection), 10)
+            found["swept"] = _timed(partial(due_runs.dispatch_window, connection), 10)
         with site.connect() as watch:
             name = f"abeyance worker {worker.process.pid}"
             ((count,),) = watch.execute(CONNECTIONS, (name,)).fetchall()
-        return Costs(
-            pages=times,
-            decisions=took,
-            blocks=blocks,
-            statements=statements,
-            swept=swept,
-            memory=worker.memory(),
-            connections=int(str(count)),
-        )
+        return {**found, "memory": [worker.memory() / 2**20], "connections": [int(str(count))]}
 
     _seed(site, FEW, 1)
     few = costs(waiting[: WARM + decisions])
@@ -121,36 +99,35 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 
 def _lines(few: Costs, many: Costs, runs: int) -> list[Line]:
-    def line(
-        what: str,
-        of: Callable[[list[float]], float],
-        one: list[float],
-        two: list[float],
-        **goal: float,
-    ) -> Line:
-        """The second over the first."""
+    def times(what: str, key: str, of: Callable[[list[float]], float], **goal: float) -> Line:
+        one, two = few[key], many[key]
         ours, theirs = spread(two, " ms"), spread(one, " ms")
         return Line(what, [of(two) / of(one)], " ×", ours=ours, reference=theirs, **goal)
 
-    page = f"p95 of the inbox's first page to that with {FEW:,}"
-    blocks = f"blocks Postgres looks at for a decision, to one beside {FEW:,}"
-    spent = "the same: time of Postgres without COMMIT"
-    committed = "the same: time until it is committed"
-    memory = f"memory of a worker after {runs:,} more suspended runs to before"
+    def single(what: str, key: str, unit: str, **goal: float) -> Line:
+        return ratio(what, many[key], few[key], unit, **goal)
+
     p95 = partial(percentile, percent=95)
+    (before,), (after,) = few["connections"], many["connections"]
+    memory = f"memory of a worker after {runs:,} more suspended runs to before"
     return [
-        line(page, p95, few.pages, many.pages, most=1.5),
-        ratio(blocks, [many.blocks], [few.blocks], "", most=1.2),
-        ratio(spent, [many.statements], [few.statements], " ms"),
-        line(committed, median, few.decisions, many.decisions),
-        line("the sweeper's look to one before", median, few.swept, many.swept),
-        ratio(memory, [many.memory / 2**20], [few.memory / 2**20], " MB", most=1.05),
+        times(f"p95 of the inbox's first page to that with {FEW:,}", "pages", p95, most=1.5),
+        single(
+            f"blocks Postgres looks at for a decision, to one beside {FEW:,}",
+            "blocks",
+            "",
+            most=1.2,
+        ),
+        single("the same: time of Postgres without COMMIT", "statements", " ms"),
+        times("the same: time until it is committed", "decisions", median),
+        times("the sweeper's look to one before", "swept", median),
+        single(memory, "memory", " MB", most=1.05),
         Line(
             "connections of the worker to Postgres, after less before",
-            [many.connections - few.connections],
+            [after - before],
             most=0,
-            ours=str(many.connections),
-            reference=str(few.connections),
+            ours=str(after),
+            reference=str(before),
         ),
     ]
 
@@ -160,9 +137,7 @@ def _seed(site: Site, runs: int, each: int) -> None:
     site.seed(REQUESTS, runs, each, tables=SEEDED)
 
 
-def _decide(
-    site: Site, desk: Desk, worker: Program, runs: list[UUID]
-) -> tuple[list[float], float, float]:
+def _decide(site: Site, desk: Desk, worker: Program, runs: list[UUID]) -> Costs:
     """Decide one run after the other, the first few only until everything is prepared and at hand.
 
     Return the milliseconds of each, and in the mean the blocks and milliseconds of Postgres.
@@ -182,13 +157,16 @@ def _decide(
             ((blocks, spent),) = connection.execute(SPENT).fetchall()
     finally:
         process.resume()
-    return times, float(str(blocks)) / len(times), float(str(spent)) / len(times)
+    mean = {
+        "blocks": [float(str(blocks)) / len(times)],
+        "statements": [float(str(spent)) / len(times)],
+    }
+    return {"decisions": times, **mean}
 
 
 def _web(site: Site) -> tuple[Program, Callable[[], None]]:
     """A web process, and what gets its inbox as Bea."""
-    with sockets.any_port(None) as listener:
-        port = sockets.port_of(listener)
+    port = servers.free_port()
     program = site.web(port)
     client = Client()
     client.force_login(
@@ -208,7 +186,6 @@ def _web(site: Site) -> tuple[Program, Callable[[], None]]:
 
 
 def _timed(act: Callable[[], object], count: int) -> list[float]:
-    """Milliseconds of each time."""
     took = []
     for _ in range(count):
         began = time.perf_counter()

@@ -18,17 +18,15 @@ NOTE = (
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """The difference that each makes to a flow's CPU, of everything, and to its WAL."""
     rounds, flows = (3, 80) if quick else (10, 200)
     lines = []
-    with driving(site) as driver, site.untidied():
-        desk, sweeper = Desk(), site.sweeper()
+    with driving(site) as driver:
+        desk = Desk()
         taken: dict[str, list[tuple[Cost, Cost]]] = {name: [] for name in GUARANTEES}
         for _ in range(rounds):
             for name, pairs in taken.items():
                 whole = _costs(site, driver, desk, flows, "")
                 pairs.append((whole, _costs(site, driver, desk, flows, name)))
-        site.end(sweeper)
     for name, pairs in taken.items():
         lines.append(_line(f"{name}: CPU", lambda cost: 1000 * cost.cpu, " ms", pairs))
         lines.append(_line(f"{name}: WAL", lambda cost: cost.wal / 1024, " KB", pairs))

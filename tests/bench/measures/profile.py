@@ -1,4 +1,4 @@
-"""The processor time of a worker by function: timers run while it executes only flows."""
+"""The processor time of a worker by function: a profiler runs while it executes only flows."""
 
 import json
 import os
@@ -16,18 +16,16 @@ from tests.support.people import until
 
 SHOWN = 30
 NOTE = (
-    "Milliseconds of processor time of one worker for each flow, of a function without the functions that have timers"
-    " of their own; calls in the third column. With timers a flow takes {timed} ms of the worker, without {plain}."
+    "Milliseconds of processor time of one worker for each flow, of a function of ours or of a library, without those"
+    " that it calls; calls in the third column. With the profiler a flow takes {timed} ms of it, without {plain}."
 )
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """The functions that take most of it, and the parts of the code they belong to."""
     flows = 100 if quick else 400
     path = site.folder / "timers.json"
     with driving(site) as driver:
-        desk, sweeper = Desk(), site.sweeper()
-        plain = site.worker()
+        desk, plain = Desk(), site.worker()
         without = _flows(site, driver, desk, plain, flows)
         site.end(plain)
         worker = site.worker("tests.bench.sides.timers", **{FILE: str(path)})
@@ -35,7 +33,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         before = _sums(worker, path)
         timed = _flows(site, driver, desk, worker, flows)
         after = _sums(worker, path)
-        site.end(sweeper, worker)
+        site.end(worker)
     spent = {
         name: [now - was for now, was in zip(sums, before.get(name, [0, 0]), strict=True)]
         for name, sums in after.items()
@@ -46,7 +44,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
     lines = [
         Line("the whole worker", [total], " ms"),
         Line(MAIN, [main], " ms"),
-        Line("threads of runs outside the timed parts", [rest], " ms"),
+        Line("threads of runs outside Python", [rest], " ms"),
     ]
     for name, (took, calls) in ranked[:SHOWN]:
         lines.append(Line(name, [took / 1e6 / flows], " ms", ours=f"{number(calls / flows)} calls"))

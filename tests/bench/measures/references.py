@@ -35,7 +35,6 @@ PGBENCH = (
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """Measure the speed of this machine at the reference operations."""
     seconds, rounds = (1.0, 3) if quick else (1.5, 5)
     alone = [bare_loop(site, processes=1, seconds=seconds) for _ in range(rounds)]
     trips = _round_trips(site, 50 if quick else 200)

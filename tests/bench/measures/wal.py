@@ -24,10 +24,9 @@ NOTE = (
 
 
 def measure(site: Site, *, quick: bool) -> Finding:
-    """Every relation and kind of record, those with the most bytes first."""
     flows = 100 if quick else 400
-    with driving(site) as driver, site.untidied(), site.connect() as connection:
-        desk, sweeper, worker = Desk(), site.sweeper(), site.worker()
+    with driving(site) as driver, site.connect() as connection:
+        desk, worker = Desk(), site.worker()
         _flows(driver, desk, AT_ONCE)  # until everything is imported and prepared
         connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
         connection.execute("CHECKPOINT")
@@ -36,7 +35,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         ((end,),) = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()
         names = {str(node): name for node, name in connection.execute(RELATIONS).fetchall()}
         records = connection.execute(RECORDS, (begin, end)).fetchall()
-        site.end(sweeper, worker)
+        site.end(worker)
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for manager, kind, length, blocks in records:

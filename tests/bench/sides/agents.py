@@ -20,8 +20,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.usage import RequestUsage
 
-from agents.sdk import agent, tool
+from agents.sdk import tool
 from tests.bench.sides import workload
+from tests.support.specs import spec_of
 
 TOKENS = RequestUsage(input_tokens=1000, output_tokens=100)
 
@@ -29,8 +30,6 @@ TOKENS = RequestUsage(input_tokens=1000, output_tokens=100)
 
 
 class Newcomer(BaseModel):
-    """What a flow is given."""
-
     full_name: str
     email: str
     username: str
@@ -78,41 +77,20 @@ send_welcome_mail = tool(effect="idempotent")(workload.send_welcome_mail)
 note = tool(effect="idempotent")(workload.note)
 gate = tool(effect="idempotent", approval=True)(workload.gate)
 
-onboard = agent(
-    name="onboard",
-    description="Onboards a new colleague.",
-    instructions="Create the account, set its privileges, send the welcome mail.",
+onboard = spec_of(
+    "onboard",
     input=Newcomer,
     model=plays(workload.onboard),
     tools=[create_account, set_privileges, send_welcome_mail],
 )
-
-account = agent(
-    name="account",
-    description="Creates a person's account and gives it the privileges of a security level.",
-    instructions="Create the account, set its privileges.",
+account = spec_of(
+    "account",
     input=Newcomer,
     model=plays(workload.account),
     tools=[create_account, set_privileges],
 )
-
-delegate = agent(
-    name="delegate",
-    description="Has another agent make an account.",
-    instructions="Hand the account over.",
-    input=Newcomer,
-    model=plays(workload.delegate),
-    subagents=[account],
-)
-
-walk = agent(
-    name="walk",
-    description="Takes steps of 1 KB, then one behind a gate.",
-    instructions="Take as many steps as you are told.",
-    input=Steps,
-    model=plays(workload.walk),
-    tools=[note, gate],
-)
+delegate = spec_of("delegate", input=Newcomer, model=plays(workload.delegate), subagents=[account])
+walk = spec_of("walk", input=Steps, model=plays(workload.walk), tools=[note, gate])
 
 # Steps of any size
 
@@ -131,11 +109,4 @@ def step(text: str, got: int) -> str:
     return "x" * got
 
 
-walker = agent(
-    name="walker",
-    description="Takes steps.",
-    instructions="Take as many steps as you are told.",
-    input=Walk,
-    model=plays(workload.steps),
-    tools=[step],
-)
+walker = spec_of("walker", input=Walk, model=plays(workload.steps), tools=[step])

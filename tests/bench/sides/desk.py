@@ -1,7 +1,6 @@
 """The bench in the place of the web process: starts runs, reads them, decides their gates."""
 
 import json
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ from runtime.control.start import start
 from runtime.ports.access import Actor
 from runtime.store import pool
 from tests.support.cast import assemble
+from tests.support.people import until
 
 ADA, BEA = Actor(person="ada"), Actor(person="bea")
 ENDS = ("completed", "failed", "cancelled", "quarantined")
@@ -48,7 +48,6 @@ class Desk:
         decide.decide(request=request, verdict="approve", digest=digest, reason="", actor=BEA)
 
     def output(self, run: UUID, /) -> str:
-        """The last text of a run that ended."""
         with pool.pooled() as connection:
             query = "SELECT output FROM runtime_run WHERE id = %s"
             ((text,),) = connection.execute(query, (run,)).fetchall()
@@ -61,13 +60,7 @@ class Desk:
             return dict(connection.execute(query, (list(runs),)).fetchall())
 
     def until_ended(self, runs: Iterable[UUID]) -> None:
-        """Wait for the end of all. Raise AssertionError if one fails."""
-        waiting = set(runs)
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while waiting:
-            assert time.monotonic() < deadline, f"{len(waiting)} runs did not end"
-            for run, status in self.look(waiting).items():
-                assert status not in ENDS[1:], f"run {run} is {status}"
-                if status == "completed":
-                    waiting.discard(run)
-            time.sleep(0.003)  # between two looks at the workers; the deadline ends it
+        def ended() -> bool | None:
+            return set(self.look(runs).values()) == {"completed"} or None
+
+        until(ended, "every run to complete", TIMEOUT_SECONDS)

@@ -6,8 +6,9 @@ or has ended, at its commit. So it asks for nothing meanwhile, and it knows noth
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -53,10 +54,8 @@ class Driver:
 
     def __init__(self, site: Site) -> None:
         self._people = ThreadPoolExecutor(AT_ONCE, "person")
-        self._heard: dict[tuple[UUID, str], float] = {}
-        self._waiting: dict[tuple[UUID, str], threading.Event] = {}
+        self._heard: defaultdict[tuple[UUID, str], Future[float]] = defaultdict(Future)
         self._lock = threading.Lock()
-        self._failed = ""
         self._stopped = threading.Event()
         self._connection = site.connect()
         self._connection.execute("LISTEN bench")
@@ -113,16 +112,12 @@ class Driver:
 
     def wait(self, run: UUID, status: str) -> float:
         """Wait for the message that the run has this status, and return its time."""
-        key = run, status
         with self._lock:
-            if key not in self._heard:
-                event = self._waiting[key] = threading.Event()
-            else:
-                return self._heard.pop(key)
-        assert event.wait(TIMEOUT_SECONDS), f"run {run} is not {status}"
-        assert not self._failed, self._failed
+            heard = self._heard[run, status]
+        at = heard.result(TIMEOUT_SECONDS)
         with self._lock:
-            return self._heard.pop(key)
+            del self._heard[run, status]
+        return at
 
     def _listen(self) -> None:
         while not self._stopped.is_set():
@@ -130,28 +125,30 @@ class Driver:
                 self._hear(*told.payload.split())
 
     def _hear(self, run: str, status: str) -> None:
-        key = UUID(run), status
         with self._lock:
-            self._heard[key] = time.perf_counter()
-            told = [self._waiting.pop(key)] if key in self._waiting else []
-            if status in ENDS[1:]:
-                self._failed = f"run {run} is {status}"
-                told = list(self._waiting.values())
-        for waiting in told:
-            waiting.set()
+            self._heard[UUID(run), status].set_result(time.perf_counter())
+            waiting = list(self._heard.values()) if status in ENDS[1:] else []
+        for one in waiting:
+            if not one.done():
+                one.set_exception(AssertionError(f"run {run} is {status}"))
 
 
 @contextmanager
 def driving(site: Site) -> Iterator[Driver]:
-    """A driver that hears of both sides' runs; the baseline has its tables from here on."""
+    """A driver that hears of both sides' runs, beside a sweeper and a Postgres that tidies nothing up.
+
+    The baseline has its tables from here on.
+    """
     told = f"NEW.status IN {(SUSPENDED, *ENDS)}"
     root = f"{told} AND (NEW.status = '{SUSPENDED}' OR NEW.parent IS NULL)"
     with site.connect() as connection:
         connection.execute(baseline.TABLES)
         connection.execute(TRIGGER.format(table="runtime_run", run="NEW.id", when=told))
         connection.execute(TRIGGER.format(table="baseline_run", run="NEW.root", when=root))
-    driver = Driver(site)
+    sweeper, driver = site.sweeper(), Driver(site)
     try:
-        yield driver
+        with site.untidied():
+            yield driver
     finally:
         driver.close()
+        site.end(sweeper)

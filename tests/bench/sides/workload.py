@@ -30,8 +30,6 @@ _PROSE = random.Random(1).choices(WORDS.split(), k=4096)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that a script proposes."""
-
     tool: str
     args: dict[str, Any]
 
