@@ -195,7 +195,6 @@ class FakeApprovals:
         self.snapshots: list[ReviewSnapshot] = []
         self.closed: list[UUID] = []
         self.notes: list[tuple[UUID, Actor, str, dict[str, str | None]]] = []
-        self.forgotten: list[UUID] = []
         self.joined: list[tuple[UUID, str]] = []
         self.forged = False
         self.void = False
@@ -256,7 +255,7 @@ class FakeApprovals:
         self.notes.append((run, actor, act, detail))
 
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
-        self.forgotten.append(run)
+        return None
 
     def problem_of(self, run: UUID) -> str | None:
         return None
