@@ -20,8 +20,7 @@ from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
 from runtime.core.machine.active_time import exhausted_at
 from runtime.core.machine.budget_accounting import limited
 from runtime.core.machine.planning import plan
-from tests.core.machine.events import frame_of
-from tests.core.machine.walks import AT
+from tests.core.machine.events import AT, frame_of
 
 RUN = UUID(int=1)
 LIMITS_PAGE = Path(__file__).parents[2] / "docs/reference/limits.md"

@@ -7,7 +7,8 @@ from runtime.core.machine.replay import Entry
 from runtime.queries.journal import JournalLine
 from runtime.queries.spans.fold import Fold, fold
 from runtime.queries.spans.states import SpanResult, SpanState
-from tests.core.machine.walks import AT, Walk
+from tests.core.machine.events import AT
+from tests.core.machine.walks import Walk
 
 
 def _folded(seed: int) -> Fold:

@@ -11,9 +11,8 @@ from runtime.core.machine.replay import Entry
 from runtime.queries.budget_usage import usage_of
 from runtime.queries.history import state_at
 from runtime.queries.journal import JournalLine
-from tests.core.machine.events import begun, opened
+from tests.core.machine.events import AT, begun, opened
 from tests.core.machine.test_compaction import turn
-from tests.core.machine.walks import AT
 
 RUN = UUID(int=1)
 LONG = [begun(), opened(), *[event for number in range(1, 401) for event in turn(number)]]

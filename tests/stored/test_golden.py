@@ -35,7 +35,8 @@ from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, initial, recover
-from tests.core.machine.walks import AT, Walk
+from tests.core.machine.events import AT
+from tests.core.machine.walks import Walk
 
 FOLDER = Path(__file__).with_name("golden")
 EVERY = 16  # so many events lie between two whole states

@@ -33,8 +33,7 @@ from runtime.core.documents.conversations import Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import EVENT_TYPES, Event, Proposal, ToolReturned
 from runtime.core.machine.replay import Entry
-from tests.core.machine.events import STARTED, replied
-from tests.core.machine.walks import AT
+from tests.core.machine.events import AT, STARTED, replied
 
 RUN = UUID(int=1)
 DEEP = json.loads("[" * 81 + "]" * 81)

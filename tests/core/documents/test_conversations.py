@@ -34,9 +34,8 @@ from runtime.core.events import (
     ToolReturned,
 )
 from runtime.core.machine.replay import Entry, initial, step
-from tests.core.machine.events import STARTED, TERMS, replied
+from tests.core.machine.events import AT, STARTED, TERMS, replied
 from tests.core.machine.test_histories import first
-from tests.core.machine.walks import AT
 
 # A fork has messages of another run; an imported run loses permissions; a summary outlasts the entries before it.
 UNTOLD = (Forked, Imported, Compacted)

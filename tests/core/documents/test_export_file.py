@@ -17,8 +17,7 @@ from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, Exported, ToolReturned
 from runtime.core.limits import KEPT_INLINE
 from runtime.core.machine.replay import Entry, fold, initial, step
-from tests.core.machine.events import STARTED
-from tests.core.machine.walks import AT
+from tests.core.machine.events import AT, STARTED
 
 RUN = UUID(int=9)
 LEFT = Exported(by="eve")

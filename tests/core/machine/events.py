@@ -1,5 +1,6 @@
 """Events of a small run, with what most tests do not care about filled in."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +17,8 @@ from runtime.core.events import (
     ToolStarted,
 )
 from runtime.core.machine.replay import fold, initial
-from tests.core.machine.walks import AT
 
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 TERMS = CallOptions(effect=EffectClass.WRITE, digest="sha256:d", deadline=30.0)
 
 

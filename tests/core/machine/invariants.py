@@ -27,7 +27,8 @@ from runtime.core.events import (
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, fold
-from tests.core.machine.walks import AT, Walk
+from tests.core.machine.events import AT
+from tests.core.machine.walks import Walk
 
 
 def replay_is_the_live_state(walk: Walk, every: int = 7) -> None:

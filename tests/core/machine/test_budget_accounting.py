@@ -56,8 +56,7 @@ from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial, step
 from runtime.core.machine.retries import on_worker_lost
 from tests.core.machine import events
-from tests.core.machine.events import begun, opened, options
-from tests.core.machine.walks import AT
+from tests.core.machine.events import AT, begun, opened, options
 
 RATES = Rates(input=1 * MICROS, output=4 * MICROS)
 GATE = UUID(int=7)

@@ -15,8 +15,7 @@ from runtime.core.events import CallAdmitted, Compacted, Event, ToolReturned, To
 from runtime.core.machine import compaction
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import fold, initial
-from tests.core.machine.events import begun, frame_of, opened, options, replied
-from tests.core.machine.walks import AT
+from tests.core.machine.events import AT, begun, frame_of, opened, options, replied
 
 FOUR = CompactionOptions(messages=4)
 

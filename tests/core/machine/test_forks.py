@@ -30,8 +30,7 @@ from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
-from tests.core.machine.events import begun, opened, options, replied
-from tests.core.machine.walks import AT
+from tests.core.machine.events import AT, begun, opened, options, replied
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 KEYED = EffectClass.IDEMPOTENT

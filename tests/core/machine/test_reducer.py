@@ -49,6 +49,7 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
 from tests.core.machine.events import (
+    AT,
     STARTED,
     TERMS,
     after,
@@ -58,7 +59,6 @@ from tests.core.machine.events import (
     options,
     replied,
 )
-from tests.core.machine.walks import AT
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 ADMITTED = (replied("b", "b"), CallAdmitted(terms=options(delegate="b"), **CALL))

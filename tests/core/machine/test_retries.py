@@ -30,8 +30,7 @@ from runtime.core.machine.retries import (
     on_unknown,
     on_worker_lost,
 )
-from tests.core.machine.events import begun, frame_of, opened, options, replied
-from tests.core.machine.walks import AT
+from tests.core.machine.events import AT, begun, frame_of, opened, options, replied
 
 POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)
 DAY = timedelta(days=1)

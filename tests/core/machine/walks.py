@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +21,10 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import initial, recover
 from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown, on_worker_lost
+from tests.core.machine.events import AT, begun, opened, options
 
 MAX_EVENTS = 400
 COMPACTION = CompactionOptions(messages=4)
-AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Walk:
@@ -36,8 +36,7 @@ class Walk:
         self.now = initial(UUID(int=self.random.getrandbits(128)))
         self.states: list[Continuation] = [self.now]
         self.history: list[Event] = []
-        given = {"seed": seed, "ä": [1.5, None]}
-        self._add(events.RunStarted(agent="agent-0", input=given, requester="ada"))
+        self._add(begun(agent="agent-0", input={"seed": seed, "ä": [1.5, None]}))
         self.travels = random.Random(f"travels of {seed}")
         self.paces = random.Random(f"paces of {seed}")
         self.letters = random.Random(f"letters of {seed}")
@@ -46,8 +45,8 @@ class Walk:
         self.late = random.Random(f"late outcomes of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
-        while len(self.history) < MAX_EVENTS and (options := self._travels() or self._next()):
-            self._add(self.random.choice(options))
+        while len(self.history) < MAX_EVENTS and (choices := self._travels() or self._next()):
+            self._add(self.random.choice(choices))
 
     def _fork_of(self, other: "Walk") -> Event:
         now = self.travels.choice([state for state in other.states if quiescent(state)])
@@ -67,7 +66,7 @@ class Walk:
 
     def _closures(self) -> list[Event]:
         return [
-            events.GateClosed(gate=one.gate, frame=one.frame, call=one.call, reason="over")
+            events.GateClosed(gate=one.gate, reason="over", **_place(one))
             for one in self.now.pending
         ]
 
@@ -84,55 +83,52 @@ class Walk:
 
     def _options(self) -> list[Event]:
         """All possible next events: planned steps, an outcome, a decision, a crash."""
-        options = [event for effect in plan(self.now) for event in self._answers(effect)]
+        choices = [event for effect in plan(self.now) for event in self._answers(effect)]
         for frame in self.now.frames.values():
             for call in frame.calls:
                 if call.state is CallState.STARTED:
-                    options += self._outcomes(frame.id, call)
+                    choices += self._outcomes(frame.id, call)
                 if call.state is CallState.UNKNOWN and self.late.random() < 0.3:
-                    options += self._late(frame.id, call)
-        options += [
-            events.WaitEnded(frame=wait.frame, call=wait.call) for wait in self.now.retries()
-        ]
-        options += self._ends_of_waits()
-        options += [
+                    choices += self._late(frame.id, call)
+        choices += [events.WaitEnded(**_place(wait)) for wait in self.now.retries()]
+        choices += self._ends_of_waits()
+        choices += [
             events.GateDecided(
                 gate=pending.gate,
-                frame=pending.frame,
-                call=pending.call,
                 verdict=verdict,
                 by="bea",
                 reason="because",
                 stands=verdict is Verdict.DENY and self.denials.random() < 0.9,
+                **_place(pending),
             )
             for pending in self.now.pending
             for verdict in (*VERDICTS[pending.kind], Verdict.EXPIRE)
             if pending.kind is GateKind.APPROVAL or verdict is not Verdict.EXPIRE
         ]
         if self.random.random() < 0.05:
-            options += recover(self.now)
+            choices += recover(self.now)
         if self.random.random() < 0.03:
-            options += self._releases()
+            choices += self._releases()
         if self.now.phase is Phase.STARTED:
-            options = self._of_a_live_run(options)
+            choices = self._of_a_live_run(choices)
         elif self.now.phase is Phase.CANCELLING:
-            options += self._closures()
-        return self._pace() or self._letter() or options
+            choices += self._closures()
+        return self._pace() or self._letter() or choices
 
-    def _of_a_live_run(self, options: list[Event]) -> list[Event]:
+    def _of_a_live_run(self, choices: list[Event]) -> list[Event]:
         """Now and then a gate of a frame, a shortage, its grant, or a person who ends the run."""
         if self.random.random() < self._unrest():
-            options = self._halts() or options
+            choices = self._halts() or choices
         if self.random.random() < self._unrest() / 4:
-            options = [self._shortage()]
+            choices = [self._shortage()]
         elif (short := self.now.short) is not None:
             amounts: Any = {one.limit: self.random.choice([1, None]) for one in short.limits}
             if {one.frame for one in short.limits} <= {None, *self.now.frames}:
-                options.append(events.BudgetGranted(gate=short.gate, by="bea", amounts=amounts))
+                choices.append(events.BudgetGranted(gate=short.gate, by="bea", amounts=amounts))
         if self.random.random() < self._impatience():
             by = "ada" if self.retries.random() < 0.4 else ""  # by itself, it fails
             return [events.Cancelling(by=by, reason="enough")]
-        return options
+        return choices
 
     def _outcomes(self, frame: str, call: Call) -> list[Event]:
         place: dict[str, Any] = {"frame": frame, "call": call.id}
@@ -147,14 +143,10 @@ class Walk:
     def _late(self, frame: str, call: Call) -> list[Event]:
         """A late outcome arrives, before or after people are asked."""
         asked = of_call(self.now, frame, call.id)
+        gate = None if asked is None else asked.gate
+        place: dict[str, Any] = {"frame": frame, "call": call.id, "attempt": call.attempt}
         returned = events.OutcomeArrived(
-            frame=frame,
-            call=call.id,
-            attempt=call.attempt,
-            gate=None if asked is None else asked.gate,
-            outcome="returned",
-            at=AT,
-            result={"ok": True},
+            gate=gate, outcome="returned", at=AT, result={"ok": True}, **place
         )
         return [returned, replace(returned, outcome="failed", result=None, error="no")]
 
@@ -163,7 +155,7 @@ class Walk:
         ending = self.now.phase is Phase.CANCELLING
         outcomes: Any = ("closed",) if ending else ("arrived", "timed_out")
         return [
-            events.WaitEnded(frame=wait.frame, call=wait.call, outcome=outcome, result={"n": 1})
+            events.WaitEnded(outcome=outcome, result={"n": 1}, **_place(wait))
             for wait in self.now.waiting()
             for outcome in outcomes
         ]
@@ -202,19 +194,10 @@ class Walk:
     def _answers(self, effect: Command) -> list[Event]:
         match effect:
             case commands.OpenFrame():
-                return [
-                    events.FrameOpened(
-                        frame=effect.frame,
-                        agent=effect.agent,
-                        fingerprint="sha256:f",
-                        prompt="sha256:p",
-                        plan=self.random.choice([None, ("first", "then")]),
-                        input=effect.input,
-                        parent=effect.parent,
-                        call=effect.call,
-                        compaction=self.random.choice([None, COMPACTION]),
-                    )
-                ]
+                steps = self.random.choice([None, ("first", "then")])
+                compaction = self.random.choice([None, COMPACTION])
+                given = {"agent": effect.agent, "input": effect.input}
+                return [opened(effect.frame, plan=steps, compaction=compaction, **given)]
             case commands.CallModel(summary=True):
                 return self._summaries(effect.frame)
             case commands.CallModel():
@@ -226,12 +209,8 @@ class Walk:
             case commands.StartWait():
                 event = self.letters.choice(["", "signed"])
                 return [
-                    events.WaitStarted(
-                        frame=effect.frame, call=effect.call, until=AT, event=event, match={}
-                    ),
-                    events.WaitEnded(
-                        frame=effect.frame, call=effect.call, outcome="refused", result="past"
-                    ),
+                    events.WaitStarted(until=AT, event=event, match={}, **_place(effect)),
+                    events.WaitEnded(outcome="refused", result="past", **_place(effect)),
                 ]
             case commands.OpenInDoubt():
                 terms = self.now.call(effect.frame, effect.call).terms
@@ -239,27 +218,22 @@ class Walk:
                 return [self._gate(GateKind.IN_DOUBT, effect.frame, effect.call, terms)]
             case commands.CloseFrame():
                 frame = self.now.frame(effect.frame)
-                answered = frame.state is FrameState.ANSWERED
-                return [
-                    events.FrameClosed(
-                        frame=frame.id,
-                        outcome="answered" if answered else "failed",
-                        content=frame.outcome or "",
-                    )
-                ]
+                end: Any = "answered" if frame.state is FrameState.ANSWERED else "failed"
+                content = frame.outcome or ""
+                return [events.FrameClosed(frame=frame.id, outcome=end, content=content)]
             case commands.CancelRun():
                 return [events.Cancelling(by="", reason=effect.reason)]
-            case commands.EndRun() if self.now.phase is Phase.CANCELLING:
-                by_a_person = self.now.cancelled_by
-                return [
-                    events.Cancelled(reason="enough") if by_a_person else events.Failed(error="no")
-                ]
             case commands.EndRun():
-                root = self.now.frame(ROOT)
-                answered, outcome = root.state is FrameState.ANSWERED, root.outcome or ""
-                return [
-                    events.Completed(output=outcome) if answered else events.Failed(error=outcome)
-                ]
+                return [self._end()]
+
+    def _end(self) -> Event:
+        if self.now.phase is Phase.CANCELLING:
+            by_a_person = self.now.cancelled_by
+            return events.Cancelled(reason="enough") if by_a_person else events.Failed(error="no")
+        root = self.now.frame(ROOT)
+        outcome = root.outcome or ""
+        answered = root.state is FrameState.ANSWERED
+        return events.Completed(output=outcome) if answered else events.Failed(error=outcome)
 
     def _starts(self, effect: commands.StartTool) -> list[Event]:
         """Mostly its start; now and then the call differs from the approved one."""
@@ -268,11 +242,9 @@ class Walk:
             assert call.terms is not None
             return [
                 self._gate(GateKind.APPROVAL, effect.frame, effect.call, call.terms),
-                events.CallRefused(frame=effect.frame, call=effect.call, reason="gone"),
+                events.CallRefused(reason="gone", **_place(effect)),
             ]
-        return [
-            events.ToolStarted(frame=effect.frame, call=effect.call, attempt=effect.attempt, at=AT)
-        ]
+        return [events.ToolStarted(attempt=effect.attempt, at=AT, **_place(effect))]
 
     def _replies(self, frame: str) -> list[Event]:
         turn = self.now.frame(frame).turn
@@ -283,28 +255,18 @@ class Walk:
         return [self._reply(frame, self.random.choice([0, 1, 2, 2, 2, 3]))]
 
     def _failures(self, frame: str) -> list[Event]:
+        known: Any = {"retry_after": 1.0, "at": AT, "jitter": 0.5, "timeout": timedelta(days=1)}
         again = self.random.random() < 0.5
-        holder = self.now.frame(frame)
         return [
-            on_no_reply(
-                holder,
-                "overloaded",
-                retryable=again,
-                retry_after=1.0,
-                at=AT,
-                jitter=0.5,
-                timeout=timedelta(days=1),
-            ),
+            on_no_reply(self.now.frame(frame), "overloaded", retryable=again, **known),
             events.ModelFailed(frame=frame, error="no"),
         ]
 
     def _summaries(self, frame: str) -> list[Event]:
+        until = cut_point(self.now.frame(frame))
+        usage = {"input_tokens": 5}
         summary = events.Compacted(
-            frame=frame,
-            until=cut_point(self.now.frame(frame)),
-            summary="so far",
-            by="model",
-            usage={"input_tokens": 5},
+            frame=frame, until=until, summary="so far", by="model", usage=usage
         )
         return [summary] if self.random.random() < 0.95 else self._failures(frame)
 
@@ -326,18 +288,16 @@ class Walk:
 
     def _judgements(self, effect: commands.CheckCall) -> list[Event]:
         may_nest = depth_of(effect.frame) < 3
-        terms = CallOptions(
-            effect=self.random.choice(list(EffectClass)),
-            digest=f"sha256:{self.denials.random()}",
-            deadline=30.0,
-            delegate="agent-n" if may_nest and self.random.random() < 0.4 else None,
-        )
+        effect_class = self.random.choice(list(EffectClass))
+        digest = f"sha256:{self.denials.random()}"
+        delegate = "agent-n" if may_nest and self.random.random() < 0.4 else None
+        terms = options(effect_class, digest=digest, delegate=delegate)
         if terms.delegate is None and self.letters.random() < 0.1:
             terms = replace(terms, waits="event", effect=EffectClass.READ)
         judgements: list[Event] = [
-            events.CallAdmitted(frame=effect.frame, call=effect.call, terms=terms),
+            events.CallAdmitted(terms=terms, **_place(effect)),
             self._gate(GateKind.APPROVAL, effect.frame, effect.call, terms),
-            events.CallRefused(frame=effect.frame, call=effect.call, reason="no such tool"),
+            events.CallRefused(reason="no such tool", **_place(effect)),
         ]
         return judgements[: 3 if self.random.random() < 0.1 else 2]
 
@@ -378,3 +338,7 @@ class Walk:
     def _gate(self, kind: GateKind, frame: str, call: str, terms: CallOptions | None) -> GateOpened:
         gate = UUID(int=self.random.getrandbits(128))
         return GateOpened(gate=gate, kind=kind, frame=frame, call=call, terms=terms)
+
+
+def _place(one: Any) -> dict[str, Any]:
+    return {"frame": one.frame, "call": one.call}
