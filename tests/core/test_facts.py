@@ -9,12 +9,9 @@ from uuid import UUID
 import pytest
 
 from runtime.core import limits
-from runtime.core.budgets import NO_LIMITS, Budget, Rates, tokens_of
+from runtime.core.budgets import NO_LIMITS, Budget, Rates
 from runtime.core.commands import CancelRun, OpenFrame
 from runtime.core.continuation import MAX_REFUSALS, Call, Continuation, Phase
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import EffectClass
-from runtime.core.errors import IllegalTransition, NewerSchema, NotJson, UnknownSubject
 from runtime.core.fast_replace import replace
 from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
 from runtime.core.machine.active_time import exhausted_at
@@ -24,16 +21,6 @@ from tests.core.machine.events import AT, frame_of
 
 RUN = UUID(int=1)
 LIMITS_PAGE = Path(__file__).parents[2] / "docs/reference/limits.md"
-
-
-def test_every_effect_class_has_consistent_rules() -> None:
-    for rules in RULES.values():
-        assert not (rules.commits_with_entry and rules.happened_when_returned)
-        assert rules.has_side_effects or not rules.happened_when_returned
-        assert rules.repeats_unasked or not rules.needs_same_key
-    asked = {effect for effect, rules in RULES.items() if not rules.repeats_unasked}
-    assert asked == {EffectClass.WRITE}
-    assert RULES.keys() == set(EffectClass)
 
 
 @pytest.mark.parametrize(
@@ -50,20 +37,14 @@ def test_a_fast_copy_is_that_of_the_library(one: Any, changes: dict[str, Any]) -
     assert copy == dataclasses.replace(one, **changes)
     assert dataclasses.asdict(one) == before
     assert vars(copy) is not vars(one)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(copy, next(iter(changes)), None)
     assert not hasattr(copy, "__post_init__")  # which would be passed by
 
 
-@pytest.mark.parametrize(
-    ("given", "replied", "price"),
-    [(0, 0, 0), (1, 0, 3), (0, 1, 15), (1_000_000, 2, 3_000_030)],
-)
-def test_a_price_is_by_the_million_tokens_and_rounded_up(
-    given: int, replied: int, price: int
-) -> None:
+def test_a_price_is_by_the_million_tokens_and_rounded_up() -> None:
     rates = Rates(input=3_000_000, output=15_000_000)
-    assert rates.price(input=given, output=replied) == price
+    prices = {(0, 0): 0, (1, 0): 3, (0, 1): 15, (1_000_000, 2): 3_000_030}
+    for (given, replied), price in prices.items():
+        assert rates.price(input=given, output=replied) == price
     assert Rates(input=500_001, output=0).price(input=2, output=0) == 2
 
 
@@ -75,22 +56,16 @@ def test_ids_keep_their_form() -> None:
     assert key == "00000000-0000-0000-0000-000000000001/0.c1.0/c2.0"
 
 
-def test_tokens_are_those_given_and_those_replied() -> None:
-    assert tokens_of({}) == 0
-    assert tokens_of({"input_tokens": 5, "output_tokens": 3, "cache_read_tokens": 4}) == 8
-
-
 def test_a_run_fails_at_the_limit_of_refused_calls() -> None:
     now = Continuation(run=RUN, phase=Phase.STARTED, agent="a", refusals=MAX_REFUSALS)
     assert plan(now) == (CancelRun(reason="5 calls that could not be made"),)
     assert isinstance(plan(replace(now, refusals=MAX_REFUSALS - 1))[0], OpenFrame)
 
 
-@pytest.mark.parametrize(
-    ("budget", "held"), [(None, False), (NO_LIMITS, False), (Budget(turns=1), True)]
-)
-def test_a_run_is_limited_only_by_its_budget(budget: Budget | None, held: bool) -> None:
-    assert limited(Continuation(run=RUN, budget=budget)) is held
+def test_a_run_is_limited_only_by_its_budget() -> None:
+    budgets = {None: False, NO_LIMITS: False, Budget(turns=1): True}
+    for budget, held in budgets.items():
+        assert limited(Continuation(run=RUN, budget=budget)) is held
 
 
 @pytest.mark.parametrize(
@@ -100,28 +75,9 @@ def test_a_wait_ends_at_the_time_limit_of_run_or_frame(
     of_run: float | None, of_frame: float, left: int
 ) -> None:
     frame = frame_of(until=AT + timedelta(hours=1), budget=Budget(seconds=of_frame), since=5.0)
-    now = Continuation(
-        run=RUN,
-        phase=Phase.STARTED,
-        frames={"0": frame},
-        budget=Budget(seconds=of_run),
-        worked=10.0,
-        ticking=AT,
-    )
+    now = Continuation(run=RUN, phase=Phase.STARTED, frames={"0": frame}, worked=10.0, ticking=AT)
+    now = replace(now, budget=Budget(seconds=of_run))
     assert exhausted_at(now) == AT + timedelta(seconds=left)
-
-
-def test_an_error_names_its_subject() -> None:
-    illegal = IllegalTransition("Call", "closed", "ToolStarted", "0/c1.0")
-    assert (illegal.machine, illegal.state, illegal.trigger) == ("Call", "closed", "ToolStarted")
-    assert str(illegal).startswith("Call 0/c1.0 is closed")
-    unknown = UnknownSubject("gate", "g")
-    assert (unknown.kind, unknown.subject) == ("gate", "g")
-    assert str(unknown).startswith("there is no gate g")
-    assert NewerSchema(9).schema == 9
-    assert str(NewerSchema(9)).startswith("schema 9 is newer")
-    refused = NotJson("a.b", "no")
-    assert (refused.where, refused.why, str(refused)) == ("a.b", "no", "a.b: no")
 
 
 def test_operators_read_every_limit() -> None:

@@ -292,14 +292,6 @@ def test_a_result_is_stored_once_as_its_model_returns_it(reply: Any, kept: bool)
     assert (replied.reply == {"parts": [{"part_kind": "tool-call"}]}) is kept
 
 
-def test_all_errors_of_a_result_are_reported_at_once() -> None:
-    run = drive(quotes, X, model=[answer({"euros": 0, "kind": "other"}), answer(WHOLE)])
-    assert run.output == WHOLE
-    (refused,) = [line for line in run.transcript if "refused" in line]
-    assert "final_answer.euros: Input should be greater than or equal to 1" in refused
-    assert "final_answer.kind: Input should be 'fixed' or 'open'" in refused
-
-
 def test_a_text_is_no_typed_result_and_the_model_is_told() -> None:
     heard: list[str] = []
 

@@ -18,7 +18,6 @@ from runtime.core.documents.codec import (
     encode_entry,
 )
 from runtime.core.documents.conversations import Brief, Conversations
-from runtime.core.enums import EffectClass
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import (
     AgentChanged,
@@ -34,13 +33,14 @@ from runtime.core.events import (
     ToolReturned,
 )
 from runtime.core.machine.replay import Entry, initial, step
-from tests.core.machine.events import AT, STARTED, TERMS, replied
+from tests.core.machine.events import AT, STARTED, options, replied
 from tests.core.machine.test_histories import first
 
+CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 # A fork has messages of another run; an imported run loses permissions; a summary outlasts the entries before it.
 UNTOLD = (Forked, Imported, Compacted)
 MESSAGE = MessageReceived(by="bea", text="stop")
-RETURNED = ToolReturned(frame="0", call="c1.0", attempt=1, result={"text": "x" * 100})
+RETURNED = ToolReturned(attempt=1, result={"text": "x" * 100}, **CALL)
 
 
 def texts_of(events: Iterable[Event]) -> list[str]:
@@ -100,20 +100,13 @@ def test_every_state_is_read_from_its_entries_as_it_was() -> None:
     assert told >= 20  # also of the few walks with which mutants are tried
 
 
-READ_ONLY = CallAdmitted(frame="0", call="c1.0", terms=replace(TERMS, effect=EffectClass.READ))
+STORED = BlobRef(digest="sha256:d", size=100, preview="x")
+READ_ONLY = CallAdmitted(terms=options(), **CALL)
 CHANGED = AgentChanged(
     frame="0", before="f", fingerprint="g", prompt="p", changes=(), writes=("t",)
 )
-UNKNOWN = OutcomeUnknown(frame="0", call="c1.0", attempt=1, error="cut")
-LATE = OutcomeArrived(
-    frame="0",
-    call="c1.0",
-    attempt=1,
-    gate=None,
-    outcome="returned",
-    at=AT,
-    stored=BlobRef(digest="sha256:d", size=100, preview="x"),
-)
+UNKNOWN = OutcomeUnknown(attempt=1, error="cut", **CALL)
+LATE = OutcomeArrived(attempt=1, gate=None, outcome="returned", at=AT, stored=STORED, **CALL)
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,6 @@ def short_of(now: Continuation, at: datetime = AT) -> dict[Limit, ExhaustedLimit
     return {one.limit: one for one in exhausted(now, plan(now), at)}
 
 
-# Settling
-
-
 def test_a_reply_counts_for_its_frame_its_parents_and_the_run() -> None:
     now = evolve(family(), replied("0.c1.0", tokens=42, cost=9))
     spent = Spent(turns=1, tokens=42, micros=9)
@@ -144,9 +141,6 @@ def test_a_summary_by_the_model_is_paid_for_and_is_no_turn() -> None:
     assert charge(now, replace(summary, by="author")).spent == Spent(turns=1)
     unpriced = charge(now, replace(summary, cost=None)).spent
     assert (unpriced.micros, unpriced.unpriced) == (0, 1)
-
-
-# Reserving
 
 
 @given(
@@ -222,18 +216,14 @@ def test_a_frames_limits_apply_to_its_descendants_only() -> None:
     ]
 
 
-# Reaching
-
-
 def test_nothing_is_short_where_nothing_may_start_anyway() -> None:
     now = evolve(started(Budget(turns=1)), replied(calls=1))
     assert [one.limit for one in exhausted(now, [ASK], AT)] == [Limit.TURNS]
     for event in (Paused(by="ada", reason=""), CANCELLED):
         assert exhausted(evolve(now, event), [ASK], AT) == ()
     assert exhausted(replace(now, budget=Budget()), [ASK], AT) == ()
-    assert (
-        short_of(evolve(started(Budget(turns=1)), replied())) == {}
-    )  # the answer was its last turn
+    answered = evolve(started(Budget(turns=1)), replied())
+    assert short_of(answered) == {}
 
 
 def test_all_limits_that_are_used_up_are_named_together() -> None:
@@ -253,18 +243,15 @@ def test_money_cannot_be_held_where_the_price_is_not_known() -> None:
     assert short_of(started(rates=None)) == {}  # without a limit
 
 
-@pytest.mark.parametrize(("depth", "is_reached"), [(1, True), (2, False), (None, False)])
-def test_a_budget_says_how_deep_agents_may_stand(depth: int | None, is_reached: bool) -> None:
+def test_a_budget_says_how_deep_agents_may_stand() -> None:
     first = OpenFrame(frame="0.c1.0", agent="b", input={}, parent=ROOT, call="c1.0")
-    now = started(Budget(depth=depth, turns=5))
-    assert bool(exhausted(now, [first], AT)) is is_reached
-    now = evolve(started(), replied(calls=1))
-    now = fold(now, child("c1.0", budget=Budget(depth=depth)))  # counted from itself
     below = OpenFrame(frame="0.c1.0.c1.0", agent="b", input={}, parent="0.c1.0", call="c1.0")
-    assert bool(exhausted(now, [below], AT)) is is_reached
-
-
-# Granting
+    for depth, is_reached in ((1, True), (2, False), (None, False)):
+        of_run = started(Budget(depth=depth, turns=5))
+        assert bool(exhausted(of_run, [first], AT)) is is_reached
+        of_child = child("c1.0", budget=Budget(depth=depth))  # counted from itself
+        now = fold(evolve(started(), replied(calls=1)), of_child)
+        assert bool(exhausted(now, [below], AT)) is is_reached
 
 
 def exceeded(limit: Limit, frame: str | None = None, allowed: Amount = 1) -> BudgetExceeded:
@@ -295,9 +282,6 @@ def test_a_grant_needs_its_open_gate_and_a_run_that_does_not_end() -> None:
     for event in (granted({Limit.TURNS: 4}), exceeded(Limit.TOKENS)):
         with pytest.raises(IllegalTransition):
             evolve(evolve(now, CANCELLED), event)
-
-
-# Time at work
 
 
 def test_active_time_excludes_waiting_for_people() -> None:

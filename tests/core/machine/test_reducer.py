@@ -22,7 +22,6 @@ from runtime.core.events import (
     AgentChanged,
     BlobRef,
     CallAdmitted,
-    Cancelling,
     Event,
     Exported,
     Forked,
@@ -65,6 +64,7 @@ ADMITTED = (replied("b", "b"), CallAdmitted(terms=options(delegate="b"), **CALL)
 CHILD = opened("0.c1.0", agent="b")
 AGAIN = RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
 UNKNOWN = OutcomeUnknown(attempt=1, error="cut", **CALL)
+RETURNED = ToolReturned(attempt=1, result=1, **CALL)
 
 
 def refused(now: Continuation, event: Event) -> tuple[str, str]:
@@ -104,28 +104,16 @@ def test_a_frame_opens_once_and_where_a_call_was_admitted_for_it(
     assert refused(now, CHILD) == ("Frame", "open")
 
 
-def test_a_run_ends_once_nothing_of_it_is_under_way() -> None:
-    now = after(*STARTED[2:], Cancelling(by="ada", reason="enough"))
-    assert plan(now) == ()
-    assert plan(evolve(now, ToolReturned(attempt=1, result=1, **CALL))) == (EndRun(),)
-
-
 @pytest.mark.parametrize("half", [{}, {"parent": "0"}, {"call": "c1.0"}])
 def test_a_root_frame_does_not_close_as_a_call(half: dict[str, Any]) -> None:
-    now = after(replied(text="done"))
+    now = after(replied())
     now = now.with_frame(replace(now.frame("0"), **half))
     end = FrameClosed(frame="0", outcome="answered", content="done")
     assert refused(now, end) == ("Frame", "root")
 
 
 @pytest.mark.parametrize(
-    "late",
-    [
-        ToolReturned(attempt=1, result=1, **CALL),
-        ToolFailed(attempt=1, error="no", **CALL),
-        UNKNOWN,
-        AGAIN,
-    ],
+    "late", [RETURNED, ToolFailed(attempt=1, error="no", **CALL), UNKNOWN, AGAIN]
 )
 def test_an_outcome_of_another_attempt_is_refused(late: Any) -> None:
     begin = ToolStarted(attempt=2, at=AT, **CALL)
@@ -156,14 +144,12 @@ def test_a_frame_goes_on_under_the_version_that_follows_its_own() -> None:
 
 
 def test_only_calls_that_may_still_run_become_writes() -> None:
-    read = replace(TERMS, effect=EffectClass.READ)
+    calls = ("c1.0", "c1.1", "c1.2")
     now = after(
         replied("t", "t", "u", "t"),
-        CallAdmitted(frame="0", call="c1.0", terms=read),
+        *(CallAdmitted(frame="0", call=call, terms=options()) for call in calls),
         ToolStarted(attempt=1, at=AT, **CALL),
-        ToolReturned(attempt=1, result=1, **CALL),
-        CallAdmitted(frame="0", call="c1.1", terms=read),
-        CallAdmitted(frame="0", call="c1.2", terms=read),
+        RETURNED,
         changed("f", "t"),
     )
     effects = [call.terms and call.terms.effect for call in now.frame("0").calls]
@@ -189,9 +175,6 @@ def test_the_model_is_told_where_a_blob_is_and_who_reported_a_result() -> None:
     assert now.frame("0").messages[-1]["results"] == [reported]
 
 
-# A failed run that is tried again
-
-
 def tried_again(*calls: Call, state: FrameState = FrameState.ACTING) -> Continuation:
     frame = frame_of(state=state, turn=1, calls=calls, outcome="no")
     failed = Continuation(
@@ -212,15 +195,8 @@ def tried_again(*calls: Call, state: FrameState = FrameState.ACTING) -> Continua
 def test_a_closed_call_is_judged_again_or_in_doubt(
     attempt: int, failures: int, state: CallState
 ) -> None:
-    call = Call(
-        id="c1.0",
-        tool="t",
-        args={},
-        state=CallState.CLOSED,
-        gate=UUID(int=2),
-        attempt=attempt,
-        failures=failures,
-    )
+    call = Call(id="c1.0", tool="t", args={}, state=CallState.CLOSED, gate=UUID(int=2))
+    call = replace(call, attempt=attempt, failures=failures)
     done = replace(call, id="c1.1", state=CallState.RETURNED, result="r")
     now = tried_again(call, done)
     assert now.call("0", "c1.0") == replace(call, state=state, gate=None)
@@ -232,9 +208,6 @@ def test_a_frame_whose_model_failed_asks_it_again() -> None:
     frame = now.frame("0")
     assert (frame.state, frame.attempt, frame.outcome) == (FrameState.ASKING, 2, None)
     assert (now.phase, now.refusals, now.outcome) == (Phase.STARTED, 0, None)
-
-
-# Gates of a frame itself
 
 
 HALT: dict[str, Any] = {"frame": "0", "call": ""}
@@ -296,9 +269,6 @@ def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
             evolve(now, event)
         named = (raised.value.kind, raised.value.subject)
         assert named == ("open gate", str(getattr(event, "gate", None)))
-
-
-# Messages of people, and the origin of a run
 
 
 HELLO = MessageReceived(by="ada", text="hello")
