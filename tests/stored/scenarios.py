@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -11,11 +12,11 @@ from agents.sdk import NotDone, RetryPolicy, ToolContext, agent, tool
 from agents.sdk.spec import AgentSpec
 from agents.testing import Turn, call, replies, say, together
 from agents.testing.worker import Worker
-from runtime.core.continuation import CallState, Continuation, FrameState, Phase
+from runtime.core.continuation import CallState, Continuation
 from runtime.core.documents.codec import encode_continuation
 from runtime.core.events import RunStarted
+from runtime.core.machine.retries import on_no_reply
 from runtime.ports.approvals import ReviewSnapshot
-from runtime.ports.effects import ModelFailure, ModelRequest
 
 PICTURE = TypeAdapter(ReviewSnapshot)
 INPUT = {"number": "A-1"}
@@ -92,33 +93,6 @@ POST = call("post", **INPUT)
 BOTH = together(PAY, call("close", **INPUT), call("price", **INPUT))
 
 
-class Recorder(Worker):
-    """Keeps the document of every state that was written.
-
-    With `cancels` the run is cancelled when its first call has started, with `busy` its model is at first.
-    """
-
-    def __init__(
-        self, spec: AgentSpec, *, crash_before: tuple[str, ...], cancels: bool, busy: bool
-    ) -> None:
-        self.documents: list[tuple[Continuation, dict[str, Any]]] = []
-        self._cancels, self._busy = cancels, busy
-        super().__init__(spec, crash_before, ())
-
-    def advance(self, *news: Any) -> None:
-        super().advance(*news)
-        self.documents.append((self.now, document_of(self)))
-        if self._cancels and _call_is(CallState.STARTED)(self.now):
-            self._cancels = False
-            self.cancel(by="ada", reason="no longer needed")
-
-    def _outcome(self, request: Any, *, kept: bool) -> Any:
-        if self._busy and isinstance(request, ModelRequest):
-            self._busy = False
-            return ModelFailure(error="the provider is busy", retryable=True)
-        return super()._outcome(request, kept=kept)
-
-
 def document_of(worker: Worker) -> dict[str, Any]:
     """Everything a worker that never heard of the run needs, as JSON."""
     continuation = encode_continuation(worker.now)
@@ -136,13 +110,11 @@ def document_of(worker: Worker) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A run of an agent, made anew by `spec`, and which of its states is the one."""
+    """A run of an agent, made anew by `spec`, in its first state that `shows` it; `then` something happens to it."""
 
     spec: Callable[[], AgentSpec]
     shows: Callable[[Continuation], bool]
     crash_before: tuple[str, ...] = ()
-    cancels: bool = False
-    busy: bool = False
     then: Callable[[Worker], None] = field(default=lambda worker: None)
 
 
@@ -156,8 +128,11 @@ def _call_is(state: CallState) -> Callable[[Continuation], bool]:
     )
 
 
-def _model_waits(now: Continuation) -> bool:
-    return any(frame.state is FrameState.RETRYING for frame in now.frames.values())
+def _be_busy(worker: Worker) -> None:
+    """Let the provider be busy when it is first called."""
+    known: Any = {"retry_after": None, "at": worker.clock, "jitter": 0.5, "timeout": timedelta(1)}
+    frame = worker.now.frame("0")
+    worker.advance(on_no_reply(frame, "the provider is busy", retryable=True, **known))
 
 
 SCENES = {
@@ -168,10 +143,14 @@ SCENES = {
     "call_started": Scene(spec=lambda: desk(POST), shows=_call_is(CallState.STARTED)),
     "call_retrying": Scene(spec=lambda: desk(BOOK), shows=_call_is(CallState.RETRYING)),
     "model_retrying": Scene(
-        spec=lambda: desk(call("price", **INPUT)), shows=_model_waits, busy=True
+        spec=lambda: desk(call("price", **INPUT)),
+        shows=lambda now: now.root is not None,
+        then=_be_busy,
     ),
     "cancelling": Scene(
-        spec=lambda: desk(BOOK), shows=lambda now: now.phase is Phase.CANCELLING, cancels=True
+        spec=lambda: desk(BOOK),
+        shows=_call_is(CallState.STARTED),
+        then=lambda worker: worker.cancel(by="ada", reason="no longer needed"),
     ),
 }
 
@@ -180,10 +159,9 @@ def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The document of each scene, by its name."""
     for name, scene in scenes.items():
         spec = scene.spec()
-        worker = Recorder(
-            spec, crash_before=scene.crash_before, cancels=scene.cancels, busy=scene.busy
-        )
+        worker = Worker(spec, scene.crash_before, ())
         worker.advance(RunStarted(agent=spec.name, input=INPUT, requester="ada"))
-        worker.go_on()
+        while not scene.shows(worker.now):
+            worker._perform(worker._ready.popleft())
         scene.then(worker)
-        yield name, next(document for now, document in worker.documents if scene.shows(now))
+        yield name, document_of(worker)

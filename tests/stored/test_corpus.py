@@ -47,7 +47,7 @@ PRESENT = SCENES | {
     ),
     "paused": Scene(
         spec=lambda: desk(PAY),
-        shows=lambda now: now.paused is not None and bool(now.pending),
+        shows=lambda now: bool(now.pending),
         then=lambda worker: worker.advance(PAUSED),
     ),
     "waiting": Scene(
@@ -55,7 +55,7 @@ PRESENT = SCENES | {
     ),
     "message": Scene(
         spec=lambda: desk(PAY),
-        shows=lambda now: bool(now.unheard) and bool(now.pending),
+        shows=lambda now: bool(now.pending),
         then=lambda worker: worker.write(by="ada", text="it was the wrong order"),
     ),
 }
