@@ -135,23 +135,16 @@ def test_removals_replacements_and_laxer_rules_need_approval(
     assert (change.part, change.asks) == (part, asks)
 
 
-@pytest.mark.parametrize(
-    ("careful", "parts"),
-    [
-        (
-            greeting(approval=True, secret_args=frozenset({"name"})),
-            ["tool greet: approval", "tool greet: secret"],
-        ),
-        (version(approvals="every_call"), ["tool greet: approval", "sub-agent helper: approval"]),
-    ],
-)
-def test_dropping_an_approval_or_a_secret_needs_approval(
-    careful: AgentSpec, parts: list[str]
-) -> None:
-    found = changes(careful.definition, version().definition)
-    assert sorted(change.part for change in found if change.asks) == sorted(parts)
-    stricter = changes(version().definition, careful.definition)
-    assert not any(change.asks for change in stricter)
+def test_dropping_an_approval_or_a_secret_needs_approval() -> None:
+    strict, every = greeting(approval=True, secret_args={"name"}), version(approvals="every_call")
+    for careful, parts in (
+        (strict, ["tool greet: approval", "tool greet: secret"]),
+        (every, ["sub-agent helper: approval", "tool greet: approval"]),
+    ):
+        found = changes(careful.definition, version().definition)
+        assert sorted(change.part for change in found if change.asks) == parts
+        stricter = changes(version().definition, careful.definition)
+        assert not any(change.asks for change in stricter)
 
 
 def test_a_tool_that_has_become_a_write_is_named() -> None:

@@ -183,17 +183,10 @@ def test_only_deliberate_errors_of_a_tool_are_certain(how: str, outcome: Any) ->
     assert _perform("fail", {"how": how}) == outcome
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "agent"),
-    [
-        ("give", {"name": 1}, "chief"),
-        ("rm", {}, "chief"),
-        ("helper", {"text": "?"}, "chief"),
-        ("give", {"name": "n"}, "stranger"),
-    ],
-)
-def test_an_error_before_the_tool_is_called_is_certain(name: str, args: Any, agent: str) -> None:
-    assert isinstance(_perform(name, args, agent), ToolFailure)
+def test_an_error_before_the_tool_is_called_is_certain() -> None:
+    for name, args in (("give", {"name": 1}), ("rm", {}), ("helper", {"text": "?"})):
+        assert isinstance(_perform(name, args), ToolFailure)
+    assert isinstance(_perform("give", {"name": "n"}, "stranger"), ToolFailure)
 
 
 @pytest.mark.django_db
