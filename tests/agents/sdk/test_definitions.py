@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
 from agents.sdk import Budget, Compaction, FailureCause, Holds, NotDone, ToolContext, tool
-from agents.sdk.scripts import Turn, say, script
 from agents.sdk.spec import ToolSpec
 from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
 from runtime.core.enums import EffectClass, Risk
@@ -57,9 +56,7 @@ def test_a_tool_is_described_by_its_signature() -> None:
 
 
 def test_a_plain_tool_is_a_write_without_approval() -> None:
-    act = defined(
-        "def act(schema: str, copy: int) -> None"
-    )  # names that a class would stumble over
+    act = defined("def act(schema: str, copy: int) -> None")  # names of a class's attributes
     assert (act.effect, act.risk, act.approval) == (EffectClass.WRITE, Risk.LOW, False)
     assert act.sentence == "Call act with schema {schema}, copy {copy}"
     assert defined("def act()").sentence == "Call act"
@@ -197,10 +194,6 @@ def test_options_of_an_agent_that_cannot_work_are_refused(
 
 
 def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
-    @script
-    def other(_: Turn) -> Any:
-        return say("other")
-
     def agent(**changes: Any) -> str:
         return spec_of(**{"tools": [greet], **changes}).fingerprint
 
@@ -208,12 +201,8 @@ def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
         options = {"effect": "idempotent", "approval": True, "risk": "high", **changes}
         return agent(tools=[tool(**options)(greet.function)])
 
-    variants = [
+    variants = [  # and those that test_catalogue.py compares
         agent(),
-        agent(instructions="Do not."),
-        agent(model=other),
-        agent(tools=[]),
-        agent(subagents=[spec_of("c")]),
         agent(model=None),
         agent(model="openai:x"),
         agent(model="openai:y"),
@@ -224,12 +213,7 @@ def test_the_fingerprint_covers_every_behaviour_of_the_agent() -> None:
         agent(approvals="every_call"),
         agent(approvals="medium"),
         agent(output=Input),
-        greeting(effect="write"),
-        greeting(effect="read"),
         greeting(effect="transactional"),
-        greeting(risk="low"),
-        greeting(approval=False),
-        greeting(secret_args=["name"]),
         greeting(secret_result=True),
     ]
     assert len(set(variants)) == len(variants)
