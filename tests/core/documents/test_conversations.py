@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from runtime.core import events
 from runtime.core.continuation import Continuation
 from runtime.core.documents import conversations
 from runtime.core.documents.codec import (
@@ -19,32 +20,20 @@ from runtime.core.documents.codec import (
 )
 from runtime.core.documents.conversations import Brief, Conversations
 from runtime.core.errors import NewerSchema, Unreadable
-from runtime.core.events import (
-    AgentChanged,
-    BlobRef,
-    CallAdmitted,
-    Compacted,
-    Event,
-    Forked,
-    Imported,
-    MessageReceived,
-    OutcomeArrived,
-    OutcomeUnknown,
-    ToolReturned,
-)
+from runtime.core.events import Event
 from runtime.core.machine.replay import Entry, initial, step
 from tests.core.machine.events import AT, STARTED, options, replied
 from tests.core.machine.test_histories import first
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 # A fork has messages of another run; an imported run loses permissions; a summary outlasts the entries before it.
-UNTOLD = (Forked, Imported, Compacted)
-MESSAGE = MessageReceived(by="bea", text="stop")
-RETURNED = ToolReturned(attempt=1, result={"text": "x" * 100}, **CALL)
+UNTOLD = (events.Forked, events.Imported, events.Compacted)
+MESSAGE = events.MessageReceived(by="bea", text="stop")
+RETURNED = events.ToolReturned(attempt=1, result={"text": "x" * 100}, **CALL)
 
 
-def texts_of(events: Iterable[Event]) -> list[str]:
-    return [encode_entry(Entry(at=AT, events=(event,))) for event in events]
+def texts_of(happened: Iterable[Event]) -> list[str]:
+    return [encode_entry(Entry(at=AT, events=(event,))) for event in happened]
 
 
 def read(texts: list[str]) -> Conversations:
@@ -54,11 +43,11 @@ def read(texts: list[str]) -> Conversations:
     return found
 
 
-def run_of(*events: Event) -> tuple[Continuation, list[str]]:
+def run_of(*happened: Event) -> tuple[Continuation, list[str]]:
     now = initial(UUID(int=1))
-    for event in events:
+    for event in happened:
         now = step(now, [event], head="mac", at=AT)
-    return now, texts_of(events)
+    return now, texts_of(happened)
 
 
 def stored(brief: Brief | None) -> str:
@@ -100,17 +89,17 @@ def test_every_state_is_read_from_its_entries_as_it_was() -> None:
     assert told >= 20  # also of the few walks with which mutants are tried
 
 
-STORED = BlobRef(digest="sha256:d", size=100, preview="x")
-READ_ONLY = CallAdmitted(terms=options(), **CALL)
-CHANGED = AgentChanged(
+STORED = events.BlobRef(digest="sha256:d", size=100, preview="x")
+READ_ONLY = events.CallAdmitted(terms=options(), **CALL)
+CHANGED = events.AgentChanged(
     frame="0", before="f", fingerprint="g", prompt="p", changes=(), writes=("t",)
 )
-UNKNOWN = OutcomeUnknown(attempt=1, error="cut", **CALL)
-LATE = OutcomeArrived(attempt=1, gate=None, outcome="returned", at=AT, stored=STORED, **CALL)
+UNKNOWN = events.OutcomeUnknown(attempt=1, error="cut", **CALL)
+LATE = events.OutcomeArrived(attempt=1, gate=None, outcome="returned", at=AT, stored=STORED, **CALL)
 
 
 @pytest.mark.parametrize(
-    "events",
+    "happened",
     [
         (*STARTED, RETURNED, replied(output={"sum": 3}, output_kept=True)),
         (*STARTED, UNKNOWN, LATE, replied()),
@@ -119,17 +108,17 @@ LATE = OutcomeArrived(attempt=1, gate=None, outcome="returned", at=AT, stored=ST
     ],
     ids=["typed result", "late stored result", "late result", "running call of a new write"],
 )
-def test_what_no_walk_has_is_read_too(events: tuple[Event, ...]) -> None:
-    now, texts = run_of(*events)
+def test_what_no_walk_has_is_read_too(happened: tuple[Event, ...]) -> None:
+    now, texts = run_of(*happened)
     assert decoded(stored(read(texts).brief(now)), texts) == now
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        Imported(by="eve", manifest="{}", key="k", signature="00"),
-        Forked(of=UUID(int=2), position=1, by="eve", state={}),
-        Compacted(frame="0", until=2, summary="so far", by="author", usage={}),
+        events.Imported(by="eve", manifest="{}", key="k", signature="00"),
+        events.Forked(of=UUID(int=2), position=1, by="eve", state={}),
+        events.Compacted(frame="0", until=2, summary="so far", by="author", usage={}),
     ],
     ids=lambda event: event.type,
 )

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from runtime.core import events
 from runtime.core.continuation import SETTLED, CallState, Continuation, FrameState, Phase
 from runtime.core.documents.codec import (
     decode_continuation,
@@ -13,17 +14,7 @@ from runtime.core.documents.codec import (
 )
 from runtime.core.enums import Verdict
 from runtime.core.errors import CoreError
-from runtime.core.events import (
-    Event,
-    FrameOpened,
-    GateDecided,
-    Imported,
-    OutcomeUnknown,
-    Paused,
-    Resumed,
-    Retried,
-    ToolStarted,
-)
+from runtime.core.events import Event
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, fold
@@ -67,9 +58,9 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
     starts = 0
     in_doubt: set[tuple[str, str]] = set()
     for before, event in zip(walk.states, walk.history, strict=False):
-        if isinstance(event, OutcomeUnknown):
+        if isinstance(event, events.OutcomeUnknown):
             in_doubt.add((event.frame, event.call))
-        if isinstance(event, ToolStarted):
+        if isinstance(event, events.ToolStarted):
             starts += 1
             call = before.call(event.frame, event.call)
             assert call.terms is not None
@@ -81,13 +72,13 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
 
 def nothing_starts_after_a_cancellation(walk: Walk) -> int:
     """Check that a run that is cancelled starts nothing; count its events."""
-    events = [
+    happened = [
         event
         for before, event in zip(walk.states, walk.history, strict=False)
         if before.phase is Phase.CANCELLING
     ]
-    assert not any(isinstance(event, ToolStarted | FrameOpened) for event in events)
-    return len(events)
+    assert not any(isinstance(event, events.ToolStarted | events.FrameOpened) for event in happened)
+    return len(happened)
 
 
 def results_are_in_proposal_order(walk: Walk) -> int:
@@ -120,10 +111,10 @@ def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
         if before.is_paused:
             assert plan(before) == ()
             assert before.waits() == ()
-            assert not isinstance(event, ToolStarted | FrameOpened)
-        if isinstance(event, Paused):
+            assert not isinstance(event, events.ToolStarted | events.FrameOpened)
+        if isinstance(event, events.Paused):
             pauses += 1
-            assert evolve(evolve(before, event), Resumed(by="ada")) == before
+            assert evolve(evolve(before, event), events.Resumed(by="ada")) == before
     return pauses
 
 
@@ -140,7 +131,7 @@ def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
 
 def an_ended_run_takes_no_event_and_plans_nothing(walk: Walk) -> None:
     """Check all but the events with which an exported run continues elsewhere, and a failed one after a retry."""
-    continues = {Phase.EXPORTED: Imported, Phase.FAILED: Retried}
+    continues = {Phase.EXPORTED: events.Imported, Phase.FAILED: events.Retried}
     if walk.now.ended:
         assert plan(walk.now) == ()
         for event in walk.history:
@@ -155,7 +146,7 @@ def _call_states(now: Continuation) -> set[CallState]:
 
 def _allowed(history: list[Event], gate: object) -> bool:
     return any(
-        isinstance(event, GateDecided)
+        isinstance(event, events.GateDecided)
         and event.gate == gate
         and event.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
         for event in history

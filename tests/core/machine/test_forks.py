@@ -6,26 +6,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from runtime.core import events
 from runtime.core.commands import CheckCall, OpenInDoubt
 from runtime.core.continuation import Call, CallState, Continuation, Phase
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, Unreadable
-from runtime.core.events import (
-    CallAdmitted,
-    Cancelling,
-    Completed,
-    Event,
-    Exported,
-    Forked,
-    GateDecided,
-    GateOpened,
-    Imported,
-    MessageReceived,
-    OutcomeUnknown,
-    RetryScheduled,
-    ToolReturned,
-    ToolStarted,
-)
+from runtime.core.events import Event
 from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
@@ -38,32 +24,32 @@ PROPOSED, IN_DOUBT = CallState.PROPOSED, CallState.UNKNOWN
 
 
 def asked(kind: GateKind = GateKind.APPROVAL, effect: EffectClass = EffectClass.WRITE) -> Event:
-    return GateOpened(gate=UUID(int=7), kind=kind, terms=options(effect), **CALL)
+    return events.GateOpened(gate=UUID(int=7), kind=kind, terms=options(effect), **CALL)
 
 
 def decided(verdict: Verdict) -> Event:
-    return GateDecided(gate=UUID(int=7), verdict=verdict, by="bea", reason="", **CALL)
+    return events.GateDecided(gate=UUID(int=7), verdict=verdict, by="bea", reason="", **CALL)
 
 
 def admitted(effect: EffectClass = EffectClass.WRITE) -> Event:
-    return CallAdmitted(terms=options(effect), **CALL)
+    return events.CallAdmitted(terms=options(effect), **CALL)
 
 
-STARTED = ToolStarted(attempt=1, at=AT, **CALL)
-AGAIN = RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
+STARTED = events.ToolStarted(attempt=1, at=AT, **CALL)
+AGAIN = events.RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
 LOST = replace(AGAIN, cause="lost")
-UNKNOWN = OutcomeUnknown(attempt=1, error="cut", **CALL)
-RETURNED = ToolReturned(attempt=1, result={"id": 1}, **CALL)
+UNKNOWN = events.OutcomeUnknown(attempt=1, error="cut", **CALL)
+RETURNED = events.ToolReturned(attempt=1, result={"id": 1}, **CALL)
 
 
-def after(*events: Event) -> Continuation:
-    """A run whose agent asked for two calls; `events` happen to the first."""
+def after(*happened: Event) -> Continuation:
+    """A run whose agent asked for two calls; what happened to the first."""
     reply = replied("t", "u", usage={"output_tokens": 3})
-    return fold(initial(uuid4()), [begun(business_key="k"), opened(), reply, *events])
+    return fold(initial(uuid4()), [begun(business_key="k"), opened(), reply, *happened])
 
 
 @pytest.mark.parametrize(
-    ("events", "may_fork", "inherited"),
+    ("happened", "may_fork", "inherited"),
     [
         ((), True, PROPOSED),
         ((admitted(),), True, PROPOSED),
@@ -88,9 +74,9 @@ def after(*events: Event) -> Continuation:
     ],
 )
 def test_a_fork_inherits_results_and_doubts_and_no_permission(
-    events: tuple[Event, ...], may_fork: bool, inherited: CallState
+    happened: tuple[Event, ...], may_fork: bool, inherited: CallState
 ) -> None:
-    before = after(*events)
+    before = after(*happened)
     assert quiescent(before) is may_fork
     now = without_permissions(before)
     call = now.call("0", "c1.0")
@@ -107,15 +93,15 @@ def test_a_fork_inherits_results_and_doubts_and_no_permission(
 
 def test_a_run_that_is_not_live_cannot_be_forked() -> None:
     over = replace(after(), phase=Phase.COMPLETED)
-    cancelled = after(Cancelling(by="ada", reason="enough"))
-    for now in (initial(uuid4()), cancelled, after(Exported(by="eve")), over):
+    cancelled = after(events.Cancelling(by="ada", reason="enough"))
+    for now in (initial(uuid4()), cancelled, after(events.Exported(by="eve")), over):
         assert not quiescent(now)
 
 
 def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
-    original = after(MessageReceived(by="ada", text="hello"), asked())
+    original = after(events.MessageReceived(by="ada", text="hello"), asked())
     fork = initial(uuid4())
-    event = Forked(of=original.run, position=4, by="eve", state=forked(original))
+    event = events.Forked(of=original.run, position=4, by="eve", state=forked(original))
     assert event.state["schema"] == original.schema  # the others with a default are left out
     assert fold(fork, [begun(requester="eve"), event]) == replace(
         without_permissions(original),
@@ -133,11 +119,11 @@ def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
 
 
 def test_an_imported_run_continues_without_its_approvals() -> None:
-    left = evolve(after(asked()), Exported(by="eve"))
+    left = evolve(after(asked()), events.Exported(by="eve"))
     assert (left.phase, left.pending, plan(left)) == (Phase.EXPORTED, (), ())
     assert left.call("0", "c1.0").state is CallState.GATED
-    arrived = evolve(left, Imported(by="ivy", manifest="{}", key="k", signature="00"))
+    arrived = evolve(left, events.Imported(by="ivy", manifest="{}", key="k", signature="00"))
     assert (arrived.phase, arrived.requester) == (Phase.STARTED, "ivy")
     assert arrived.call("0", "c1.0") == Call(id="c1.0", tool="t", args={})
     with pytest.raises(IllegalTransition):
-        evolve(left, Completed(output="done"))
+        evolve(left, events.Completed(output="done"))

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from runtime.core import events
 from runtime.core.commands import CallModel, EndRun
 from runtime.core.continuation import (
     Call,
@@ -18,29 +19,7 @@ from runtime.core.continuation import (
 from runtime.core.documents.upcasters import upcast
 from runtime.core.enums import FRAME_GATES, EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
-from runtime.core.events import (
-    AgentChanged,
-    BlobRef,
-    CallAdmitted,
-    Event,
-    Exported,
-    Forked,
-    FrameClosed,
-    GateClosed,
-    GateDecided,
-    GateOpened,
-    Imported,
-    MessageReceived,
-    OutcomeArrived,
-    OutcomeUnknown,
-    Retried,
-    RetryScheduled,
-    ToolFailed,
-    ToolReturned,
-    ToolStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from runtime.core.events import Event
 from runtime.core.machine.forks import forked
 from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.messages import undelivered_to
@@ -60,11 +39,11 @@ from tests.core.machine.events import (
 )
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
-ADMITTED = (replied("b", "b"), CallAdmitted(terms=options(delegate="b"), **CALL))
+ADMITTED = (replied("b", "b"), events.CallAdmitted(terms=options(delegate="b"), **CALL))
 CHILD = opened("0.c1.0", agent="b")
-AGAIN = RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
-UNKNOWN = OutcomeUnknown(attempt=1, error="cut", **CALL)
-RETURNED = ToolReturned(attempt=1, result=1, **CALL)
+AGAIN = events.RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
+UNKNOWN = events.OutcomeUnknown(attempt=1, error="cut", **CALL)
+RETURNED = events.ToolReturned(attempt=1, result=1, **CALL)
 
 
 def refused(now: Continuation, event: Event) -> tuple[str, str]:
@@ -75,7 +54,7 @@ def refused(now: Continuation, event: Event) -> tuple[str, str]:
 
 def test_an_illegal_transition_names_state_event_and_subject() -> None:
     with pytest.raises(IllegalTransition) as raised:
-        evolve(after(*STARTED[2:]), CallAdmitted(terms=TERMS, **CALL))
+        evolve(after(*STARTED[2:]), events.CallAdmitted(terms=TERMS, **CALL))
     found = raised.value
     assert (found.machine, found.state) == ("CallState", CallState.STARTED)
     assert (found.trigger, found.subject) == ("CallAdmitted", "0/c1.0")
@@ -108,15 +87,15 @@ def test_a_frame_opens_once_and_where_a_call_was_admitted_for_it(
 def test_a_root_frame_does_not_close_as_a_call(half: dict[str, Any]) -> None:
     now = after(replied())
     now = now.with_frame(replace(now.frame("0"), **half))
-    end = FrameClosed(frame="0", outcome="answered", content="done")
+    end = events.FrameClosed(frame="0", outcome="answered", content="done")
     assert refused(now, end) == ("Frame", "root")
 
 
 @pytest.mark.parametrize(
-    "late", [RETURNED, ToolFailed(attempt=1, error="no", **CALL), UNKNOWN, AGAIN]
+    "late", [RETURNED, events.ToolFailed(attempt=1, error="no", **CALL), UNKNOWN, AGAIN]
 )
 def test_an_outcome_of_another_attempt_is_refused(late: Any) -> None:
-    begin = ToolStarted(attempt=2, at=AT, **CALL)
+    begin = events.ToolStarted(attempt=2, at=AT, **CALL)
     waiting = after(*STARTED[2:], AGAIN)
     assert refused(waiting, replace(begin, attempt=3)) == ("Attempt", "at attempt 1")
     now = evolve(waiting, begin)
@@ -129,8 +108,8 @@ def test_an_outcome_of_another_attempt_is_refused(late: Any) -> None:
     assert refused(after(), replace(AGAIN, call=None, attempt=2)) == ("Attempt", "at attempt 1")
 
 
-def changed(before: str, *writes: str) -> AgentChanged:
-    return AgentChanged(
+def changed(before: str, *writes: str) -> events.AgentChanged:
+    return events.AgentChanged(
         frame="0", before=before, fingerprint="f2", prompt="p2", changes=(), writes=writes
     )
 
@@ -147,8 +126,8 @@ def test_only_calls_that_may_still_run_become_writes() -> None:
     calls = ("c1.0", "c1.1", "c1.2")
     now = after(
         replied("t", "t", "u", "t"),
-        *(CallAdmitted(frame="0", call=call, terms=options()) for call in calls),
-        ToolStarted(attempt=1, at=AT, **CALL),
+        *(events.CallAdmitted(frame="0", call=call, terms=options()) for call in calls),
+        events.ToolStarted(attempt=1, at=AT, **CALL),
         RETURNED,
         changed("f", "t"),
     )
@@ -157,8 +136,8 @@ def test_only_calls_that_may_still_run_become_writes() -> None:
 
 
 def test_the_model_is_told_where_a_blob_is_and_who_reported_a_result() -> None:
-    stored = BlobRef(digest="sha256:x", size=70_000, preview="x")
-    now = after(*STARTED[2:], ToolReturned(attempt=1, result=None, stored=stored, **CALL))
+    stored = events.BlobRef(digest="sha256:x", size=70_000, preview="x")
+    now = after(*STARTED[2:], events.ToolReturned(attempt=1, result=None, stored=stored, **CALL))
     told = {"call": "c1.0", "tool": "t", "outcome": "returned", "content": None}
     assert now.frame("0").messages[-1] == {
         "role": "results",
@@ -168,8 +147,8 @@ def test_the_model_is_told_where_a_blob_is_and_who_reported_a_result() -> None:
     now = after(
         *STARTED[2:],
         UNKNOWN,
-        GateOpened(kind=GateKind.IN_DOUBT, terms=TERMS, **gate),
-        GateDecided(verdict=Verdict.HAPPENED, by="bea", reason="", result={"id": 1}, **gate),
+        events.GateOpened(kind=GateKind.IN_DOUBT, terms=TERMS, **gate),
+        events.GateDecided(verdict=Verdict.HAPPENED, by="bea", reason="", result={"id": 1}, **gate),
     )
     reported = told | {"content": {"id": 1}, "reported_by": "bea"}
     assert now.frame("0").messages[-1]["results"] == [reported]
@@ -180,7 +159,7 @@ def tried_again(*calls: Call, state: FrameState = FrameState.ACTING) -> Continua
     failed = Continuation(
         run=UUID(int=1), phase=Phase.FAILED, left={"0": frame}, refusals=5, outcome="no"
     )
-    return evolve(failed, Retried(by="ada", reason="mended"))
+    return evolve(failed, events.Retried(by="ada", reason="mended"))
 
 
 @pytest.mark.parametrize(
@@ -212,19 +191,19 @@ def test_a_frame_whose_model_failed_asks_it_again() -> None:
 
 HALT: dict[str, Any] = {"frame": "0", "call": ""}
 GATE, ANOTHER = UUID(int=1), UUID(int=2)
-OVER = GateClosed(gate=GATE, reason="over", **HALT)
+OVER = events.GateClosed(gate=GATE, reason="over", **HALT)
 
 
-def halted(kind: GateKind, gate: UUID = GATE) -> GateOpened:
-    return GateOpened(gate=gate, kind=kind, terms=None, at=AT, **HALT)
+def halted(kind: GateKind, gate: UUID = GATE) -> events.GateOpened:
+    return events.GateOpened(gate=gate, kind=kind, terms=None, at=AT, **HALT)
 
 
-def decided(verdict: Verdict) -> GateDecided:
-    return GateDecided(gate=GATE, verdict=verdict, by="bea", reason="", **HALT)
+def decided(verdict: Verdict) -> events.GateDecided:
+    return events.GateDecided(gate=GATE, verdict=verdict, by="bea", reason="", **HALT)
 
 
-def running(*events: Event) -> Continuation:
-    return after(*STARTED[2:], *events)
+def running(*happened: Event) -> Continuation:
+    return after(*STARTED[2:], *happened)
 
 
 @pytest.mark.parametrize("kind", sorted(FRAME_GATES))
@@ -255,8 +234,8 @@ def test_a_frame_is_halted_for_one_reason_of_a_kind_at_a_time(kind: GateKind) ->
 
 
 def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
-    asked = GateOpened(gate=GATE, kind=GateKind.IN_DOUBT, terms=TERMS, **CALL)
-    late = OutcomeArrived(attempt=1, gate=GATE, outcome="returned", at=AT, result=1, **CALL)
+    asked = events.GateOpened(gate=GATE, kind=GateKind.IN_DOUBT, terms=TERMS, **CALL)
+    late = events.OutcomeArrived(attempt=1, gate=GATE, outcome="returned", at=AT, result=1, **CALL)
     assert evolve(running(UNKNOWN, asked), late).pending == ()
     held = running(halted(GateKind.HOLD))
     for now, event in (
@@ -271,8 +250,8 @@ def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
         assert named == ("open gate", str(getattr(event, "gate", None)))
 
 
-HELLO = MessageReceived(by="ada", text="hello")
-THERE = MessageReceived(by="bea", text="there")
+HELLO = events.MessageReceived(by="ada", text="hello")
+THERE = events.MessageReceived(by="bea", text="there")
 
 
 def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
@@ -300,9 +279,9 @@ def test_only_the_root_hears_and_no_more_than_was_said() -> None:
 def test_an_event_adds_its_sender() -> None:
     now = after(
         replied("wait_for"),
-        CallAdmitted(terms=options(), **CALL),
-        WaitStarted(until=AT, event="paid", **CALL),
-        WaitEnded(outcome="arrived", result={}, by="bea", **CALL),
+        events.CallAdmitted(terms=options(), **CALL),
+        events.WaitStarted(until=AT, event="paid", **CALL),
+        events.WaitEnded(outcome="arrived", result={}, by="bea", **CALL),
     )
     assert now.origin == ("ada", "bea")
 
@@ -310,14 +289,16 @@ def test_an_event_adds_its_sender() -> None:
 def test_a_fork_has_the_origin_of_its_original() -> None:
     state = forked(after(THERE, THERE))
     for origin, people in ((state["origin"], ("ada", "bea", "eve")), ([], ("ada", "eve"))):
-        event = Forked(of=UUID(int=2), position=4, by="eve", state={**state, "origin": origin})
+        event = events.Forked(
+            of=UUID(int=2), position=4, by="eve", state={**state, "origin": origin}
+        )
         now = fold(initial(UUID(int=2)), [begun(requester="eve"), event])
         assert now.origin == people
 
 
 def test_an_import_comes_from_both_sides() -> None:
-    taken = Imported(by="ivy", manifest="", key="", signature="")
-    assert after(Exported(by="eve"), taken).origin == ("ada", "ivy")
+    taken = events.Imported(by="ivy", manifest="", key="", signature="")
+    assert after(events.Exported(by="eve"), taken).origin == ("ada", "ivy")
 
 
 @pytest.mark.parametrize(
