@@ -144,9 +144,7 @@ def test_a_sentence_stays_one_line_of_the_characters_it_shows() -> None:
         ("rm", {}, "no tool named rm; there are: give, whoami, fail, employ, helper"),
     ],
 )
-def test_a_call_that_cannot_be_made_is_rejected_by_name(
-    name: str, args: Any, complaint: str
-) -> None:
+def test_a_call_that_cannot_be_made_is_rejected(name: str, args: Any, complaint: str) -> None:
     with pytest.raises(CallRejected) as caught:
         HANDLER.describe(agent="chief", tool=name, args=args)
     assert complaint in str(caught.value)
@@ -200,8 +198,6 @@ def test_an_error_before_the_tool_is_called_is_certain() -> None:
         ("exit", Unknown, 0),
     ],
 )
-def test_a_transactional_tool_without_a_result_rolls_back(
-    how: str, outcome: type, rows: int
-) -> None:
+def test_a_transaction_without_a_result_rolls_back(how: str, outcome: type, rows: int) -> None:
     assert isinstance(_perform("employ", {"how": how}), outcome)
     assert Group.objects.filter(name=how).count() == rows

@@ -81,9 +81,7 @@ def test_hr_flows_do_and_journal_the_same_on_engine_and_in_memory(
     assert _plain(_of(flow)) == _plain(events(run.id))
 
 
-def test_an_approval_waits_in_the_frame_of_its_agent(
-    engine: Engine, directory: Directory, sink: Sink
-) -> None:
+def test_an_approval_waits_in_its_frame(engine: Engine, directory: Directory, sink: Sink) -> None:
     run = engine.begin("hr_onboarding", NEWCOMER)
     stored = runs.continuation(run.id) or {}
     frames = {name: frame["agent"] for name, frame in stored["frames"].items()}

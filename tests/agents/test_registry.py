@@ -74,9 +74,7 @@ def test_two_agents_of_one_name_are_refused_with_both_modules(module: Path) -> N
         ("wrong_desk", WRONG_TOOL, ":2: tool act: argument x has no type"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_file_and_line(
-    module: Path, name: str, text: str, complaint: str
-) -> None:
+def test_a_mistake_is_one_line(module: Path, name: str, text: str, complaint: str) -> None:
     (module / f"{name}.py").write_text(text)
     with pytest.raises(RegistryError) as caught:
         load([name], str(module))

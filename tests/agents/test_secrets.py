@@ -194,9 +194,7 @@ def test_the_schema_checks_a_secret_that_the_sentence_hides(keys: Path) -> None:
         _describe(_sealed(password=7))
 
 
-def test_a_result_is_sealed_and_an_error_is_without_the_secret(
-    keys: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_result_and_error_hide_the_secret(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
     done = _perform(_sealed())
     assert isinstance(done, ToolResult)
     assert secrets.open_result(lock, done.value) == {"code": ANSWER} != done.value

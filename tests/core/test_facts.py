@@ -71,9 +71,7 @@ def test_a_run_is_limited_only_by_its_budget() -> None:
 @pytest.mark.parametrize(
     ("of_run", "of_frame", "left"), [(None, 30.0, 25), (20.0, 30.0, 10), (60.0, 30.0, 25)]
 )
-def test_a_wait_ends_at_the_time_limit_of_run_or_frame(
-    of_run: float | None, of_frame: float, left: int
-) -> None:
+def test_a_wait_ends_at_a_time_limit(of_run: float | None, of_frame: float, left: int) -> None:
     frame = frame_of(until=AT + timedelta(hours=1), budget=Budget(seconds=of_frame), since=5.0)
     now = Continuation(run=RUN, phase=Phase.STARTED, frames={"0": frame}, worked=10.0, ticking=AT)
     now = replace(now, budget=Budget(seconds=of_run))

@@ -122,9 +122,7 @@ def test_a_wrong_key_or_address_is_a_matter_of_setup(
         assert "canary" not in fault.error + caplog.text
 
 
-def test_a_server_of_one_s_own_needs_no_key(
-    hr: Registry, provider: Provider, settings: Settings
-) -> None:
+def test_an_own_server_needs_no_key(hr: Registry, provider: Provider, settings: Settings) -> None:
     provider.key = "none"
     _name(settings, provider, "our_gpu", Kind.VLLM, key="")
     assert _frame(hr, "our_gpu:model").ask().calls
@@ -234,9 +232,7 @@ def test_an_endless_reply_is_cut_at_the_deadline_and_kept(
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
-def test_a_call_that_is_ended_is_over_at_once_for_both_sides(
-    provider: Provider, frame: Frame, fault: Fault
-) -> None:
+def test_an_ended_call_is_over_at_once(provider: Provider, frame: Frame, fault: Fault) -> None:
     provider.faults.append(fault)
     came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
     end = frame.handler.start_model_call(frame.request(deadline=60.0), came.put)
@@ -262,9 +258,7 @@ def test_a_provider_that_is_away_is_worth_another_attempt(
         assert frame.fault(0.5).retryable
 
 
-def test_the_providers_text_is_kept_without_keys(
-    hr: Registry, provider: Provider, frame: Frame
-) -> None:
+def test_the_text_is_kept_without_keys(hr: Registry, provider: Provider, frame: Frame) -> None:
     told = f"max_tokens is too large; asked with {KEY}"
     provider.refusal = (400, {"error": {"message": told, "code": "bad_value"}})
     fault = frame.fault()

@@ -291,9 +291,7 @@ def test_other_instructions_are_told_from_the_beginning(run: UUID) -> None:
         assert {one.instructions for one in found if one.kind == "request"} == {said}
 
 
-def test_two_threads_do_not_add_to_the_same_conversation(
-    run: UUID, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_threads_share_no_conversation(run: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = messages()
     conversation_of(walker, run, "0", whole[:-2])
     other: list[list[Any]] = []

@@ -108,9 +108,7 @@ def test_types_that_are_not_json_fail_at_registration(header: str, complaint: st
         ({"effect": "transactional", "isolate": True}, "its transaction is the worker's"),
     ],
 )
-def test_options_of_a_tool_that_cannot_work_are_refused(
-    options: dict[str, Any], complaint: str
-) -> None:
+def test_invalid_options_of_a_tool_are_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DefinitionError, match=f"tool act: .*{complaint}"):
         defined(**options)
 
@@ -186,9 +184,7 @@ SPEC = spec_of("final_answer")
         ),
     ],
 )
-def test_options_of_an_agent_that_cannot_work_are_refused(
-    option: dict[str, Any], complaint: str
-) -> None:
+def test_invalid_options_of_an_agent_are_refused(option: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DefinitionError, match=f"agent {option.get('name', 'a')}: .*{complaint}"):
         spec_of(**option)
 

@@ -70,9 +70,7 @@ def test_the_agent_gets_the_input_as_its_model_returns_it() -> None:
         (Broken, X, ["input: its model Broken failed: KeyError: 'x'"]),
     ],
 )
-def test_input_that_the_model_refuses_ends_the_run(
-    model: type[BaseModel], given: Any, why: list[str]
-) -> None:
+def test_refused_input_ends_the_run(model: type[BaseModel], given: Any, why: list[str]) -> None:
     run = drive(spec_of("trips", input=model), given)
     assert run.status == "failed"
     begin, said = str(run.reason).split(" its input: ")
@@ -155,9 +153,7 @@ def test_instructions_are_made_once_and_written_down() -> None:
         (no_text, "contains half of a surrogate pair"),
     ],
 )
-def test_a_function_that_fails_ends_the_run_before_its_model(
-    function: Callable[[Case], str], why: str
-) -> None:
+def test_a_failing_function_ends_the_run(function: Callable[[Case], str], why: str) -> None:
     told.clear()
     run = drive(instructed(function), {}, model=listening)
     assert (run.status, told) == ("failed", [])

@@ -58,7 +58,7 @@ HAPPENED = GateDecided(gate=UUID(int=1), verdict=Verdict.HAPPENED, by="bea", rea
 
 
 @pytest.mark.parametrize("event", [returned(None), HAPPENED])
-def test_a_result_over_the_limit_is_set_aside_and_found_again(
+def test_a_result_over_the_limit_is_set_aside(
     event: ToolReturned | GateDecided,
 ) -> None:
     value = {"x": LARGEST, "y": 1}

@@ -68,9 +68,7 @@ def test_unusual_but_valid_values_are_written() -> None:
 
 @pytest.mark.parametrize("read", [decode_entry, decode_continuation])
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema":1}', '{"schema":"1"}', "\x00"])
-def test_a_document_that_is_not_ours_is_unreadable(
-    read: Callable[[str], object], text: str
-) -> None:
+def test_a_foreign_document_is_unreadable(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(Unreadable):
         read(text)
     with pytest.raises(NewerSchema):

@@ -53,9 +53,7 @@ def summed(until: int, text: str = "two things were done") -> Compacted:
         (0, CompactionOptions(messages=0), False),
     ],
 )
-def test_it_is_due_beyond_the_threshold(
-    turns: int, terms: CompactionOptions | None, due: bool
-) -> None:
+def test_it_is_due_beyond_a_size(turns: int, terms: CompactionOptions | None, due: bool) -> None:
     assert plan(after(turns, terms)) == (CallModel(frame="0", summary=due),)
 
 

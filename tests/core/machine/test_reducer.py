@@ -71,9 +71,7 @@ def test_an_illegal_transition_names_state_event_and_subject() -> None:
         (opened("0.c1.9"), "call 0/c1.9"),
     ],
 )
-def test_a_frame_opens_once_and_where_a_call_was_admitted_for_it(
-    event: Event, subject: str
-) -> None:
+def test_a_frame_opens_once_and_for_an_admitted_call(event: Event, subject: str) -> None:
     now = after(*ADMITTED)
     with pytest.raises(UnknownSubject, match=f"there is no {subject}$"):
         evolve(now, event)
