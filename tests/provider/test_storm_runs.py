@@ -153,9 +153,6 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     assert len(provider.bodies) == 1
 
 
-# The brake by itself
-
-
 def _pass(seconds: float) -> None:
     """Let so many seconds pass for every rate limit."""
     with connection.cursor() as cursor:

@@ -72,7 +72,7 @@ def _deny(worker: Worker) -> None:
 AGAIN = {
     "denied": Scene(
         spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
-        shows=lambda now: bool(now.denials) and bool(now.pending),
+        shows=lambda now: bool(now.pending),
         then=_deny,
     ),
 }
@@ -113,30 +113,26 @@ if os.environ.get("CORPUS") == "write":
 
 DOCUMENTS = sorted(FOLDER.glob("[0-9]*/*.json"))
 VERDICTS = (Verdict.APPROVE, Verdict.DENY, Verdict.EXPIRE)
-PAID = "price success, refund success"
-UNPAID = "price success, refund denied"
+REFUNDED = ("refund success", "refund denied", "refund denied")
+PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 
 # How each scene ends if all its approvals end alike: approved, denied or expired. A call in doubt is then run again
 # or given up; it does not expire.
-ENDS: dict[str, tuple[str | None, str | None, str | None]] = {
-    "approval": (PAID, UNPAID, UNPAID),
-    "two_approvals": (
-        "price success, refund success, close success",
-        "price success, refund denied, close denied",
-        "price success, refund denied, close denied",
-    ),
+ENDS: dict[str, tuple[str | None, ...]] = {
+    "approval": PRICED,
+    "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
     "nested_approval": ("desk success",) * 3,
     "in_doubt": ("post success", "post failed", None),
     "call_started": ("post success", "post failed", None),
     "call_retrying": ("book success",) * 3,
     "model_retrying": ("price success",) * 3,
     "cancelling": ("no longer needed",) * 3,
-    "hold": (PAID, UNPAID, UNPAID),
-    "paused": ("refund success", "refund denied", "refund denied"),
-    "waiting": ("refund success", "refund denied", "refund denied"),
-    "message": ("refund success", "refund denied", "refund denied"),
-    "denied": ("refund success", "refund denied", "refund denied"),
-    "denied_brief": ("refund success", "refund denied", "refund denied"),
+    "hold": PRICED,
+    "paused": REFUNDED,
+    "waiting": REFUNDED,
+    "message": REFUNDED,
+    "denied": REFUNDED,
+    "denied_brief": REFUNDED,
 }
 MAX_GATES = 10
 IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}

@@ -26,9 +26,6 @@ from tests.support.specs import spec_of
 X = {"name": "x"}
 
 
-# The agent's input, read by its model
-
-
 class Trip(BaseModel):
     place: str = "Bern"
     begins: datetime
@@ -46,10 +43,6 @@ class Broken(BaseModel):
     name: Annotated[str, AfterValidator(lambda name: {}[name])]
 
 
-def _input(turn: Turn) -> Any:
-    return say(json.dumps(turn.input))
-
-
 trips = spec_of("trips", input=Trip)
 BEGINS, ENDS = "2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"
 BACKWARDS = {"begins": ENDS, "ends": BEGINS}
@@ -57,7 +50,7 @@ BACKWARDS = {"begins": ENDS, "ends": BEGINS}
 
 def test_the_agent_gets_the_input_as_its_model_returns_it() -> None:
     given = {"begins": "2030-01-01T00:00:00+00:00", "ends": ENDS, "people": [" Ada "]}
-    run = drive(trips, given, model=[_input])
+    run = drive(trips, given, model=[lambda turn: say(json.dumps(turn.input))])
     read = {"place": "Bern", "begins": BEGINS, "ends": ENDS, "people": ["Ada"]}
     assert json.loads(run.output) == read
 
@@ -84,8 +77,6 @@ def test_a_sub_agent_that_refuses_its_input_is_told_to_the_model() -> None:
     assert run.output == "Then not."
     assert "arguments: Value error, it ends before it begins" in str(run)
 
-
-# Instructions made by a function of the input: called once, stored, and part of the agent's version
 
 told: list[str | None] = []
 asked: list[str] = []
@@ -173,11 +164,6 @@ def test_a_changed_function_is_a_version_that_needs_approval() -> None:
     assert "their function failing failed: LookupError: French" in str(broken.reason)
 
 
-# Results of tools: JSON by their annotation, or a failure after the call has happened
-
-MOMENT = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
-
-
 class Size(StrEnum):
     SMALL = "small"
 
@@ -204,7 +190,8 @@ def test_models_moments_and_the_like_become_json() -> None:
     async def parcels() -> dict[str, tuple[Parcel, ...]]:
         """Looks."""
         await asyncio.sleep(0)
-        return {"A": (Parcel(sent=MOMENT, price=Decimal("1.50")),)}
+        sent = datetime(2030, 1, 2, 3, 4, tzinfo=UTC)
+        return {"A": (Parcel(sent=sent, price=Decimal("1.50")),)}
 
     parcel = {"sent": "2030-01-02T03:04:00Z", "price": "1.50", "size": "small", "by": "post"}
     assert called(parcels).calls[0].outcome == ToolResult(value={"A": [parcel]})
@@ -251,9 +238,6 @@ def test_an_async_tool_is_cancelled_at_its_deadline() -> None:
     run = called(act)
     assert isinstance(run.calls[0].outcome, Unknown)
     assert (run.gate.kind, ended) == ("in_doubt", ["cancelled"])
-
-
-# Typed results of agents: checked before the agent finishes, refused with all errors
 
 
 class Quote(BaseModel):
@@ -335,9 +319,6 @@ def test_a_model_must_call_a_tool_unless_it_sums_up() -> None:
     assert [one.name for one in asking.output_tools] == ["final_answer"]
     assert (asking.allow_text_output, summing.allow_text_output) == (False, True)
     assert from_provider(quotes, say("So far."), summary=True).calls == ()
-
-
-# Between two model calls: summaries that replace earlier messages, and rules that stop an agent for a person
 
 
 def counts(turn: Turn) -> Any:

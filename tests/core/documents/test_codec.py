@@ -149,16 +149,6 @@ def test_omitted_fields_of_this_schema_are_not_guessed() -> None:
     assert decode_continuation(document(SCHEMA, requester="ada")).origin == ()
 
 
-def test_a_stored_text_is_compact_and_of_the_present_schema() -> None:
-    text = encode_continuation(Continuation(run=RUN))
-    assert text == '{"schema":5,"run":"00000000-0000-0000-0000-000000000001"}'
-    entry = encode_entry(Entry(at=AT, events=(STARTED[0],)))
-    assert entry.startswith('{"schema":5,"at":"2026-01-01T00:00:00+00:00","events":[{')
-
-
-# Continuations of the release before, which refer to entries
-
-
 VALUE = {"text": "x" * 100}
 RETURNED = ToolReturned(frame="0", call="c1.0", attempt=1, result=VALUE)
 
@@ -212,9 +202,6 @@ def test_a_reference_to_a_missing_value_is_unreadable(place: Any) -> None:
         outcome_of({"$": place})
     with pytest.raises(Unreadable):
         decode_continuation(referring({"$": place}))
-
-
-# Compressed entries
 
 
 # Entries of schema 8 cannot be read with another dictionary. A better one needs a new schema.
