@@ -43,7 +43,7 @@ RETURNED = events.ToolReturned(attempt=1, result={"id": 1}, **CALL)
 
 
 def after(*happened: Event) -> Continuation:
-    """A run whose agent asked for two calls; what happened to the first."""
+    """A run whose agent asked for two calls; these events are about the first."""
     reply = replied("t", "u", usage={"output_tokens": 3})
     return fold(initial(uuid4()), [begun(business_key="k"), opened(), reply, *happened])
 
