@@ -1,18 +1,114 @@
-"""Live updates reach only people who may read the run; streams end with their sessions."""
+"""Live updates reach only people who may read the run; a waiting request is answered once its run is in the state."""
 
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 import pytest
 import redis
+from a2wsgi import WSGIMiddleware
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connections
 from django.test import Client
 
+from config import longpoll
 from runtime.broker import dispatch
 from runtime.web import live
+from runtime.web.api.runs import WAIT_HEADER
+from runtime.web.live import LiveServer, Message
+from tests.support.api_client import Caller, field_of
 from tests.support.office import Office
 from tests.support.pages import log_in
-from tests.web.live_tabs import House
+from tests.support.people import until
+
+pytestmark = pytest.mark.filterwarnings("ignore:No directory at")  # of static files
+
+WITHIN = 60.0
+
+
+class Tab:
+    """One request with the messages from the server until it ended the answer."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        self.headers: dict[bytes, bytes] = {}
+        self.text = ""
+        self.ended = False
+        self.left = asyncio.Event()
+        self._changed = threading.Condition()
+        self._asked = iter([{"type": "http.request"}])
+
+    def wait(self, reached: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(reached, WITHIN), (self.status, self.text, self.ended)
+
+    async def hear(self, message: Message) -> None:
+        with self._changed:
+            self.status = message.get("status", self.status)
+            self.headers |= message.get("headers", {})
+            self.text += message.get("body", b"").decode()
+            self.ended |= message["type"] == "http.response.body" and not message.get("more_body")
+            self._changed.notify_all()
+
+    async def tell(self) -> Message:
+        for message in self._asked:
+            return message
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+
+class House:
+    """A running application and its live server. Close it before the database is flushed."""
+
+    def __enter__(self) -> Self:
+        self.live_server = LiveServer()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+        self._soon(self._opened())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._soon(self.live_server.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(WITHIN)
+        self.loop.close()
+
+    def open(self, client: Client | None, method: str = "GET", **headers: str) -> Tab:
+        """A tab with the session of this client; back when the server has answered."""
+        tab = self.ask(self.live_server, client, method=method, path="/events/", headers=headers)
+        tab.wait(lambda: tab.status is not None and (tab.ended or tab.text != ""))
+        return tab
+
+    def ask(self, application: Any, client: Client | None, headers: Any = (), **more: Any) -> Tab:
+        """Send a request with the session of this client."""
+        tab = Tab()
+        morsel = client.cookies.get(settings.SESSION_COOKIE_NAME) if client else None
+        cookie = f"{settings.SESSION_COOKIE_NAME}={morsel.value if morsel else ''}"
+        sent = [("cookie", cookie), *dict(headers).items()]
+        named = [(name.replace("_", "-").encode(), value.encode()) for name, value in sent]
+        scope = {"type": "http", "http_version": "1.1", "method": "GET", **more, "headers": named}
+        asyncio.run_coroutine_threadsafe(application(scope, tab.tell, tab.hear), self.loop)
+        return tab
+
+    def waits(self, count: int) -> None:
+        """Return once so many requests wait for a run."""
+        until(
+            lambda: self.live_server.count_waiting() == count or None, f"{count} requests to wait"
+        )
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self.loop).result(WITHIN)
+
+    async def _opened(self) -> None:
+        self.live_server.open()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await self.live_server.connected.wait()
 
 
 @pytest.fixture
@@ -37,9 +133,7 @@ def test_a_ring_reaches_those_who_may_read_the_run_and_no_other(
     assert outsider.text == ": open\n\n"
 
 
-def test_the_inbox_rings_when_a_gate_opens_or_is_decided(
-    house: House, office: Office, bea: Client
-) -> None:
+def test_a_gate_and_its_decision_ring_the_inbox(house: House, office: Office, bea: Client) -> None:
     tab = house.open(bea)
     run = office.start()
     tab.wait(lambda: "event: inbox" in tab.text and str(run) in tab.text)
@@ -88,9 +182,7 @@ def test_a_silent_stream_is_checked_by_the_clock(
     tab.wait(lambda: tab.ended)
 
 
-def test_malformed_messages_are_ignored(
-    house: House, live_broker: str, suspended: UUID, bea: Client
-) -> None:
+def test_junk_is_ignored(house: House, live_broker: str, suspended: UUID, bea: Client) -> None:
     tab = house.open(bea)
     broker = redis.Redis.from_url(live_broker)
     for junk in (b"\xff\x00", b"[]", b'{"runs": {"x": true}}', b'{"runs": 3}', b"[" * 100_000):
@@ -117,3 +209,88 @@ def test_who_gets_no_stream(house: House, bea: Client, monkeypatch: pytest.Monke
 def test_without_a_broker_pages_are_told_to_ask_by_themselves(office: Office, bea: Client) -> None:
     with House() as house:  # no live_broker: no broker at its address
         assert house.open(bea).status == 503
+
+
+# Waiting for a state of a run; until then the request uses no thread
+
+
+@pytest.fixture
+def served(
+    house: House, suspended: UUID, ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[bytes], Tab]]:
+    """Ask for Ada's run, in the web's own application with one thread for Django."""
+    from config import asgi, wsgi
+
+    application: Any = wsgi.application
+    django: Any = WSGIMiddleware(application, workers=1)
+    monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)
+    monkeypatch.setattr(asgi, "_django", django)
+    monkeypatch.setattr(asgi, "live_server", house.live_server)
+    path = f"/api/v1/runs/{suspended}"
+    yield lambda query: house.ask(asgi.application, ada, path=path, query_string=query)
+    django.executor.submit(connections.close_all).result(WITHIN)
+    django.executor.shutdown()
+
+
+def _answer(asked: Tab) -> str | None:
+    asked.wait(lambda: asked.ended)
+    assert asked.status == 200
+    found = {name.lower(): value for name, value in asked.headers.items()}.get(longpoll.HEADER)
+    return found.decode() if found else None
+
+
+def test_a_ring_answers_a_request_and_one_that_disconnects_frees_its_place(
+    house: House, served: Callable[[bytes], Tab], office: Office, suspended: UUID
+) -> None:
+    leaving = served(b"wait=60s")
+    house.waits(1)
+    assert _answer(served(b"")) is None  # the only thread is free
+    house.loop.call_soon_threadsafe(leaving.left.set)
+    house.waits(0)
+    staying = served(b"wait=60s")
+    house.waits(1)
+    office.approve(suspended)
+    dispatch.notify_run(uuid4(), inbox=False)  # of another run
+    dispatch.notify_run(suspended, inbox=False)
+    assert _answer(staying) == "met"
+
+
+def test_a_wait_that_ends_first_gets_the_run_as_it_is(
+    house: House, served: Callable[[bytes], Tab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its time is over, when the process ends, and at once if too many wait."""
+    assert _answer(served(b"wait=1s")) == "unmet; 1s"
+    monkeypatch.setattr(longpoll, "MAX_WAITING", 0)
+    assert _answer(served(b"wait=60s")) == "unmet; 60s"
+    monkeypatch.setattr(longpoll, "MAX_WAITING", 1)
+    staying = served(b"wait=60s")
+    house.waits(1)
+    house.loop.call_soon_threadsafe(house.live_server.close_streams)
+    assert _answer(staying) == "unmet; 60s"
+
+
+def test_a_wait_tells_if_it_was_met(office: Office, ada_api: Caller, suspended: UUID) -> None:
+    def said(query: str) -> str:
+        return str(ada_api.get(f"/runs/{suspended}?{query}")["Abeyance-Wait"])
+
+    assert WAIT_HEADER.lower().encode() == longpoll.HEADER
+    assert said("wait=30s&until=suspended") == "met"
+    assert said("wait=30s") == said("wait=30s&until=ended") == "unmet; 30s"
+    office.approve(suspended)
+    assert said("wait=30s") == "met"
+    for wait in ("61s", "0s", "30", "1m", "٣s"):
+        answer = ada_api.get(f"/runs/{suspended}?wait={wait}")
+        assert field_of(answer) == (422, "wait")
+        assert "from 1s to 60s" in answer.json()["detail"]
+
+
+def test_only_reading_a_run_waits() -> None:
+    run = uuid4()
+    for method, path, query, waits in (
+        ("GET", f"/api/v1/runs/{run}", b"wait=30s", True),
+        ("GET", f"/api/v1/runs/{run}", b"", False),
+        ("POST", f"/api/v1/runs/{run}", b"wait=30s", False),
+        ("GET", f"/api/v1/runs/{run}/journal", b"wait=30s", False),
+    ):
+        scope = {"method": method, "path": path, "query_string": query}
+        assert (longpoll.run_of(scope) == run) is waits
