@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client, override_settings
 from pytest_django import Settings
 
 from approvals.accounts import people, tokens
-from approvals.decisions import decide
+from approvals.models import Request
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.control.transfer import export_run
@@ -25,9 +26,11 @@ from runtime.ports.effects import ToolResult
 from tests.support.cast import PASSWORD, Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
-from tests.support.office import NEWCOMER, Office, reseal
+from tests.support.office import BEA, NEWCOMER, Office, reseal
 from tests.support.pages import log_in, text
+from tests.support.seeds import decide
 
+Places = dict[str, Any]
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 
@@ -71,7 +74,7 @@ ROWS = list(_rows())
 @pytest.fixture
 def places(
     office: Office, cast: Cast, published: None, tmp_path: Path, settings: Settings
-) -> dict[str, Any]:
+) -> Places:
     """The objects named by the paths. Changes are rolled back after each cell."""
     sender = Sender(tmp_path)
     settings.IMPORT_KEYS = (sender.file,)
@@ -81,6 +84,8 @@ def places(
     run, doubtful = office.start(), office.in_doubt()
     doubt = office.in_doubt_request(doubtful)
     reseal([doubt], not_before=None)  # long past
+    parked = office.start()  # its journal verifies
+    Run.objects.filter(id=parked).update(status="quarantined", due_at=None)
     halt = office.held()
     token, _ = tokens.create(cast.ada, ALL_SCOPES)
     people.create_person(username="eva", password=PASSWORD, groups=[])
@@ -92,7 +97,7 @@ def places(
         "position": 1,
         "approval": approval.id,
         "digest": approval.request_digest,
-        "parked": _parked(office),
+        "parked": parked,
         "failed": office.failed(),
         "halt": halt.id,
         "haltdigest": halt.request_digest,
@@ -105,22 +110,25 @@ def places(
     }
 
 
-def _parked(office: Office) -> UUID:
-    """A run in quarantine whose journal verifies."""
-    run = office.start()
-    Run.objects.filter(id=run).update(status="quarantined", due_at=None)
-    return run
-
-
-def decide_as_bea(places: dict[str, Any]) -> None:
-    with override_settings(ABEYANCE_UNDO_SECONDS=60):
-        decide.decide(
-            request=places["approval"],
-            verdict="approve",
-            digest=places["digest"],
-            reason="",
-            actor=Actor(person="bea"),
-        )
+def answer(row: Row, identity: str, places: Places, query: str = "", body: Any = None) -> Any:
+    """The answer to the usual body, or to this one or the text of one; its changes are rolled back."""
+    with transaction.atomic():
+        if row.path.rstrip("/").endswith("undo"):
+            with override_settings(ABEYANCE_UNDO_SECONDS=60):
+                decide(Request.objects.get(id=places["approval"]), BEA)
+        client = client_of(row, identity)
+        client.raise_request_exception = False
+        path = row.path.format(**places) + query
+        if row.method == "GET":
+            found = client.get(path)
+        else:
+            sent = body_of(row, identity, places) if body is None else body
+            if not isinstance(sent, str):
+                sent = json.dumps(sent) if row.is_api else urlencode(sent, doseq=True)
+            kind = "json" if row.is_api else "x-www-form-urlencoded"
+            found = client.post(path, sent, content_type=f"application/{kind}")
+        transaction.set_rollback(True)
+    return found
 
 
 def client_of(row: Row, identity: str) -> Client:
@@ -140,60 +148,45 @@ def client_of(row: Row, identity: str) -> Client:
     return client
 
 
-def body_of(row: Row, identity: str, places: dict[str, Any]) -> dict[str, Any]:
+def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     """Return a body that an authorised person would send."""
-    last = row.path.rstrip("/").rsplit("/", 1)[-1]
     given = {"digest": places["digest"], "reason": "because"}
+    held = {**given, "digest": places["haltdigest"]}
+    why = {"reason": "because"}
     another = {"password": "an0ther long passphrase", "again": "an0ther long passphrase"}
-    match last:
-        case "login":
-            name = identity if identity in {"cyril", "ada", "bea", "admin"} else "stranger"
-            return {"username": name, "password": PASSWORD}
-        case "password":
-            return {"current": PASSWORD, **another}
-        case "add" if "tokens" in row.path:
-            return {"scope": ["runs:read"]}
-        case "add":
-            return {"username": "newhire", "group": ["reviewers"], **another}
-        case "groups":
-            return {"group": ["reviewers"]}
-        case "confirm":
-            return {"seq": "1"}
-        case "continue" | "stop":
-            return {**given, "digest": places["haltdigest"]}
-        case "retry":
-            return {"reason": "because"}
-        case "decision":
-            return {"verdict": "approve", **given}
-        case "stops":
-            return {"agent": "", "reason": "because"}
-        case "put":
-            return {"agent": "*", **given}
-        case "settle":
-            return {"outcome": "give_up", "reason": "because"}
-        case "happened":
-            return {"result": '{"message_id": "1"}', **given}
-        case "events":
-            return {"id": "e-1", "name": "signed", "data": {}}
-        case "message" | "messages":
-            return {"text": "Mind the gap."}
-        case "runs":
-            return {"agent": "hr_onboarding", "input": NEWCOMER}
-        case "imports":
-            return dict(places["parcel"])
-        case "fork":
-            return {"position": 1}
-        case "undo" | "resume" | "export" | "lift" if row.is_api:
-            return {}
-        case "pause" | "cancel" | "readmit" if row.is_api:
-            return {"reason": "because"}
-        case "start":
-            return {f"in.{name}": value for name, value in NEWCOMER.items()} | _hidden(places)
-        case _:
-            return given
+    name = identity if identity in {"cyril", "ada", "bea", "admin"} else "stranger"
+    bodies: dict[str, dict[str, Any]] = {
+        "login": {"username": name, "password": PASSWORD},
+        "password": {"current": PASSWORD, **another},
+        "tokens/add": {"scope": ["runs:read"]},
+        "people/add": {"username": "newhire", "group": ["reviewers"], **another},
+        "groups": {"group": ["reviewers"]},
+        "confirm": {"seq": "1"},
+        "continue": held,
+        "stop": held,
+        "retry": why,
+        "decision": {"verdict": "approve", **given},
+        "stops": {"agent": "", **why},
+        "put": {"agent": "*", **given},
+        "settle": {"outcome": "give_up", **why},
+        "happened": {"result": '{"message_id": "1"}', **given},
+        "events": {"id": "e-1", "name": "signed", "data": {}},
+        "message": {"text": "Mind the gap."},
+        "messages": {"text": "Mind the gap."},
+        "runs": {"agent": "hr_onboarding", "input": NEWCOMER},
+        "imports": places["parcel"],
+        "fork": {"position": 1},
+    }
+    if row.is_api:
+        bodies |= {act: {} for act in ("undo", "resume", "export", "lift")}
+        bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
+    *_, before, last = row.path.rstrip("/").split("/")
+    if last == "start":
+        return {f"in.{name}": value for name, value in NEWCOMER.items()} | _hidden(places)
+    return dict(bodies.get(f"{before}/{last}" if last == "add" else last, given))
 
 
-def _hidden(places: dict[str, Any]) -> dict[str, str]:
+def _hidden(places: Places) -> dict[str, str]:
     """The hidden fields of the form."""
     page = text(log_in(User.objects.get(username="ada")), "/agents/hr_onboarding/start/")
     found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
