@@ -59,9 +59,7 @@ def window(chromium: Browser, office: Office) -> Iterator[Callable[[str], Page]]
         context.close()
 
 
-def test_the_readmes_agent_is_started_approved_and_done(
-    window: Callable[[str], Page], office: Office
-) -> None:
+def test_the_readmes_agent_runs_to_its_end(window: Callable[[str], Page], office: Office) -> None:
     found = office.execute("import importlib.util as u; print(u.find_spec('refunds'))")
     assert found.strip() == "None"  # the web cannot import it
     words = _command("curl ")
@@ -72,9 +70,7 @@ def test_the_readmes_agent_is_started_approved_and_done(
     office.wait(run["id"], "suspended")
 
     ada = window("ada")
-    ada.goto("/agents/")
-    ada.get_by_role("link", name="refunds").first.click()
-    ada.get_by_role("link", name="Start").first.click()
+    ada.goto("/agents/refunds/start/")
     ada.get_by_label("number").fill("A-1")
     ada.get_by_role("button", name="Start the run").click()
     ada.wait_for_url("**/runs/*/")
@@ -113,9 +109,7 @@ def test_bea_approves_a_nested_run_and_an_open_page_and_inbox_follow(
     expect(bea.get_by_text("The welcome mail went to seen@example.org").first).to_be_visible()
 
 
-def test_open_tabs_do_not_keep_the_application_from_stopping(
-    window: Callable[[str], Page], office: Office
-) -> None:
+def test_open_tabs_do_not_prevent_a_stop(window: Callable[[str], Page], office: Office) -> None:
     """Last in this file, because it stops everything."""
     bea = window("bea")
     expect(bea.get_by_text("Live", exact=True)).to_be_visible()

@@ -30,20 +30,13 @@ def bea(desk: Desk, office: Office) -> Page:
     return desk.page
 
 
-def test_a_decision_appears_in_another_browser_without_reload(
-    desk: Desk, bea: Page, chromium: Browser, asked: str
-) -> None:
+def test_decisions_appear_unasked(desk: Desk, bea: Page, office: Office, suspended: UUID) -> None:
     desk.open("/inbox/")
     bea.evaluate("window.stays = true")
     expect(bea.locator(".live")).to_have_text("Reconnecting…")
     row = bea.locator(".row", has_text=PRIVILEGES)
     place = row.bounding_box()
-    with window(chromium, desk.url) as second:
-        second.log_in("bea")
-        second.open(asked)
-        second.page.get_by_role("textbox", name="Reason").fill("Not today.")
-        second.page.get_by_role("button", name="Deny").click()
-        expect(second.page.get_by_role("heading", name="Denied by bea")).to_be_visible()
+    decide(office.request(suspended), BEA, Verdict.DENY, "Not today.")
     bea.clock.run_for(4000)
     expect(row).to_have_class(re.compile("gone"))
     expect(row).to_contain_text("by bea")
@@ -137,9 +130,7 @@ def test_a_decision_elsewhere_keeps_a_typed_reason(
     expect(bea.get_by_text("I would rather wait for Monday.")).to_be_visible()
 
 
-def test_a_request_closed_elsewhere_leaves_a_refused_grant_alone(
-    desk: Desk, bea: Page, office: Office
-) -> None:
+def test_closing_elsewhere_leaves_a_refused_grant(desk: Desk, bea: Page, office: Office) -> None:
     request = office.short(Budget(turns=1))
     desk.open(f"/a/{request.id}/")
     bea.get_by_label("More turns").fill("abc")
@@ -195,31 +186,22 @@ def test_typing_filters_the_inbox_and_keeps_it_live(desk: Desk, bea: Page, offic
 # Deadlines and moments
 
 
-@pytest.fixture
-def late(desk: Desk, bea: Page, suspended: UUID) -> Page:
-    """Her inbox with something that expires in a little more than five minutes."""
+def test_deadlines_run_down_and_two_marks_are_said_once(desk: Desk, bea: Page, asked: str) -> None:
     at = timezone.now() + timedelta(minutes=5, seconds=30)
     reseal(Request.objects.all(), expires_at=at)
     desk.open("/inbox/")
-    return bea
-
-
-def test_deadlines_run_down_and_two_marks_are_said_once(late: Page) -> None:
-    due = late.locator(".due")
-    voice = late.locator("p.vh[role=status]")
+    due, voice = bea.locator(".due"), bea.locator("p.vh[role=status]")
     expect(due).to_contain_text("in 5 min")
-    late.clock.run_for(60_000)
+    bea.clock.run_for(60_000)
     expect(due).to_contain_text("in 4 min")
     expect(voice).to_have_text("Expires in 5 min: Set the privileges of newhire to 3")
-    expect(late.locator(".due time")).to_have_attribute("title", re.compile(" UTC$"))
-    late.clock.run_for(225_000)
+    expect(bea.locator(".due time")).to_have_attribute("title", re.compile(" UTC$"))
+    bea.clock.run_for(225_000)
     expect(due).to_have_attribute("data-left", "none")
     expect(voice).to_have_text("Expires in 1 min: Set the privileges of newhire to 3")
 
 
-def test_moments_are_shown_in_the_zone_of_the_reader(
-    desk: Desk, chromium: Browser, asked: str
-) -> None:
+def test_moments_are_shown_in_the_readers_zone(desk: Desk, chromium: Browser, asked: str) -> None:
     with window(chromium, desk.url, timezone_id="Asia/Tokyo") as tokyo:
         tokyo.log_in("bea")
         tokyo.open(asked)
@@ -228,23 +210,22 @@ def test_moments_are_shown_in_the_zone_of_the_reader(
         assert (moment.get_attribute("title") or "").endswith(" UTC")
 
 
-def test_a_pressed_button_stays_disabled_and_its_decision_is_confirmed(late: Page) -> None:
-    late.get_by_role("link", name="Set the privileges").click()
-    late.wait_for_url("**/a/**")
-    approve = late.get_by_role("button", name="Approve")
-    late.route("**/approve/", lambda route: route.fulfill(status=204))  # and stay here
+def test_a_pressed_button_is_disabled_and_confirmed(desk: Desk, bea: Page, asked: str) -> None:
+    desk.open(asked)
+    approve = bea.get_by_role("button", name="Approve")
+    bea.route("**/approve/", lambda route: route.fulfill(status=204))  # and stay here
     approve.click()
-    late.clock.run_for(10)
+    bea.clock.run_for(10)
     expect(approve).to_be_disabled()
-    late.evaluate("dispatchEvent(new PageTransitionEvent('pageshow'))")
+    bea.evaluate("dispatchEvent(new PageTransitionEvent('pageshow'))")
     expect(approve).to_be_enabled()
-    late.unroute("**/approve/")
+    bea.unroute("**/approve/")
     approve.dblclick()
-    toast = late.locator(".toast")
+    toast = bea.locator(".toast")
     expect(toast).to_have_text("Approved. A worker starts it next.")
-    expect(late.get_by_role("heading", name="Approved by bea")).to_be_visible()
-    late.wait_for_load_state()  # the words are there before the script that takes them away
-    late.clock.run_for(9000)
+    expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
+    bea.wait_for_load_state()  # the words are there before the script that takes them away
+    bea.clock.run_for(9000)
     expect(toast).to_have_count(0)
 
 
@@ -261,29 +242,21 @@ def _log_in_again(page: Page, name: str = "bea") -> None:
     page.get_by_role("button", name="Log in").click()
 
 
-@pytest.mark.parametrize("button", ["Approve", "Deny"])
-def test_deciding_after_the_session_ended_decides_nothing(
-    desk: Desk, bea: Page, asked: str, button: str
+def test_without_a_session_nothing_is_decided_and_a_draft_waits_for_its_author(
+    desk: Desk, bea: Page, office: Office
 ) -> None:
-    desk.open(asked)
-    bea.get_by_role("textbox", name="Reason").fill(REASON)
-    _end_session(bea)
-    bea.get_by_role("button", name=button).click()
-    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
-    _log_in_again(bea)
-    expect(bea).to_have_url(desk.url + asked)
-    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
-    expect(bea.get_by_role("textbox", name="Reason")).to_have_value(REASON)
-    assert Request.objects.get().status == "pending"
-    bea.get_by_role("button", name="Deny").click()
-    expect(bea.get_by_role("heading", name="Denied by bea")).to_be_visible()
-
-
-def test_a_draft_is_kept_for_its_author_alone(desk: Desk, bea: Page, office: Office) -> None:
-    run = office.start(requester="admin")
-    desk.open(f"/a/{office.request(run).id}/")
+    path = f"/a/{office.request(office.start(requester='admin')).id}/"
+    desk.open(path)
     reason = bea.get_by_role("textbox", name="Reason")
     reason.fill(REASON)
+    _end_session(bea)
+    bea.get_by_role("button", name="Approve").click()
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    _log_in_again(bea)
+    expect(bea).to_have_url(desk.url + path)
+    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
+    expect(reason).to_have_value(REASON)
+    assert Request.objects.get().status == "pending"
     _end_session(bea)
     bea.clock.run_for(4000)  # while she types
     _log_in_again(bea)
@@ -291,7 +264,6 @@ def test_a_draft_is_kept_for_its_author_alone(desk: Desk, bea: Page, office: Off
     _end_session(bea)
     bea.get_by_role("button", name="Deny").click()
     _log_in_again(bea, "ada")
-    expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
     expect(reason).to_have_value("")
 
 

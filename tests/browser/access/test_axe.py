@@ -19,8 +19,8 @@ from runtime.models import Run
 from tests.browser.conftest import Desk, unfold
 from tests.support.cast import Cast
 from tests.support.fake_ports import say, turns
-from tests.support.office import NEWCOMER, Office, reseal
-from tests.support.seeds import TOOL, object_of, published
+from tests.support.office import SCHEMA, Office, reseal
+from tests.support.seeds import published
 
 pytestmark = pytest.mark.browser
 
@@ -34,10 +34,10 @@ LISTS = (
     *("/account/", "/runs/", "/agents/"),
 )
 
-State = tuple[str, Callable[[Page], Any] | None]
+Act = Callable[[Page], Any]
 
 
-def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
+def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]]:
     """List who opens which address, and their actions there before axe checks the page."""
     halt = office.held()
     short = office.short(Budget(turns=1))
@@ -53,71 +53,52 @@ def _states(office: Office, cast: Cast) -> dict[str, list[State]]:
     reseal(Request.objects.filter(run=expired), expires_at=datetime(2020, 1, 1, tzinfo=UTC))
     Approvals().expire(office.request(expired).gate)
     doubt = office.in_doubt()
-    settled = office.in_doubt()
     cancelled = office.cancel(office.start(), reason="A mistake.")
     office.effects.agents["hr_onboarding"] = turns(say(""))
     parked = office.start()
     Run.objects.filter(id=parked).update(status="quarantined", reason="entry 3 is not its own")
     failed = office.start()
     Run.objects.filter(id=failed).update(status="failed", reason="the model cannot be reached")
-    _publish()
+    published(input_schema=SCHEMA)
     tokens.create(cast.bea, ["runs:read"])
     ours = [waiting, done, denied, expired, doubt, cancelled]
-    requests = {run: office.request(run).id for run in ours}
-    return {
+    run, start = f"/runs/{waiting}/", "/agents/hr_onboarding/start/"
+    asked = f"/a/{office.request(waiting).id}/"
+    lost = f"/a/{office.in_doubt_request(doubt).id}/"
+    opened = {
         "bea": [
-            ("/inbox/", None),
-            ("/inbox/?q=nothing-like-it", None),
-            ("/inbox/?q=risk:none", None),
-            ("/inbox/?view=others", None),
-            ("/inbox/?view=decided", None),
-            *((f"/a/{request}/", None) for request in requests.values()),
-            (f"/a/{requests[waiting]}/", partial(_refused, button="button:has-text('Deny')")),
-            (f"/a/{requests[waiting]}/", _open_the_keys),
-            (f"/a/{office.in_doubt_request(doubt).id}/", None),
-            (f"/a/{office.in_doubt_request(doubt).id}/", _report_no_json),
-            (f"/a/{office.in_doubt_request(settled).id}/", None),
-            *((f"/a/{request.id}/", None) for request in (halt, short)),
-            (f"/a/{halt.id}/", partial(_refused, button="button:has-text('Stop')")),
-            (f"/a/{office.request(undoable).id}/", None),
-            *((f"/runs/{request.run}/", unfold) for request in (halt, short)),
-            (f"/runs/{done}/compare/{denied}/", unfold),
-            ("/runs/", None),
-            ("/runs/?q=nothing-like-it", None),
-            *((f"/runs/{run}/", unfold) for run in [*ours, parked, failed]),
-            (f"/runs/{waiting}/?tab=transcript", unfold),
-            (f"/runs/{waiting}/cancel/", None),
-            (f"/runs/{waiting}/message/", None),
-            ("/agents/", None),
-            ("/agents/hr_onboarding/", unfold),
-            ("/agents/hr_onboarding/start/", None),
-            ("/account/", None),
-            ("/nowhere/", None),
-            (f"/runs/{uuid4()}/", None),
+            *(f"/inbox/{query}" for query in ("", "?q=nothing-like-it", "?q=risk:none")),
+            *(f"/inbox/?view={view}" for view in ("others", "decided")),
+            *(f"/a/{office.request(run).id}/" for run in (*ours, undoable)),
+            *(f"/a/{request.id}/" for request in (halt, short)),
+            lost,
+            *("/runs/", "/runs/?q=nothing-like-it", f"/runs/{done}/compare/{denied}/"),
+            *(f"/runs/{run}/" for run in (*ours, parked, failed, halt.run_id, short.run_id)),
+            *(run + part for part in ("?tab=transcript", "cancel/", "message/")),
+            *("/agents/", "/agents/hr_onboarding/", start),
+            *("/account/", "/nowhere/", f"/runs/{uuid4()}/"),
         ],
-        "ada": [
-            ("/inbox/", None),
-            (f"/a/{requests[waiting]}/", None),
-            (f"/runs/{waiting}/cancel/", _send),
-            (f"/runs/{waiting}/", None),
-            (f"/runs/{waiting}/message/", _send),
-            (f"/runs/{done}/fork/2/", None),
-            (f"/runs/{done}/fork/3/", None),
-            ("/agents/hr_onboarding/start/", None),
-            ("/agents/hr_onboarding/start/", _send),
-        ],
+        "ada": ["/inbox/", asked, run, *(f"/runs/{done}/fork/{at}/" for at in (2, 3)), start],
         "admin": [
-            ("/inbox/", None),
-            ("/people/", unfold),
-            ("/people/?q=stranger", None),
-            ("/people/?open=bea", _send_a_short_name),
-            (f"/runs/{waiting}/", unfold),
-            (f"/runs/{waiting}/at/1/", unfold),
-            (f"/runs/{parked}/readmit/", None),
-            (f"/runs/{parked}/readmit/", _send),
-            ("/stops/", None),
-            ("/stops/", _send),
+            *("/inbox/", "/people/", "/people/?q=stranger", "/stops/"),
+            *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),
         ],
+    }
+    acts: dict[str, dict[str, Act]] = {
+        "bea": {
+            asked: partial(_refused, button="button:has-text('Deny')"),
+            lost: _report_no_json,
+            f"/a/{halt.id}/": partial(_refused, button="button:has-text('Stop')"),
+        },
+        "ada": dict.fromkeys((f"{run}cancel/", f"{run}message/", start), _send),
+        "admin": {
+            "/people/?open=bea": _send_a_short_name,
+            **dict.fromkeys((f"/runs/{parked}/readmit/", "/stops/"), _send),
+        },
+    }
+    return {
+        name: [*((path, None) for path in paths), *acts[name].items()]
+        for name, paths in opened.items()
     }
 
 
@@ -139,10 +120,11 @@ def test_empty_pages_and_pages_with_data_have_no_violations(
         for path in ("/inbox/", "/inbox/?view=decided", "/runs/", "/agents/", "/account/"):
             desk.open(path)
             found[f"empty {name} {path}"] = _violations(desk.page)
-    for name, states in _states(office, cast).items():
+    for name, pages in _pages(office, cast).items():
         desk.log_in(name)
-        for path, act in states:
+        for path, act in pages:
             desk.open(path)
+            unfold(desk.page)
             if act is not None:
                 act(desk.page)
             found[f"{name} {path} {act}"] = _violations(desk.page)
@@ -238,19 +220,7 @@ def _open_the_keys(page: Page) -> None:
 
 
 def _send_a_short_name(page: Page) -> None:
-    unfold(page)
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     with page.expect_navigation():
         page.locator("form[action='/people/add/'] button").click()
     unfold(page)
-
-
-def _publish() -> None:
-    properties = {
-        name: {"type": "integer" if isinstance(value, int) else "string", "title": name}
-        for name, value in NEWCOMER.items()
-    }
-    schema = object_of(**properties)
-    sentence = "Give {username} security level {security_level}"
-    tool = {**TOOL, "schema": schema, "sentence": sentence, "secret_args": ["username"]}
-    published(input_schema=schema, tools=[tool])
