@@ -2,13 +2,11 @@
 
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import PublishedAgent
@@ -20,24 +18,15 @@ from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
 from tests.support.forged_exports import Sender, uuid7
 from tests.support.office import Target
+from tests.support.seeds import published
 
 ADMIN = Actor(person="admin")
-Make = Callable[[Sender, str], str]
 
 
 @pytest.fixture
 def sender(tmp_path: Path, settings: Settings, db: None) -> Sender:
     """Another installation whose key is listed here, where the agent of these runs is known."""
-    PublishedAgent.objects.create(
-        name="hr_onboarding",
-        description="",
-        fingerprint="sha256:f",
-        input_schema={},
-        tools=[],
-        subagents=[],
-        steps=None,
-        published_at=timezone.now(),
-    )
+    published(input_schema={})
     sender = Sender(tmp_path)
     settings.IMPORT_KEYS = (tmp_path,)
     return sender
@@ -91,41 +80,25 @@ def test_an_approval_given_before_the_export_is_worth_nothing(
     assert target.started(new) == 1
 
 
-TAMPERED: dict[str, tuple[Make, str]] = {
-    "an edited entry": (
-        lambda s, t: s.send(t).replace("newhire", "mallory", 1),
-        "its entries differ from the signed ones",
-    ),
-    "a truncated file": (lambda s, t: s.send(t)[:-100], "it is not JSON"),
-    "a signature that is no signature": (
-        lambda s, t: loaded(s.send(t), signature="zz"),
-        "its signature does not verify",
-    ),
-    "the signature of another file": (
-        lambda s, t: loaded(s.send(t), signature=json.loads(s.send(t))["signature"]),
-        "its signature does not verify",
-    ),
-    "an edited manifest": (
-        lambda s, t: loaded(
-            s.send(t), manifest=json.loads(s.send(t))["manifest"].replace("ada", "eve")
+def test_a_tampered_file_is_refused(sender: Sender, parcel: str) -> None:
+    sent = sender.send(parcel)
+    manifest, signature = json.loads(sent)["manifest"], json.loads(sender.send(parcel))["signature"]
+    newer = sender.send(parcel, manifest=lambda it: it.update(schema=export_file.SCHEMA + 1))
+    unverified = "its signature does not verify"
+    for name, text, why in (
+        ("an edited entry", sent.replace("newhire", "mallory", 1), "differ from the signed ones"),
+        ("a truncated file", sent[:-100], "it is not JSON"),
+        ("a signature that is none", loaded(sent, signature="zz"), unverified),
+        ("the signature of another file", loaded(sent, signature=signature), unverified),
+        ("an edited manifest", loaded(sent, manifest=manifest.replace("ada", "eve")), unverified),
+        ("a newer manifest", newer, "is newer than this version reads"),
+        (
+            "an id from the future",
+            sender.send(parcel, run=uuid7(3 * 86_400)),
+            "its id is not valid",
         ),
-        "its signature does not verify",
-    ),
-    "a newer manifest": (
-        lambda s, t: s.send(t, manifest=lambda d: d.update(schema=export_file.SCHEMA + 1)),
-        "is newer than this version reads",
-    ),
-    "an id from the future": (
-        lambda s, t: s.send(t, run=uuid7(ahead=3 * 24 * 3600)),
-        "its id is not valid",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TAMPERED)
-def test_a_tampered_file_is_refused(target: Target, sender: Sender, parcel: str, name: str) -> None:
-    make, why = TAMPERED[name]
-    assert why in refused(make(sender, parcel))
+    ):
+        assert why in refused(text), name
 
 
 def test_a_key_that_is_not_listed_is_refused(
@@ -175,9 +148,7 @@ def command(*args: object) -> tuple[str, str]:
     return out.getvalue(), error
 
 
-def test_a_run_leaves_and_arrives_by_command(
-    target: Target, sender: Sender, tmp_path: Path
-) -> None:
+def test_a_run_leaves_and_comes_by_command(target: Target, sender: Sender, tmp_path: Path) -> None:
     run, file = target.start(), tmp_path / "run.json"
     refusal = command("export_run", run, file, "--as", "bea")[1]
     assert (refusal, file.exists()) == ("Only admins may export runs.", False)

@@ -56,14 +56,10 @@ def test_an_older_continuation_cannot_replace_the_last_one(target: Target, with_
     target.assert_parked(run, "the journal ends at entry" if with_row else "the last one was of")
 
 
-def test_a_continuation_that_is_gone_parks_the_run(target: Target) -> None:
-    run = target.decided()
-    Continuation.objects.filter(run=run).delete()
-    target.assert_parked(run, "the continuation is missing")
-
-
-def test_a_continuation_beyond_the_journal_parks_the_run(target: Target) -> None:
-    run = target.decided()
+def test_a_continuation_that_is_gone_or_beyond_the_journal_parks_the_run(target: Target) -> None:
+    gone, run = target.decided(), target.decided()
+    Continuation.objects.filter(run=gone).delete()
+    target.assert_parked(gone, "the continuation is missing")
     body = _kept(run)["body"]
     broken = re.sub(r'"position":\d+,', '"position":99,', body, count=1)
     seal = macs.seal(purposes.CONTINUATION, str(run), broken)

@@ -34,18 +34,17 @@ class Sender:
         text: str,
         *,
         manifest: Callable[[dict[str, Any]], object] = lambda document: None,
-        entries: Callable[[list[str]], object] = lambda bodies: None,
         run: UUID | None = None,
     ) -> str:
         """The file of another run that is the same otherwise, with these changes made before it is signed."""
         package = export_file.decode(text)
-        bodies = list(package.entries)
-        entries(bodies)
         document = json.loads(package.manifest)
         document["run"] = str(run or uuid7())
-        document["entries"] = export_file.digest_of_digests(digest_of(body) for body in bodies)
+        document["entries"] = export_file.digest_of_digests(
+            digest_of(body) for body in package.entries
+        )
         manifest(document)
-        changed = replace(package, manifest=json.dumps(document), entries=tuple(bodies))
+        changed = replace(package, manifest=json.dumps(document))
         return export_file.encode(self.sign(changed))
 
 

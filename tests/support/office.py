@@ -159,7 +159,7 @@ class Office(HandDriven):
     def failed(self) -> UUID:
         """A run of Ada's whose model could not answer after Bea had approved a call of it."""
         self.effects.agents["hr_onboarding"] = turns(
-            ask(("account_agent", NEWCOMER)), ModelFailure(error="no")
+            ask(("account_agent", NEWCOMER)), ModelFailure(error="<no>")
         )
         run = self.start()
         self.approve(run)
@@ -191,6 +191,10 @@ class Office(HandDriven):
 
     def advance(self, run: UUID, *, isolated: bool = False) -> Run:
         return self.advance_once(run, isolated=isolated)
+
+    def started(self, run: UUID, tool: str = "set_privileges") -> int:
+        """Count the starts of the tool for this run."""
+        return sum(call.run == run and call.tool == tool for call in self.effects.calls)
 
     def request(self, run: UUID) -> Request:
         return Request.objects.get(run=run, kind=GateKind.APPROVAL)
@@ -257,10 +261,6 @@ class Target(Office):
             )
         assert Run.objects.get(id=run).position > Continuation.objects.get(run=run).position
         return run
-
-    def started(self, run: UUID, tool: str = "set_privileges") -> int:
-        """Count the starts of the tool for this run."""
-        return sum(call.run == run and call.tool == tool for call in self.effects.calls)
 
     def touch(self, table: str, run: UUID, change: str, *values: object) -> None:
         """UPDATE the stored state of a run, as no code of ours does."""

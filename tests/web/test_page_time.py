@@ -1,21 +1,23 @@
-"""Time limits of a page: it omits optional parts and says so, and is aborted after ten seconds."""
+"""A late page omits optional parts or is aborted; and a process with a wrong clock writes the database's time."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+import time_machine
 from django.test import Client
 
+from approvals import clock
+from approvals.models import AuditEntry, Request
+from runtime.models import Run
 from runtime.queries import time_limits
 from runtime.queries.transcript.transcript import read_transcript
+from runtime.store import pool
+from runtime.store.tables import journal
 from runtime.web.display import escape_visible
 from tests.support.api_client import Caller
 from tests.support.office import Office
 from tests.support.pages import shows
-
-
-@pytest.fixture
-def too_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limits, "HARD_SECONDS", 0.0)
 
 
 def test_a_late_page_names_its_omitted_parts(
@@ -32,9 +34,10 @@ def test_a_late_page_names_its_omitted_parts(
 
 
 def test_a_page_that_takes_too_long_is_given_up(
-    too_late: None, bea: Client, bea_api: Caller, office: Office, suspended: UUID
+    bea: Client, bea_api: Caller, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forms and the API have no such limit."""
+    """Its Python is bounded, too. Forms and the API have no such limit."""
+    monkeypatch.setattr(time_limits, "HARD_SECONDS", 0.0)
     bea.raise_request_exception = False
     request = office.request(suspended)
     for place in ("/inbox/", request, suspended, f"/runs/{suspended}/at/3/"):
@@ -42,10 +45,24 @@ def test_a_page_that_takes_too_long_is_given_up(
     assert bea_api.get(f"/approvals/{request.id}").status_code == 200
     body = {"digest": request.request_digest}
     assert bea.post(f"/a/{request.id}/approve/", body).status_code == 302
-
-
-def test_the_time_of_a_page_bounds_its_python_as_well(too_late: None, suspended: UUID) -> None:
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         read_transcript(suspended)
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         escape_visible("x")
+
+
+def test_events_and_audit_bear_the_time_of_the_database(office: Office) -> None:
+    """Also those of a process whose clock is an hour ahead."""
+    before = clock.now()
+    with time_machine.travel(datetime.now(UTC) + timedelta(hours=1), tick=True):
+        run = office.start()
+        assert office.approve(run).status == "completed"
+    after = clock.now()
+    with pool.own() as own:
+        times = [entry.at for _, entry in journal.history(own, run)]
+    assert len(times) > 5
+    request, row = Request.objects.get(run=run), Run.objects.get(id=run)
+    audited = [entry.at for entry in AuditEntry.objects.filter(run=run)]
+    audited += [at for at in (request.created_at, request.decided_at, row.ended_at) if at]
+    assert len(audited) == 5
+    assert [at for at in times + audited if not before <= at <= after] == []

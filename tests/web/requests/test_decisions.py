@@ -1,6 +1,8 @@
 """Decisions on the page and their undo: forms, refusals, results, expiry, and forged rows."""
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -18,6 +20,7 @@ from approvals.accounts.people import create_person
 from approvals.adapter import Approvals
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
+from runtime.broker import dispatch
 from runtime.models import Gate, Run, Signal
 from runtime.store import pool
 from runtime.store.tables import signals
@@ -28,47 +31,38 @@ from tests.support.fake_ports import ask, turns
 from tests.support.office import Office
 from tests.support.pages import has, log_in, send, shows, text_of
 
-WORDS = {"reason": "my own words"}
-# By kind, what each form sends; the first two decide differently.
-WAYS: dict[str, dict[str, dict[str, str]]] = {
-    "approval": {"approve": {}, "deny": WORDS},
-    "in_doubt": {
-        "settle/give-up": WORDS,
-        "settle/happened": {"result": '{"message_id": "x"}', **WORDS},
-        "settle/run-again": WORDS,
-    },
-    "hold": {"continue": {}, "stop": WORDS},
-}
+REAL_HINT = dispatch.dispatch
+CONNECT = socket.socket.connect
 
 
-@pytest.mark.parametrize("kind", WAYS)
-def test_each_kind_is_decided_once_in_its_ways_by_another_person(
-    kind: str, office: Office, ada: Client, bea: Client
+def test_a_requester_is_shown_no_way_to_decide(ada: Client, office: Office) -> None:
+    doubt = office.in_doubt_request(office.in_doubt())
+    settling = ("settle/give-up", "settle/happened", "settle/run-again")
+    for asked, ways in (
+        (office.request(office.start()), ("approve", "deny")),
+        (doubt, settling),
+        (office.held(), ("continue", "stop")),
+    ):
+        shows(ada, asked, "You may read this, but not", hides=[f"/{way}/" for way in ways])
+
+
+def test_a_request_is_decided_once_by_another_person(
+    ada: Client, bea: Client, asked: Request
 ) -> None:
-    if kind == "hold":
-        asked = office.held()
-    elif kind == "in_doubt":
-        asked = office.in_doubt_request(office.in_doubt())
-    else:
-        asked = office.request(office.start())
-    hides = [f"/{way}/" for way in WAYS[kind]]
-    shows(ada, asked, "You may read this, but not", hides=hides)
-    for way, form in WAYS[kind].items():
-        page = text_of(send(ada, asked, way, **form), 403)
-        has(page, "started this run, so another person must decide")
-    for other, ways in WAYS.items():
-        for way, form in ways.items() if other != kind else ():
-            assert send(bea, asked, way, **form).status_code in (404, 422)
+    page = text_of(send(ada, asked, "approve"), 403)
+    has(page, "started this run, so another person must decide")
+    for way in ("continue", "stop", "settle/run-again"):
+        assert send(bea, asked, way, reason="x").status_code in (404, 422)
     asked.refresh_from_db()
     assert asked.status == "pending"
-    (first, form), (second, words), *_ = WAYS[kind].items()
     for _ in range(2):  # two clicks
-        answer = send(bea, asked, first, **form)
+        answer = send(bea, asked, "approve")
         assert (answer.status_code, answer["Location"]) == (302, f"/a/{asked.id}/")
-    has(text_of(send(bea, asked, second, **words), 409), "You decided this already")
+    late = send(bea, asked, "deny", reason="my own words")
+    has(text_of(late, 409), "You decided this already")
     dan = log_in(create_person(username="dan", password=PASSWORD, groups=[Group.REVIEWERS]))
-    page = text_of(send(dan, asked, second, **words), 409)
-    has(page, "<bdi>bea</bdi> was first", words["reason"])
+    page = text_of(send(dan, asked, "deny", reason="my own words"), 409)
+    has(page, "<bdi>bea</bdi> was first", "my own words")
 
 
 def test_denying_tells_the_agent_the_reason_word_for_word(
@@ -79,7 +73,7 @@ def test_denying_tells_the_agent_the_reason_word_for_word(
     office.advance(asked.run_id)
     (heard,) = office.effects.models[-3].messages[-1]["results"]
     assert "Ask her lead first.\nThen again." in str(heard["content"])
-    assert "set_privileges" not in [call.tool for call in office.effects.calls]
+    assert office.started(asked.run_id) == 0
 
 
 def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office: Office) -> None:
@@ -117,12 +111,9 @@ def test_a_decision_is_flushed_before_its_answer(
     """No crash after the 200 loses the decision. The test server flushes only if a session asks for it."""
     office.heartbeat.stop()  # it writes all the time
     with _flushing(), connection.cursor() as cursor:
-        answer = bea_api.post(
-            f"/approvals/{asked.id}/decision",
-            {"verdict": "approve", "digest": asked.request_digest, "reason": ""},
-        )
+        decide(bea_api, asked)
         cursor.execute("SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
-        assert (answer.status_code, cursor.fetchone()) == (200, (True,))
+        assert cursor.fetchone() == (True,)
 
 
 @contextmanager
@@ -211,18 +202,34 @@ def decide(api: Caller, request: Request, window: float = WINDOW) -> dict[str, o
     return said
 
 
-def look(run: UUID) -> None:
-    """Let a worker claim the run, within the window or after it."""
-    Run.objects.filter(id=run).update(due_at=timezone.now())
-
-
-def started(office: Office) -> int:
-    return [call.tool for call in office.effects.calls].count("set_privileges")
-
-
-def test_a_decision_counts_from_the_end_of_its_window_on(
-    bea_api: Caller, office: Office, suspended: UUID
+@pytest.mark.parametrize("over_api", [False, True])
+@pytest.mark.usefixtures("live_broker")
+def test_a_decision_opens_no_connection_to_the_broker(
+    bea: Client, bea_api: Caller, asked: Request, over_api: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    connects: list[threading.Thread] = []  # Postgres' own library opens its connections unseen
+
+    def watched(self: socket.socket, address: Any) -> None:
+        connects.append(threading.current_thread())
+        CONNECT(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", watched)
+    monkeypatch.setattr(dispatch, "_thread", None)
+    dispatch._broker.cache_clear()
+    monkeypatch.setattr(dispatch, "dispatch", REAL_HINT)
+    if over_api:
+        decide(bea_api, asked, 0)
+    else:
+        send(bea, asked, "approve")
+    asked.refresh_from_db()
+    assert asked.status == "approved"
+    assert dispatch._thread is not None
+    dispatch._thread.flush()
+    assert connects  # the dispatch thread does, so the guard works
+    assert {thread.name for thread in connects} <= {"dispatch", "notifier"}
+
+
+def test_a_decision_waits_for_its_window(bea_api: Caller, office: Office, suspended: UUID) -> None:
     request = office.request(suspended)
     said = decide(bea_api, request, 0.5)
     assert said["effective_at"] is not None
@@ -235,7 +242,7 @@ def test_a_decision_counts_from_the_end_of_its_window_on(
     # Short enough for the worker to stay, which wakes by itself when the decision counts.
     assert office.advance(suspended).status == "completed"
     assert timezone.now() >= signal.effective_at
-    assert started(office) == 1
+    assert office.started(suspended) == 1
     answer = bea_api.post(f"/approvals/{request.id}/undo")
     assert code_of(answer) == (410, "too_late")
 
@@ -246,9 +253,9 @@ def test_a_decision_that_is_taken_back_is_none(
     request = office.request(suspended)
     decide(bea_api, request)
     effective = Signal.objects.get(run=suspended).effective_at
-    look(suspended)
+    Run.objects.filter(id=suspended).update(due_at=timezone.now())
     run = office.advance(suspended)  # a worker lets go until the decision counts
-    assert (run.status, run.due_at, started(office)) == ("suspended", effective, 0)
+    assert (run.status, run.due_at, office.started(suspended)) == ("suspended", effective, 0)
     assert Gate.objects.get(run=suspended).state == "decided"
     Request.objects.filter(id=request.id).update(decided_by="dora")
     answer = bea_api.post(f"/approvals/{request.id}/undo")
@@ -263,12 +270,12 @@ def test_a_decision_that_is_taken_back_is_none(
     row = Request.objects.get(id=request.id)
     assert (row.statement, row.signature, row.effective_at) == (None, None, None)
     assert office.advance(suspended).status == "suspended"
-    assert started(office) == 0
+    assert office.started(suspended) == 0
     again = bea_api.post(f"/approvals/{request.id}/undo")
     assert code_of(again) == (409, "not_decided")
     assert decide(bea_api, request, 0)["effective_at"] is None
     assert office.advance(suspended).status == "completed"
-    assert started(office) == 1
+    assert office.started(suspended) == 1
     acts = AuditEntry.objects.filter(subject=f"request {request.id}").order_by("seq")
     assert [row.act for row in acts] == ["requested", "approved", "undone", "approved"]
     audit.verify(suspended)
@@ -286,14 +293,11 @@ def test_cancelling_beats_a_decision_within_its_window(
     answer = bea_api.post(f"/approvals/{request.id}/undo")
     assert code_of(answer) == (409, "cancelled")
     assert office.advance(suspended).status == "cancelled"
-    assert started(office) == 0
+    assert office.started(suspended) == 0
 
 
 def test_an_undo_during_a_step_keeps_the_decision_out(
-    bea_api: Caller,
-    office: Office,
-    suspended: UUID,
-    monkeypatch: pytest.MonkeyPatch,
+    bea_api: Caller, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Undo the decision after the step has read it, before the step is committed."""
     request = office.request(suspended)
@@ -314,7 +318,7 @@ def test_an_undo_during_a_step_keeps_the_decision_out(
     monkeypatch.setattr(signals, "pending", mail)
     assert office.advance(suspended).status == "suspended"
     assert undone == [suspended]
-    assert started(office) == 0
+    assert office.started(suspended) == 0
     assert Gate.objects.get(run=suspended).state == "open"
 
 
@@ -330,30 +334,11 @@ def test_a_decision_made_to_count_earlier_parks_the_run(
         table.objects.filter(run=suspended).update(
             effective_at=timezone.now() - timedelta(seconds=1)
         )
-    look(suspended)
+    Run.objects.filter(id=suspended).update(due_at=timezone.now())
     run = office.advance(suspended)
-    assert (run.status, started(office)) == ("quarantined", 0)
+    assert (run.status, office.started(suspended)) == ("quarantined", 0)
     if changed == (Signal,):
         assert "can still be undone" in str(run.reason)
-
-
-def test_an_undone_decision_cannot_be_restored(
-    bea_api: Caller, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Restore row, gate and signal as they were before the undo, after the window."""
-    request = office.request(suspended)
-    decide(bea_api, request)
-    row, signal = Request.objects.get(id=request.id), Signal.objects.get(run=suspended)
-    assert bea_api.post(f"/approvals/{request.id}/undo").status_code == 200
-    row.save()
-    later = timezone.now() + timedelta(seconds=WINDOW)
-    seeds.set_clock(monkeypatch, later)
-    Signal.objects.create(run_id=suspended, kind=signal.kind, body=signal.body)
-    Gate.objects.filter(run=suspended).update(state="decided", decided_at=timezone.now())
-    Run.objects.filter(id=suspended).update(mailbox=99, due_at=timezone.now())
-    run = office.advance(suspended)
-    assert (run.status, started(office)) == ("quarantined", 0)
-    assert "was undone" in str(run.reason)
 
 
 # The page
