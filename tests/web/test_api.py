@@ -23,9 +23,7 @@ from tests.support.pages import shows
 BODY = {"agent": "hr_onboarding", "input": NEWCOMER, "business_key": "newhire-2026"}
 
 
-def test_starting_a_run(
-    ada_api: Caller, admin_api: Caller, office: Office, published: None
-) -> None:
+def test_starting_runs(ada_api: Caller, admin_api: Caller, office: Office, published: None) -> None:
     """The same key and input is the same run, for each person."""
     answer = ada_api.post("/runs", BODY)
     assert answer.status_code == 201
@@ -60,17 +58,15 @@ def test_an_invalid_field_is_named(ada_api: Caller, office: Office, published: N
     assert not Run.objects.exists()
 
 
-def test_a_suspended_run_names_its_gate_and_its_approval(
-    ada_api: Caller, office: Office, suspended: UUID
-) -> None:
+def test_a_suspended_run_names_its_gate(ada_api: Caller, office: Office, suspended: UUID) -> None:
     run = ada_api.get(f"/runs/{suspended}").json()
     (gate,) = run["gates"]
     request = office.request(suspended)
-    assert run["status"] == "suspended"
-    assert (gate["id"], gate["approval"]) == (str(request.gate), str(request.id))
-    assert (gate["kind"], gate["state"]) == ("approval", "open")
-    assert (gate["frame"], gate["call"], gate["tool"]) == ("0.c1.0", "c2.0", "set_privileges")
-    assert gate["path"] == ["hr_onboarding", "account_agent", "set_privileges"]
+    ids = {"id": str(request.gate), "approval": str(request.id)}
+    call = {"frame": "0.c1.0", "call": "c2.0", "tool": "set_privileges"}
+    path = ["hr_onboarding", "account_agent", "set_privileges"]
+    told = {**ids, **call, "kind": "approval", "state": "open", "path": path}
+    assert (run["status"], gate) == ("suspended", gate | told)
     office.approve(suspended)
     run = ada_api.get(f"/runs/{suspended}").json()
     assert (run["status"], run["output"]) == ("completed", "New Hire is on board.")
@@ -93,9 +89,7 @@ def test_the_list_is_filtered_and_paged(ada_api: Caller, office: Office) -> None
         assert field_of(ada_api.get(f"/runs?{query}")) == (422, query.partition("=")[0])
 
 
-def test_the_journal_lists_entries_in_order(
-    ada_api: Caller, office: Office, suspended: UUID
-) -> None:
+def test_the_journal_is_in_order(ada_api: Caller, office: Office, suspended: UUID) -> None:
     page = ada_api.get(f"/runs/{suspended}/journal?limit=2").json()
     items = page["items"]
     while page["next"]:
@@ -109,9 +103,7 @@ def test_the_journal_lists_entries_in_order(
     assert (gate["frame"], gate["call"]) == ("0.c1.0", "c2.0")
 
 
-def test_admins_read_and_verify_the_continuation(
-    admin_api: Caller, office: Office, suspended: UUID
-) -> None:
+def test_admins_verify_a_continuation(admin_api: Caller, office: Office, suspended: UUID) -> None:
     path = f"/runs/{suspended}/continuation"
     document = admin_api.get(path).json()
     assert (document["run"], document["paused"]) == (str(suspended), None)
@@ -164,29 +156,22 @@ def test_an_unknown_address_or_method_is_refused(ada_api: Caller) -> None:
     assert set(answer["Allow"].split(", ")) == {"GET", "POST"}
 
 
-@pytest.mark.parametrize(
-    ("fault", "refusal"),
-    [
+def test_a_fault_of_ours_says_nothing_of_itself(
+    ada_api: Caller, bea: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the API nor a page."""
+    ada_api.client.raise_request_exception = bea.raise_request_exception = False
+    for fault, refusal in (
         (OperationalError("gone"), (503, "unavailable")),
         (psycopg.OperationalError("gone"), (503, "unavailable")),
         (RuntimeError("gone"), (500, "internal")),
-    ],
-)
-def test_a_fault_of_ours_says_nothing_of_itself(
-    ada_api: Caller,
-    bea: Client,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: Exception,
-    refusal: tuple[int, str],
-) -> None:
-    """Neither the API nor a page."""
-    for name in ("run_details", "runs_page"):
-        monkeypatch.setattr(run_queries, name, _raise(fault))
-    ada_api.client.raise_request_exception = bea.raise_request_exception = False
-    answer = ada_api.get("/runs")
-    assert _shape(answer) == refusal
-    assert "gone" not in answer.content.decode()
-    shows(bea, "/runs/", hides=["gone"], status=refusal[0])
+    ):
+        for name in ("run_details", "runs_page"):
+            monkeypatch.setattr(run_queries, name, _raise(fault))
+        answer = ada_api.get("/runs")
+        assert _shape(answer) == refusal
+        assert "gone" not in answer.content.decode()
+        shows(bea, "/runs/", hides=["gone"], status=refusal[0])
 
 
 _REFUSALS: list[tuple[Exception, int, str, dict[str, Any]]] = [
@@ -219,21 +204,17 @@ _REFUSALS: list[tuple[Exception, int, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "status", "code", "more"), _REFUSALS)
 def test_each_refusal_has_its_status_code_and_fields(
-    ada_api: Caller,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: Exception,
-    status: int,
-    code: str,
-    more: dict[str, Any],
+    ada_api: Caller, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    monkeypatch.setattr(run_queries, "run_details", _raise(fault))
-    answer = ada_api.get("/runs")
-    assert _shape(answer) == (status, code)
-    body = answer.json()
-    assert body.keys() == {"code", "detail", *more}
-    assert body == {**body, **more}
+    for fault, status, code, more in _REFUSALS:
+        with subtests.test(repr(fault)):
+            monkeypatch.setattr(run_queries, "run_details", _raise(fault))
+            answer = ada_api.get("/runs")
+            assert _shape(answer) == (status, code)
+            body = answer.json()
+            assert body.keys() == {"code", "detail", *more}
+            assert body == {**body, **more}
 
 
 def test_every_refusal_of_the_runtime_is_in_that_table() -> None:

@@ -1,8 +1,11 @@
-"""Hostile and hidden characters are marked on pages."""
+"""Hostile and hidden characters are marked on pages, whose scripts make no code or markup of text."""
+
+import re
 
 import pytest
 
 from approvals.queries.similar import compared
+from config.env.environment import ROOT
 from runtime.web.display import escape_visible, parts, plain_visible
 
 HIDDEN = (
@@ -48,9 +51,7 @@ def test_a_forged_mark_does_not_look_like_a_real_one() -> None:
         (None, "admin ", "It ends with 1 space."),
     ],
 )
-def test_spaces_at_an_end_that_differ_are_said_in_words(
-    was: str | None, now: str, said: str
-) -> None:
+def test_spaces_that_differ_at_an_end_are_told(was: str | None, now: str, said: str) -> None:
     (change,) = compared({} if was is None else {"to": was}, {"to": now})
     assert change.spaces == said
     assert "⟦" not in parts(change.now, "ins")
@@ -62,3 +63,9 @@ def test_changed_words_are_marked_and_spaces_beside_them_are_plain() -> None:
     now = parts(change.now, "ins")
     assert now.startswith("<ins>ACNE</ins> Supplies<ins>  L")
     assert "⟦U+00A0⟧" in now
+
+
+def test_no_script_makes_code_or_markup_of_text() -> None:
+    refused = re.compile(r"\beval\(|new Function|insertAdjacentHTML|innerHTML\s*=|document\.write")
+    for script in (ROOT / "static" / "js").glob("*.js"):
+        assert refused.search(script.read_text()) is None, script.name

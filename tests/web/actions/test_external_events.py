@@ -108,7 +108,14 @@ def test_a_stop_is_put_listed_and_lifted_over_the_api(admin_api: Caller, publish
     assert [one["id"] for one in admin_api.get("/stops?lifted=true").json()] == [stop["id"]]
 
 
-def test_every_page_shows_stopped_agents_with_escaped_text(admin: Client, bea: Client) -> None:
+def test_a_stop_is_put_on_its_page_and_shown_on_every_page(admin: Client, bea: Client) -> None:
+    shows(admin, "/stops/", '<option value="">Choose</option>')
+    for agent, said in (("stranger", "typed"), ("", "Choose an agent, or every agent")):
+        refused = admin.post("/stops/put/", {"agent": agent, "reason": "typed"})
+        has(text_of(refused, 422), said, "typed")
+    assert admin.post("/stops/put/", {"agent": "*", "reason": ""}).status_code == 422
+    assert not KillSwitch.objects.exists()
+    assert admin.post("/stops/999/lift/").status_code == 409
     admin.post("/stops/put/", WHY | {"agent": "*"})
     page = shows(admin, "/inbox/", "&lt;b&gt;broken", "See the kill switches")
     assert "Every agent is stopped" in " ".join(page.replace("<bdi>", "").split())
@@ -116,17 +123,6 @@ def test_every_page_shows_stopped_agents_with_escaped_text(admin: Client, bea: C
     admin.post(f"/stops/{KillSwitch.objects.get().id}/lift/")
     text(admin, "/inbox/")  # consumes the toast
     shows(admin, "/inbox/", hides=["is stopped"])
-
-
-def test_a_refused_form_keeps_the_typed_text(admin: Client) -> None:
-    shows(admin, "/stops/", '<option value="">Choose</option>')
-    unknown = admin.post("/stops/put/", {"agent": "stranger", "reason": "typed"})
-    has(text_of(unknown, 422), "typed")
-    assert admin.post("/stops/put/", {"agent": "*", "reason": ""}).status_code == 422
-    none = admin.post("/stops/put/", {"agent": "", "reason": "because"})
-    has(text_of(none, 422), "Choose an agent, or every agent")
-    assert not KillSwitch.objects.exists()
-    assert admin.post("/stops/999/lift/").status_code == 409
 
 
 @pytest.mark.django_db

@@ -23,15 +23,11 @@ from tests.support.pages import has, in_order, send, shows, text
 
 
 def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) -> None:
-    page = shows(
-        bea,
-        asked,
-        "not given; the tool's default is",
-        "<bdi>hr_onboarding</bdi> has not declared its steps",
-        "<details",
-        f'form="deny" formaction="/a/{asked.id}/approve/" formnovalidate',
-        hides=["Requested together", "is stopped"],  # the call stands alone, the run goes on
-    )
+    steps = "<bdi>hr_onboarding</bdi> has not declared its steps"
+    approve = f'form="deny" formaction="/a/{asked.id}/approve/" formnovalidate'
+    hides = ["Requested together", "is stopped"]  # the call stands alone, the run goes on
+    default = "not given; the tool's default is"
+    page = shows(bea, asked, default, steps, "<details", approve, hides=hides)
     in_order(page, "<bdi>hr_onboarding</bdi>", "<bdi>account_agent</bdi>")
     in_order(page, "What will happen", "Conversation")
     in_order(page, "/deny/", 'name="reason"', "/approve/")
@@ -85,9 +81,7 @@ def _start(office: Office, **args: Any) -> Request:
     return office.request(office.start(args={"username": "newhire", "security_level": 3, **args}))
 
 
-def test_the_card_shows_the_changes_and_the_last_approver(
-    bea: Client, office: Office, asked: Request
-) -> None:
+def test_the_card_shows_changes_and_approver(bea: Client, office: Office, asked: Request) -> None:
     has(_card(bea, asked), FIRST)
     office.approve(asked.run_id)
     has(_card(bea, _start(office)), "every argument is the same")
@@ -102,9 +96,7 @@ def test_the_card_shows_the_changes_and_the_last_approver(
         has(part, "mixes Latin and Cyrillic letters")
 
 
-def test_only_earlier_approvals_of_the_same_way_are_compared(
-    bea: Client, office: Office, asked: Request
-) -> None:
+def test_only_earlier_approvals_are_compared(bea: Client, office: Office, asked: Request) -> None:
     send(bea, asked, "deny", reason="not yet")
     office.advance(asked.run_id)
     first = _start(office)
@@ -171,9 +163,7 @@ def test_the_page_says_when_an_approved_call_starts(
     has(_box(bea, asked), "Her lead agreed.", hides=["waiting for a person"])
 
 
-def test_while_it_can_be_undone_nothing_is_said_to_start(
-    bea: Client, asked: Request, settings: Settings
-) -> None:
+def test_the_page_names_the_undo_window(bea: Client, asked: Request, settings: Settings) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 600
     send(bea, asked, "approve")
     page = has(_text(bea, asked), "approved, takes effect in")

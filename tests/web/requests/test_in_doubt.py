@@ -32,21 +32,14 @@ def _heard(office: Office) -> Any:
     return told.messages[-1]["results"][0]
 
 
-def test_the_page_shows_the_lost_call_and_its_ways_out(
-    bea: Client, ada: Client, doubt: Request
-) -> None:
+def test_the_page_shows_the_call_and_its_ways_out(bea: Client, ada: Client, doubt: Request) -> None:
+    started = "<bdi>send_welcome_mail</bdi></b> was started <time"
+    ways = [f"/settle/{way}/" for way in ("happened", "run-again", "give-up")]
+    typed = ("The tool returns JSON of this schema", "message_id")
     page = shows(
-        bea,
-        doubt,
-        "<bdi>send_welcome_mail</bdi></b> was started <time",
-        "the connection was cut",
-        "<bdi>username</bdi>",
-        "Not retried automatically",
-        *(f"/settle/{way}/" for way in ("happened", "run-again", "give-up")),
-        "The tool returns JSON of this schema",
-        "message_id",
+        bea, doubt, started, "the connection was cut", "<bdi>username</bdi>", *ways, *typed
     )
-    in_order(page, "Started call", "Did it happen?")
+    in_order(has(page, "Not retried automatically"), "Started call", "Did it happen?")
     why = "It may have happened, so it is not repeated"
     of_run = ("In doubt: <bdi>send_welcome_mail</bdi>", why, f"/a/{doubt.id}/", "Resolve it")
     shows(ada, doubt.run_id, *of_run)
@@ -141,15 +134,16 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
     """Record the late outcome of the first attempt at the call in doubt."""
     gate = Gate.objects.get(run=run, kind="in_doubt")
     started = [one for one in events(run) if one["type"] == "ToolStarted"]
+    at = datetime.fromisoformat(str(started[-1]["at"]))
     with pool.own() as own, own.transaction():
         late = late_outcomes.LateOutcome(
             run=run,
             frame=gate.frame,
             call=gate.call,
             attempt=1,
-            started_at=datetime.fromisoformat(str(started[-1]["at"])),
+            started_at=at,
             worker=uuid4(),
-            at=datetime.fromisoformat(str(started[-1]["at"])),
+            at=at,
             outcome="failed" if error else "returned",
             result=None if error else result,
             error=error,
@@ -216,9 +210,7 @@ def test_a_late_outcome_is_compared_with_a_persons_report(
     assert late["note"] == f"bea {words}"
 
 
-def test_a_doubt_of_a_cancelled_run_stays_one_and_shows_its_outcome(
-    bea: Client, office: Office, doubt: Request
-) -> None:
+def test_a_doubt_of_a_cancelled_run_stays_one(bea: Client, office: Office, doubt: Request) -> None:
     office.cancel(doubt.run_id, "Enough.")
     ended = "The run was cancelled by <bdi>ada</bdi>"
     shows(bea, doubt, ended, "it may have happened", hides=["/settle/"])
@@ -228,32 +220,17 @@ def test_a_doubt_of_a_cancelled_run_stays_one_and_shows_its_outcome(
         has(page, "The call was closed before it arrived, so the agent was not told.")
 
 
-def test_the_api_reports_late_outcomes_like_the_pages(
-    bea_api: Caller, office: Office, doubt: Request
-) -> None:
+def test_the_api_reports_late_outcomes_too(bea_api: Caller, office: Office, doubt: Request) -> None:
     """The run, and the request about the call in doubt; other requests have none."""
-    run = doubt.run_id
-
-    def read() -> list[dict[str, object]]:
-        found: list[dict[str, object]] = bea_api.get(f"/runs/{run}/late-outcomes").json()
-        assert bea_api.get(f"/approvals/{doubt.id}").json()["late_outcomes"] == found
-        return found
-
-    assert read() == []
-    gate = Gate.objects.get(run=run, kind="in_doubt")
-    arrives(run, error="<no>")
-    (late,) = read()
-    assert late.pop("at")
-    assert str(late.pop("note")).startswith("A worker applies it next")
-    assert late == {
-        "frame": gate.frame,
-        "call": gate.call,
-        "tool": "send_welcome_mail",
-        "attempt": 1,
-        "outcome": "failed",
-        "result": None,
-        "error": "<no>",
-        "decided_by": None,
-        "contradicts": False,
-    }
-    assert bea_api.get(f"/approvals/{office.request(run).id}").json()["late_outcomes"] == []
+    path, gate = f"/runs/{doubt.run_id}/late-outcomes", Gate.objects.get(kind="in_doubt")
+    assert bea_api.get(path).json() == []
+    arrives(doubt.run_id, error="<no>")
+    (late,) = bea_api.get(path).json()
+    assert bea_api.get(f"/approvals/{doubt.id}").json()["late_outcomes"] == [late]
+    assert late["note"].startswith("A worker applies it next")
+    call = {"frame": gate.frame, "call": gate.call, "tool": "send_welcome_mail", "attempt": 1}
+    outcome = {"outcome": "failed", "result": None, "error": "<no>"}
+    told = {"at": late["at"], "note": late["note"], "decided_by": None, "contradicts": False}
+    assert late == call | outcome | told
+    other = office.request(doubt.run_id)
+    assert bea_api.get(f"/approvals/{other.id}").json()["late_outcomes"] == []

@@ -79,9 +79,7 @@ def test_the_pager_leads_to_the_rest_once(bea: Client, waiting: Waiting) -> None
         text(bea, f"/inbox/?{query}", 404)
 
 
-def test_requests_of_others_and_decided_ones_have_lists(
-    bea: Client, ada: Client, waiting: Waiting
-) -> None:
+def test_others_and_decided_requests_have_lists(bea: Client, ada: Client, waiting: Waiting) -> None:
     open_, done, yesterday = waiting(None, None, None)
     for request in (done, yesterday):
         seeds.decide(request, BEA, "deny", "Not today.")
@@ -115,9 +113,7 @@ def test_a_filter_that_cannot_be_read_says_why_and_stays(bea: Client, waiting: W
         shows(bea, f"/inbox/?q={q}", words, wrong, hides=["Set the privileges"], status=422)
 
 
-def test_an_open_page_gets_the_list_with_its_rows_outcomes(
-    bea: Client, cyril: Client, waiting: Waiting
-) -> None:
+def test_an_open_page_gets_its_rows_outcomes(bea: Client, cyril: Client, waiting: Waiting) -> None:
     open_, done = waiting(None, None)
     seeds.decide(done, BEA)
     known = f"known={open_.id},{done.id}"

@@ -3,12 +3,12 @@
 import json
 import re
 from dataclasses import replace
-from threading import Barrier, Thread
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection
+from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -33,6 +33,7 @@ from tests.support.office import Office
 from tests.support.pages import has, in_order, send, shows, text, text_of
 from tests.support.seeds import published as published_agent
 from tests.support.specs import version
+from tests.support.threads import together
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -74,23 +75,13 @@ def _publish(name: str, **more: Any) -> PublishedAgent:
 
 def test_the_agent_page_shows_its_tools_and_its_result(bea: Client, joiner: PublishedAgent) -> None:
     shows(bea, "/agents/", 'href="/agents/joiner/"', "Brings people in.", hides=["/start/"])
-    shows(
-        bea,
-        "/agents/joiner/",
-        "integer · at least 1",
-        "secret: only the tool sees it",
-        "Its result is secret",
-        "approval required",
-        "Not retried automatically. After a crash a person is asked whether it happened.",
-        "High risk",
-        "Set the level to {level}",
-        "sha256:abc",
-        "<bdi>account_agent</bdi>",
-        "string · email",
-        "None that you may read.",
-        "A text.",
-        hides=["Start a run", 'href="/agents/account_agent/"'],
-    )
+    crash = "Not retried automatically. After a crash a person is asked whether it happened."
+    secret = ("secret: only the tool sees it", "Its result is secret")
+    tool = ("approval required", crash, "High risk", "Set the level to {level}", *secret)
+    around = ("sha256:abc", "<bdi>account_agent</bdi>", "None that you may read.", "A text.")
+    kinds = ("integer · at least 1", "string · email")
+    hides = ["Start a run", 'href="/agents/account_agent/"']
+    shows(bea, "/agents/joiner/", *tool, *around, *kinds, hides=hides)
     facts = {"name": "joiner", "output": {"properties": {"euros": {"type": "integer"}}}}
     version = AgentVersion(fingerprint=sha256_of(facts), agent="joiner", facts=json.dumps(facts))
     version.save()
@@ -100,12 +91,9 @@ def test_the_agent_page_shows_its_tools_and_its_result(bea: Client, joiner: Publ
     shows(bea, "/agents/joiner/", 'href="/agents/account_agent/"', euros)
 
 
+@pytest.mark.usefixtures("published")
 def test_its_last_ten_runs_are_those_the_reader_may_read(
-    ada: Client,
-    bea: Client,
-    office: Office,
-    published: None,
-    django_assert_max_num_queries: DjangoAssertNumQueries,
+    ada: Client, bea: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(11):
         office.start(key=f"key-{number}", advanced=False)
@@ -124,25 +112,17 @@ def test_programs_get_schemas_and_terms(ada_api: Caller, cast: Cast) -> None:
     (found,) = ada_api.get("/agents").json()["items"]
     assert (found["fingerprint"], found["output_schema"]) == (spec.fingerprint, None)
     assert found["input_schema"] == spec.input_schema
-    (tool,) = found["tools"]
-    assert tool == {
-        "name": "greet",
-        "description": spec.tools[0].description,
-        "input_schema": spec.tools[0].schema,
-        "effect": spec.tools[0].effect,
-        "risk": spec.tools[0].risk,
-        "approval": False,
-        "deadline": spec.tools[0].deadline,
-    }
+    (tool,), (greet,) = found["tools"], spec.tools
+    assert (tool["name"], tool["input_schema"], tool["approval"]) == ("greet", greet.schema, False)
+    for name in ("description", "effect", "risk", "deadline"):
+        assert tool[name] == getattr(greet, name)
     assert found["subagents"] == [child.name for child in spec.subagents]
 
 
 # The form
 
 
-def test_a_run_starts_from_the_typed_input(
-    ada: Client, bea: Client, joiner: PublishedAgent
-) -> None:
+def test_a_run_starts_from_typed_input(ada: Client, bea: Client, joiner: PublishedAgent) -> None:
     why = ("You may not start runs", "does not have the right runs:start")
     shows(bea, START, *why, status=403)
     more = {"in.hours": "37.5", "in.remote": "true", "in.tags": '["a"]', "in.since": "2026-12-01"}
@@ -213,9 +193,7 @@ def test_schemas_without_fields_have_a_form(ada: Client, cast: Cast) -> None:
     assert Run.objects.get(agent="idle").input == "{}"
 
 
-def test_a_form_that_is_sent_twice_starts_one_run(
-    ada: Client, admin: Client, joiner: PublishedAgent
-) -> None:
+def test_one_form_sent_twice_is_one_run(ada: Client, admin: Client, joiner: PublishedAgent) -> None:
     """One per form and person, and none per form that was refused."""
     hidden = r'name="form" value="([^"]+)"'
     (one,), (other,) = (re.findall(hidden, text(ada, START)) for _ in range(2))
@@ -233,32 +211,21 @@ def test_a_form_that_is_sent_twice_starts_one_run(
 
 
 def test_two_clicks_at_once_start_one_run(office: Office, joiner: PublishedAgent) -> None:
-    number, ready, runs = uuid4(), Barrier(2), list[UUID]()
+    number, runs = uuid4(), list[UUID]()
     typed = {"full_name": "New", "email": "a@b.c", "security_level": 1, "office": "north"}
     given: dict[str, Any] = {"form": number, "agent": "joiner", "input": typed}
 
     def click() -> None:
-        try:
-            ready.wait(60)
-            runs.append(start_once(**given, business_key=None, actor=Actor(person="ada")))
-        finally:
-            connection.close()
+        runs.append(start_once(**given, business_key=None, actor=Actor(person="ada")))
 
-    clicks = [Thread(target=click) for _ in range(2)]
-    for thread in clicks:
-        thread.start()
-    for thread in clicks:
-        thread.join(30)
+    together([click, click])
     assert len(runs) == 2
     assert len(set(runs)) == Run.objects.count() == 1
 
 
 def _released(spec: Any) -> str:
     """A version of the agent greeter, published after all others."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE agents_agentversion SET published_at = published_at - interval '1 day'"
-        )
+    AgentVersion.objects.update(published_at=F("published_at") - timedelta(days=1))
     publish(Registry(agents={spec.name: spec}))
     return str(spec.fingerprint)
 
@@ -333,18 +300,14 @@ def _goes_on(office: Office, run: UUID, *changes: Change) -> None:
     office.approve(run)
 
 
-def test_a_run_shows_its_version_change_and_the_difference(
-    office: Office, suspended: UUID, ada: Client
-) -> None:
+def test_a_run_shows_what_its_version_changed(office: Office, suspended: UUID, ada: Client) -> None:
     part = "tool create_account: description"
     _goes_on(office, suspended, Change(part=part, before="Old.", after="New.", asks=False))
     shows(ada, suspended, "continued under another version")
     shows(ada, f"/runs/{suspended}/?tab=transcript", "another version of", "<del>Old.</del>")
 
 
-def test_a_run_that_no_worker_can_continue_says_so(
-    suspended: UUID, ada: Client, published: None
-) -> None:
+def test_a_run_without_its_version_says_so(suspended: UUID, ada: Client, published: None) -> None:
     note = "No worker can continue this run"
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent="sha256:account_agent")
     shows(ada, suspended, hides=[note])
@@ -365,9 +328,7 @@ def test_a_run_that_no_worker_can_continue_says_so(
 # The version gate
 
 
-def test_a_run_continues_from_a_version_gate_after_a_decision(
-    bea: Client, suspended: UUID, office: Office
-) -> None:
+def test_a_run_is_continued_at_a_version_gate(bea: Client, suspended: UUID, office: Office) -> None:
     after, before = "Set up.", "Set up.\nAsk first."
     _goes_on(office, suspended, Change(part="instructions", before=before, after=after, asks=True))
     asked = Request.objects.get(run=suspended, kind=GateKind.VERSION)

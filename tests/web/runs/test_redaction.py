@@ -8,12 +8,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db.models import Value
+from django.db.models.functions import Concat
 from django.test import Client
 
 from runtime.keyring import sealing
 from runtime.keyring.sealing import REDACTED
-from runtime.models import Run
+from runtime.models import Continuation, Run
 from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.queries.redaction import redact
 from tests.support.api_client import Caller
@@ -60,9 +61,7 @@ def _forged() -> dict[str, str]:
         (lambda it: {json.dumps(it): 1}, {f'"{REDACTED}"': 1}),
     ],
 )
-def test_a_secret_is_a_placeholder_wherever_it_stands(
-    around: Callable[[Any], Any], shown: Any
-) -> None:
+def test_a_secret_is_a_placeholder_anywhere(around: Callable[[Any], Any], shown: Any) -> None:
     assert redact(around(_sealed())) == shown
 
 
@@ -162,9 +161,7 @@ def test_no_page_and_no_answer_holds_the_token(
     if not lost:
         args = admin_api.get(f"/approvals/{request.id}").json()["args"]
         assert args["note"] == REDACTED
-        damage = "UPDATE runtime_continuation SET body = '{' || body WHERE run_id = %s"
-        with connection.cursor() as cursor:
-            cursor.execute(damage, [run])
+        Continuation.objects.filter(run=run).update(body=Concat(Value("{"), "body"))
         document = admin_api.get(f"{api}/continuation").content.decode()
         _is_clean(document)
         assert "frames" in document

@@ -6,14 +6,13 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from approvals.models import Request
 from runtime.core.machine import retries
-from runtime.models import Gate, Run
+from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import ModelFailure, Outcome
 from tests.support.api_client import Caller
 from tests.support.fake_ports import say
@@ -66,9 +65,7 @@ def test_the_list_has_pages(ada: Client, suspended: UUID, query: str) -> None:
     has(part, source, hides=['<nav class="views"'])
 
 
-def test_a_waiting_run_shows_its_gate_and_its_tree(
-    ada: Client, admin: Client, office: Office, suspended: UUID
-) -> None:
+def test_a_run_shows_its_tree(ada: Client, admin: Client, office: Office, suspended: UUID) -> None:
     gate = "<bdi>set_privileges</bdi> waits for a person"
     page = shows(ada, suspended, gate, f"/a/{office.request(suspended).id}/")
     rows = page[page.index("<table") : page.index("</table")]
@@ -108,9 +105,7 @@ def test_a_quarantined_run_says_why_and_alarms_admins(
 ) -> None:
     office.start()
     shows(admin, "/runs/", hides=['role="alert"'])
-    query = "UPDATE runtime_journalentry SET body = '{\"not' WHERE run_id = %s AND position = 3"
-    with connection.cursor() as cursor:
-        cursor.execute(query, [suspended])
+    JournalEntry.objects.filter(run_id=suspended, position=3).update(body='{"not')
     Run.objects.filter(id=suspended).update(status="quarantined", reason="entry 3 is not its own")
     why = ("Quarantined: an admin must check it", "entry 3 is not its own")
     unread = "Part of the journal cannot be read"
@@ -180,34 +175,34 @@ WROTE = "no capacity <b>in eu-1</b> until noon " + "x" * 3_000
 SHOWN = "no capacity &lt;b&gt;in eu-1&lt;/b&gt; until noon"
 
 
-@pytest.fixture
-def out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The provider of hr_onboarding does not answer, and the first round ends at once."""
+def test_an_outage_is_told_and_only_admins_read_the_providers_text(
+    office: Office,
+    ada: Client,
+    admin: Client,
+    ada_api: Caller,
+    admin_api: Caller,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first round of calls ends at once. A run that waits for a person waits for no provider."""
     fault = ModelFailure(error=SAID, retryable=True, model="openai:a", said=WROTE)
     office.effects.agents["hr_onboarding"] = lambda request: fault
     monkeypatch.setattr(retries, "_worth", lambda policy, cause: False)
     monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 200.0)
-
-
-@pytest.mark.usefixtures("out")
-def test_page_list_and_api_say_what_it_waits_for(
-    office: Office, ada: Client, admin: Client, ada_api: Caller
-) -> None:
     run, why = office.start(), "(status 503): &lt;the provider&gt;"
     shows(ada, run, "Waits for the provider of its model", why, hides=["no capacity"])
     shows(ada, "/runs/", "waits for the provider, next try", why)
     assert shows(admin, run, "x" * 1_900, hides=["x" * 2_000]).count(SHOWN) == 1
+    shows(admin, f"/runs/{run}/?step=0/m1", SHOWN)
+    for tab in ("?step=0/m1", "?tab=transcript"):
+        shows(ada, f"/runs/{run}/{tab}", hides=["no capacity"])
+    for api, reads in ((admin_api, True), (ada_api, False)):
+        assert ("no capacity" in api.get(f"/runs/{run}/journal").content.decode()) is reads
     for found in (ada_api.get(f"/runs/{run}").json(), ada_api.get("/runs").json()["items"][0]):
         assert found["status"] == "waiting"
         assert found["status_text"].startswith("waits for the provider, next try 20")
         assert found["status_text"].endswith(SAID)
         assert found["next_try_at"] > timezone.now().isoformat()
-
-
-@pytest.mark.usefixtures("out")
-def test_a_run_that_waits_for_a_person_waits_for_no_provider(
-    office: Office, ada: Client, admin: Client, ada_api: Caller, settings: Settings
-) -> None:
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     run = office.start()
     found = ada_api.get(f"/runs/{run}").json()
