@@ -14,7 +14,6 @@ from django.db import transaction
 from runtime.control import verification
 from runtime.control.fork import fork as fork_run
 from runtime.control.transfer import export_run, import_run
-from runtime.core.continuation import Continuation as State
 from runtime.core.documents import export_file
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import EffectClass, Verdict
@@ -38,6 +37,7 @@ from runtime.queries.journal import stored
 from runtime.store import pool
 from runtime.store.tables import blobs, journal
 from runtime.upkeep import retention
+from tests.support.calls import around
 from tests.support.engine import MakeBench, Rig, bodies, cancel, pause
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
@@ -181,16 +181,14 @@ def test_retention_waits_with_the_contents_that_a_fork_reads(
         with pool.own() as own:
             blobs.collect(own, 1000)
 
-    really, removing = journal.state_at, list[threading.Thread]()
+    removing = list[threading.Thread]()
 
-    def state_at(connection: pool.Connection, of: UUID, position: int) -> State:
-        found = really(connection, of, position)
+    def begin(*_: object) -> None:
         removing.append(in_thread(remove))
         with pool.own() as own:
             until(lambda: blocked(own) or not removing[0].is_alive() or None, "retention to wait")
-        return found
 
-    monkeypatch.setattr(journal, "state_at", state_at)
+    around(monkeypatch, journal, "state_at", after=begin)
     forked = fork(run, 4)
     removing[0].join()
     assert desk.advance(forked).status == "completed"

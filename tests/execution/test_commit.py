@@ -22,8 +22,8 @@ from runtime.ports.agents import VersionChange
 from runtime.ports.approvals import Part
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult
 from runtime.store import pool, steps
-from runtime.store.pool import Connection
 from tests.execution.conftest import Ledger
+from tests.support.calls import around
 from tests.support.engine import ADA, MakeBench, Rig, pause, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import aside, in_thread
@@ -51,13 +51,11 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     desk.decide(first.id, Verdict.APPROVE)
     waiting = [second.id]
 
-    def commit(writer: StepWriter, *args: object, **kwargs: object) -> object:
+    def approve(*_: object, **__: object) -> None:
         while waiting:
             aside(functools.partial(desk.decide, waiting.pop(), Verdict.APPROVE))
-        return real(writer, *args, **kwargs)  # type: ignore[arg-type]
 
-    real = StepWriter.commit
-    monkeypatch.setattr(StepWriter, "commit", commit)
+    around(monkeypatch, StepWriter, "commit", before=approve)
     desk.advance(run)
     gate = Gate.objects.get(run=run, state="open", kind="version")
     assert gate.id in [snapshot.gate for snapshot in desk.approvals.snapshots]
@@ -94,13 +92,12 @@ def test_an_outcome_waits_for_postgres(
 ) -> None:
     refused: list[str] = []
 
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
+    def refuse(_: object, step: steps.Step, *__: object, prepare: bool) -> None:
         if step.kind == "ToolReturned" and not refused:
             refused.append(sqlstate)
             raise psycopg.errors.lookup(sqlstate)
-        return COMMIT(connection, step, *lent, prepare=prepare)
 
-    monkeypatch.setattr(steps, "commit", commit)
+    around(monkeypatch, steps, "commit", before=refuse)
     monkeypatch.setattr("runtime.execution.commit.RETRY_SECONDS", 0.0)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
     run = desk.advance(desk.start("a"))
@@ -126,14 +123,11 @@ def test_run_again_waits_for_the_end_of_a_late_start(
     """The intent's COMMIT takes longer than a deadline and a lease, and the call starts after it."""
     late: list[timedelta] = [timedelta(hours=1)]
 
-    def write(writer: StepWriter, records: object, step: steps.Step, tries: object) -> steps.Result:
-        result = real(writer, records, step, tries)  # type: ignore[arg-type]
+    def delay(_: object, writer: StepWriter, __: object, step: steps.Step, tries: object) -> None:
         if step.kind == "ToolStarted" and late:
             writer._started -= late.pop().total_seconds()
-        return result
 
-    real = StepWriter._write
-    monkeypatch.setattr(StepWriter, "_write", write)
+    around(monkeypatch, StepWriter, "_write", after=delay)
     started: list[datetime] = []
 
     def body(request: object) -> object:

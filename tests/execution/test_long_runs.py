@@ -22,9 +22,9 @@ from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store import pool, steps
-from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from runtime.store.tables.journal import Row
+from tests.support.calls import around
 from tests.support.engine import MakeBench, Rig, bodies, pause, resume, types
 from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
 
@@ -174,13 +174,7 @@ def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def entries_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Each entry that conversations have read."""
     found: list[str] = []
-    really = Conversations.read
-
-    def noted(self: Conversations, text: str) -> None:
-        found.append(text)
-        really(self, text)
-
-    monkeypatch.setattr(Conversations, "read", noted)
+    around(monkeypatch, Conversations, "read", before=lambda _, text: found.append(text))
     return found
 
 
@@ -230,15 +224,13 @@ def test_an_entry_of_an_unwritten_step_is_not_kept(
     monkeypatch.setattr(continuations, "needs_brief", lambda covered, tail, release: release)
     run, unwritten = desk.start("a"), list[str]()
     pause(run)
-    commit = steps.commit
 
-    def resumed(connection: Connection, step: steps.Step, *parts: Any, **options: Any) -> Any:
+    def resume_it(_: object, step: steps.Step, *__: object, **___: object) -> None:
         if step.release and not unwritten:
             unwritten.append(step.entry.body)
             resume(run)
-        return commit(connection, step, *parts, **options)
 
-    monkeypatch.setattr(steps, "commit", resumed)
+    around(monkeypatch, steps, "commit", before=resume_it)
     assert desk.advance(run).status == "suspended"
     assert unwritten
     assert unwritten[0] in entries_read

@@ -1,7 +1,5 @@
 """A runner on real Postgres: gates, denial, nesting, recovery, tampering."""
 
-from typing import Any
-
 import psycopg
 import pytest
 from django.db import DataError
@@ -17,6 +15,7 @@ from runtime.ports.effects import (
     ToolResult,
 )
 from runtime.queries import runs
+from tests.support.calls import around
 from tests.support.engine import MakeBench, at_failpoint, lose, pause, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import aside
@@ -188,14 +187,13 @@ def test_a_decision_survives_losing_postgres_while_consumed(
     desk.advance(run)
     (gate,) = desk.open_gates(run)
     desk.decide(gate.id, Verdict.APPROVE)
-    failures, verify = [psycopg.OperationalError("gone")], desk.approvals.verify_decision
+    failures = [psycopg.OperationalError("gone")]
 
-    def unreachable_once(**given: Any) -> None:
+    def fail_once(**_: object) -> None:
         if failures:
             raise failures.pop()
-        verify(**given)
 
-    monkeypatch.setattr(desk.approvals, "verify_decision", unreachable_once)
+    around(monkeypatch, desk.approvals, "verify_decision", before=fail_once)
     assert desk.advance(run).status == "completed"
 
 

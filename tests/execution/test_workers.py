@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -30,6 +29,7 @@ from runtime.ports.agents import TurnBoundary
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store import leases, loading, pool
 from runtime.upkeep import due_runs
+from tests.support.calls import around
 from tests.support.engine import (
     ADA,
     LONG,
@@ -108,21 +108,16 @@ def test_a_run_that_a_live_process_does_not_work_on_is_released(
 ) -> None:
     """The lease of the process stays valid, so no sweeper would ever take the run over."""
     desk = rig({"a": turns(say("done"))})
-    run, really = desk.start("a"), loading.claim
+    run = desk.start("a")
 
-    def claim(*given: Any, **how: Any) -> Any:
-        found = really(*given, **how)
-        assert found is not None
-        if cut == "the answer to the claim":
-            raise psycopg.OperationalError("cut off")
-        return found
-
-    def unreachable(*_: object) -> None:
-        raise psycopg.OperationalError("gone")
+    def fail(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError("cut off")
 
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "claim", claim)
-        patch.setattr("runtime.execution.claim._load", unreachable)
+        if cut == "the answer to the claim":
+            around(patch, loading, "claim", after=fail)
+        else:
+            patch.setattr("runtime.execution.claim._load", fail)
         with suppress(psycopg.OperationalError):
             desk.advance(run)
     until(lambda: Run.objects.get(id=run).owner is None or None, "the run to be released")
@@ -133,14 +128,13 @@ def test_a_run_that_a_live_process_does_not_work_on_is_released(
 def test_a_heartbeat_outlives_an_error_that_is_not_postgres(
     busy: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    left, really = [RuntimeError("an unforeseen error")], Heartbeat._renew
+    left = [RuntimeError("an unforeseen error")]
 
-    def once(self: Heartbeat, *args: Any) -> object:
+    def fail_once(*_: object) -> None:
         if left:
             raise left.pop()
-        return really(self, *args)
 
-    monkeypatch.setattr(Heartbeat, "_renew", once)
+    around(monkeypatch, Heartbeat, "_renew", before=fail_once)
     until(lambda: not left or None, "the error", within=60)
     until(renewals(busy), "a beat after that", within=60)
     assert "Heartbeat missed: an unforeseen error" in caplog.text

@@ -8,10 +8,10 @@ from uuid import UUID
 import psycopg
 import psycopg_pool.pool
 import pytest
-from psycopg.abc import Dumper
-from psycopg.adapt import AdaptersMap, PyFormat
+from psycopg.adapt import AdaptersMap
 
 from runtime.store import pool
+from tests.support.calls import around
 from tests.support.people import until
 
 CONNECTIONS = pool.POOL_SIZE
@@ -47,13 +47,7 @@ def test_a_statement_learns_the_types_of_its_parameters_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learnt: list[type] = []
-    look = AdaptersMap.get_dumper
-
-    def noted(adapters: AdaptersMap, kind: type, format: PyFormat) -> type[Dumper]:
-        learnt.append(kind)
-        return look(adapters, kind, format)
-
-    monkeypatch.setattr(AdaptersMap, "get_dumper", noted)
+    around(monkeypatch, AdaptersMap, "get_dumper", before=lambda _, kind, *__: learnt.append(kind))
     first, second = "SELECT %(a)s::text", "SELECT %(a)s::text, %(b)s::uuid"
     parameters = {"a": "a", "b": UUID(int=1)}
     with pool.pooled() as connection:

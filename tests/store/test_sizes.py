@@ -2,23 +2,20 @@
 
 from base64 import b64encode
 from random import Random
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from runtime.core.continuation import Continuation as State
 from runtime.core.documents.conversations import Conversations, Told
 from runtime.core.enums import EffectClass
-from runtime.core.machine.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.models import Continuation, JournalEntry, Run
 from runtime.ports.effects import ToolResult
 from runtime.queries import runs
 from runtime.store import failpoints, steps
-from runtime.store.pool import Connection
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries
+from tests.support.calls import around
 from tests.support.engine import MakeBench, Rig, bodies, lose
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
@@ -31,14 +28,11 @@ PAYLOAD = GATES * 2 * len(TEXT)  # arguments and result of each call
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The size of each continuation that is written."""
     sizes: list[int] = []
-    real = continuations.parameters
 
-    def counted(continuation: State, told: Told | None) -> dict[str, object]:
-        parameters = real(continuation, told)
-        sizes.append(len(str(parameters["c_body"])))
-        return parameters
+    def count(found: dict[str, object], *_: object) -> None:
+        sizes.append(len(str(found["c_body"])))
 
-    monkeypatch.setattr(continuations, "parameters", counted)
+    around(monkeypatch, continuations, "parameters", after=count)
     return sizes
 
 
@@ -115,22 +109,19 @@ def test_a_step_that_is_built_again_is_read_again(
     rig: MakeBench, continued: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entry that was read for its continuation was not written."""
-    commit, parameters = steps.commit, continuations.parameters
     refused: list[int] = []
     told: list[Told | None] = []
 
-    def overtaken(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> Any:
-        if step.kind == "ToolStarted" and not refused:
-            refused.append(step.entry.position)
-            return steps.Result.NEW_SIGNALS
-        return commit(connection, step, *lent, prepare=prepare)
+    def overtake(_: object, step: steps.Step, *__: object, prepare: bool) -> steps.Result | None:
+        if step.kind != "ToolStarted" or refused:
+            return None
+        refused.append(step.entry.position)
+        return steps.Result.NEW_SIGNALS
 
-    def noted(continuation: State, left_out: Told | None) -> dict[str, object]:
-        told.append(left_out)
-        return parameters(continuation, left_out)
-
-    monkeypatch.setattr(steps, "commit", overtaken)
-    monkeypatch.setattr(continuations, "parameters", noted)
+    around(monkeypatch, steps, "commit", before=overtake)
+    around(
+        monkeypatch, continuations, "parameters", before=lambda _, left_out: told.append(left_out)
+    )
     desk = walking(rig, 3)
     assert desk.advance(desk.start("a")).status == "completed"
     assert refused
@@ -143,7 +134,6 @@ def test_a_takeover_folds_only_entries_since_the_continuation(
 ) -> None:
     desk, results = walking(rig, 12), 0
     folded: list[int] = []
-    real = entries._fold
 
     def die(moment: str, kind: str, _: int) -> None:
         nonlocal results
@@ -151,17 +141,13 @@ def test_a_takeover_folds_only_entries_since_the_continuation(
         if results == 8:
             raise LeaseLost
 
-    def fold(now: State, position: int, mac: str, entry: Entry) -> State:
-        folded.append(position)
-        return real(now, position, mac, entry)
-
     run = desk.start("a")
     with monkeypatch.context() as patch:
         patch.setattr(failpoints, "hit", die)
         desk.advance(run)
     row = Run.objects.get(id=run)
     assert 0 < row.base < row.position
-    monkeypatch.setattr(entries, "_fold", fold)
+    around(monkeypatch, entries, "_fold", before=lambda _, position, *__: folded.append(position))
     lose(run)
     assert desk.advance(run).status == "completed"
     assert folded[0] == row.base + 1

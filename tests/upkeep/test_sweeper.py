@@ -1,7 +1,7 @@
 """The sweeper in its process: it dispatches from its start on, despite other work and errors."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -23,6 +23,7 @@ from runtime.store.tables import kill_switches
 from runtime.store.workers import sweeper_name
 from runtime.upkeep import due_runs, partitions, retention, sweeper
 from runtime.upkeep.alarm import Alarm
+from tests.support.calls import around
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import say, turns
 from tests.support.people import until
@@ -51,15 +52,11 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 def sweeps(monkeypatch: pytest.MonkeyPatch, room: None) -> list[tuple[int, bool]]:
     """For each query of due runs: the connection's Postgres process, and whether it may take runs over."""
     looked: list[tuple[int, bool]] = []
-    really = due_runs.dispatch_window
 
-    def look(
-        connection: Connection, queues: Any, *, may_take_over: bool, **place: Any
-    ) -> due_runs.Window:
+    def note(connection: Connection, *_: object, may_take_over: bool, **__: object) -> None:
         looked.append((connection.info.backend_pid, may_take_over))
-        return really(connection, queues, may_take_over=may_take_over, **place)
 
-    monkeypatch.setattr(due_runs, "dispatch_window", look)
+    around(monkeypatch, due_runs, "dispatch_window", before=note)
     monkeypatch.setattr(due_runs, "SWEEP_SECONDS", 0.01)
     return looked
 
@@ -228,16 +225,14 @@ def test_a_sweeper_does_not_pause_while_more_runs_are_due(
     runs = [desk.start("a") for _ in range(3)]
     early = runs.pop()
     Run.objects.exclude(id=early).update(due_at="2020-01-02T00:00Z")
-    really = dispatch.send_all
 
-    def send_all(hints: Sequence[dispatch.Message]) -> None:
+    def make_due(_: object) -> None:
         """Make the other run due, before all others, when the first hint is sent."""
         if not hinted:
             with pool.own() as own:
                 own.execute("UPDATE runtime_run SET due_at = '2020-01-01' WHERE id = %s", [early])
-        really(hints)
 
-    monkeypatch.setattr(dispatch, "send_all", send_all)
+    around(monkeypatch, dispatch, "send_all", before=make_due)
     with sweeping(threading.Event()):
         until(lambda: len(hinted) == 3 or None, "a hint for every run", within=60)
     assert hinted[1] == early

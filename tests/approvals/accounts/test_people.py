@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import Barrier, BrokenBarrierError
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -21,6 +20,7 @@ from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.policy import Group
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
+from tests.support.calls import around
 from tests.support.cast import PASSWORD, Cast
 from tests.support.pages import log_in
 from tests.support.threads import together
@@ -112,11 +112,10 @@ def test_of_two_acts_at_once_that_exclude_each_other_one_succeeds(
 ) -> None:
     """They meet right after the check, or give up: where they take turns they cannot."""
     create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
-    real, meeting = getattr(people, after), Barrier(2)
+    meeting = Barrier(2)
     refused: list[Exception] = []
 
-    def slowed(*given: Any) -> None:
-        real(*given)
+    def meet(*_: object) -> None:
         with suppress(BrokenBarrierError):
             meeting.wait(0.5)
 
@@ -126,7 +125,7 @@ def test_of_two_acts_at_once_that_exclude_each_other_one_succeeds(
         except (LastAdmin, InvalidInput) as error:
             refused.append(error)
 
-    monkeypatch.setattr(people, after, slowed)
+    around(monkeypatch, people, after, after=meet)
     together([partial(attempt, act) for act in acts])
     assert len(refused) == 1
     assert User.objects.filter(is_active=True, groups__name=Group.ADMINS).exists()

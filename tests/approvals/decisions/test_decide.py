@@ -19,6 +19,7 @@ from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
 from runtime.store import pool
 from tests.support import seeds
+from tests.support.calls import around
 
 pytestmark = pytest.mark.django_db
 
@@ -76,17 +77,15 @@ def test_a_denial_carries_its_reason_verbatim_to_the_run(bea: Actor) -> None:
 def test_a_decision_between_reading_and_writing_wins(
     bea: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, look = seeds.pending(), commit.load
+    request = seeds.pending()
 
-    def overtaken(of: UUID, actor: Actor) -> commit.Loaded | None:
-        looked = look(of, actor)
+    def overtake(*_: object) -> None:
         signed = {"statement": "{}", "signature": "", "key_id": "", "reason": "No."}
         Request.objects.filter(pk=request.pk).update(
             status="denied", decided_by="ada", decided_at=request.created_at, **signed
         )
-        return looked
 
-    monkeypatch.setattr(commit, "load", overtaken)
+    around(monkeypatch, commit, "load", after=overtake)
     with pytest.raises(AlreadyDecided) as caught:
         seeds.decide(request, bea)
     assert caught.value.decided_by == "ada"

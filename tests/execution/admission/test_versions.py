@@ -2,7 +2,6 @@
 
 import dataclasses
 from datetime import timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -18,6 +17,7 @@ from runtime.ports.agents import VersionChange
 from runtime.ports.effects import Outcome, ToolRequest, ToolResult, Unknown
 from runtime.store import loading
 from runtime.store.pool import Connection
+from tests.support.calls import around
 from tests.support.engine import (
     RARELY,
     MakeBench,
@@ -251,15 +251,12 @@ def test_a_stop_that_was_taken_back_leaves_the_run_untouched(
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "no")
     stranger = rig({"b": SCRIPT})
-    real = loading.claim
 
-    def claim(connection: Connection, run: UUID, **how: Any) -> Any:
-        found = real(connection, run, **how)
+    def take_back(_: object, connection: Connection, *__: object, **___: object) -> None:
         connection.execute("DELETE FROM runtime_signal")
         connection.execute("UPDATE runtime_run SET mailbox = mailbox + 1")
-        return found
 
-    monkeypatch.setattr(loading, "claim", claim)
+    around(monkeypatch, loading, "claim", after=take_back)
     hints.clear()
     entries = JournalEntry.objects.filter(run_id=run).count()
     assert stranger.advance(run).status == "suspended"

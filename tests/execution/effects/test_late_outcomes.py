@@ -20,6 +20,7 @@ from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult,
 from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
 from runtime.upkeep import retention
+from tests.support.calls import around
 from tests.support.engine import LONG, MakeBench, cancel, events, failing, lose, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import Hold, aside, in_thread
@@ -147,21 +148,17 @@ def test_a_decision_that_is_not_after_the_outcome_stays(
 ) -> None:
     """A person may decide after the worker has read its signals and before it journals the late outcome."""
     run, gate = late.lost()
-    left, found = [when], late_outcomes.of
+    left = [when]
 
-    def decide() -> None:
-        left.clear()
-        late.other.decide(gate, GIVE_UP.verdict, GIVE_UP.reason)
-
-    def decides(own: pool.Connection, run: UUID) -> late_outcomes.Found:
+    def decide(*_: object) -> None:
         if left:
-            aside(decide)
-        return found(own, run)
+            left.clear()
+            aside(lambda: late.other.decide(gate, GIVE_UP.verdict, GIVE_UP.reason))
 
     if when == "before":
         decide()
     late.end()
-    monkeypatch.setattr(late_outcomes, "of", decides)
+    around(monkeypatch, late_outcomes, "of", before=decide)
     assert late.other.advance(run).status == "completed"
     assert late.other.heard()["content"] == GIVE_UP.reason
     assert "OutcomeArrived" not in types(run)
