@@ -38,7 +38,3 @@ def test_no_group_lets_a_person_decide_near_the_origin_of_a_run(
 ) -> None:
     known = {"requester": "ada", "person": "bea", "groups": ["reviewers"], "risk": Risk.LOW}
     assert policy.may_decide(**{**known, **more}) == answer
-
-
-def test_requests_name_the_policy_they_were_made_under() -> None:
-    assert policy.POLICY_VERSION == "1"

@@ -194,15 +194,14 @@ def test_retention_waits_with_the_contents_that_a_fork_reads(
     assert desk.advance(forked).status == "completed"
 
 
-EVE, IVY = Actor(person="eve"), Actor(person="ivy")
-BIG = FakeTool(body=lambda request: ToolResult(value="x" * 100_000))
+IVY = Actor(person="ivy")
 SEALED = {"password": {"$secret": "0badcafe:dG9rZW4="}}
 
 
 @pytest.fixture
 def home(rig: MakeBench) -> Rig:
     agents = {"a": turns(ask(("send", {}), ("read", {})), ask(("pay", {})), say("done"))}
-    return rig(agents, send=FakeTool(), read=BIG, pay=GATED)
+    return rig(agents, send=FakeTool(), read=LARGE, pay=GATED)
 
 
 @pytest.fixture
@@ -286,7 +285,7 @@ def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
     assert (ended.status, ended.output) == ("completed", '"done"')
     assert sorted(call.tool for call in home.effects.calls) == ["pay", "read", "send"]
     results = home.effects.models[-1].messages[2]["results"]
-    assert results[1]["content"] == "x" * 100_000
+    assert results[1]["content"] == "x" * 70_000
     assert sound(run)
 
 

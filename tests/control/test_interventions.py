@@ -38,11 +38,6 @@ from tests.support.people import until
 from tests.support.threads import Hold, aside, holding, wait_until_blocked
 
 
-@pytest.fixture
-def gated(rig: MakeBench) -> Rig:
-    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True, expires_in=3600))
-
-
 def test_a_run_paused_before_its_first_claim_starts_nothing(gated: Rig) -> None:
     """Not even if a worker has it then, and dies."""
     run = gated.start("a")
@@ -93,6 +88,7 @@ def test_a_gate_expires_in_a_pause(gated: Rig, monkeypatch: pytest.MonkeyPatch) 
     assert (row.status, row.due_at, desk.open_gates(run)) == ("paused", None, [])
     resume(run)
     assert desk.advance(run).status == "completed"
+    assert (desk.heard()["outcome"], desk.heard()["verdict"]) == ("denied", "expire")
     assert desk.effects.calls == []
 
 
@@ -290,17 +286,14 @@ def test_a_stopped_run_can_be_cancelled(rig: MakeBench) -> None:
     assert desk.effects.models == []
 
 
-def test_a_stopped_run_consumes_decisions_and_starts_no_call(rig: MakeBench) -> None:
-    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-    run = desk.advance(desk.start("a"))
+def test_a_stopped_run_consumes_decisions_and_starts_no_call(gated: Rig) -> None:
+    run = gated.advance(gated.start("a"))
     put("a")
-    (gate,) = desk.open_gates(run.id)
-    desk.decide(gate.id, Verdict.APPROVE)
-    assert desk.advance(run.id).status == "queued"
+    assert gated.answer(run.id).status == "queued"
     assert types(run.id)[-1] == "GateDecided"
-    assert desk.effects.calls == []
+    assert gated.effects.calls == []
     lift()
-    assert desk.advance(run.id).status == "completed"
+    assert gated.advance(run.id).status == "completed"
 
 
 @pytest.mark.django_db

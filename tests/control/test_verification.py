@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from runtime.control import verification
 from runtime.core.enums import Verdict
-from runtime.models import Continuation, Gate, Run
+from runtime.models import Continuation, Gate
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from tests.support.engine import MakeBench, Rig, cancel
@@ -43,17 +43,6 @@ def change(statement: str, *values: object) -> None:
     """Change one stored row behind the engine's back."""
     with pool.own() as own:
         assert own.execute(statement, values).rowcount == 1
-
-
-def test_a_run_is_sound_from_its_start_to_its_end(desk: Rig, continued: None) -> None:
-    run = desk.start("a")
-    assert found(run) == []
-    while desk.advance(run).ended_at is None:
-        assert found(run) == []
-        desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-        assert found(run) == []
-    assert Run.objects.get(id=run).status == "completed"
-    assert found(run) == []
 
 
 @pytest.mark.parametrize(

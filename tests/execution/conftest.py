@@ -1,13 +1,25 @@
-"""A table of the tests' own, which transactional tools write to."""
+"""A tool call that was started, and a table of the tests' own, which transactional tools write to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 from django.db import connection
 
+from runtime.core.enums import EffectClass
+from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.ports.effects import ToolRequest
 from runtime.store import pool
 from tests.support.engine import MakeBench
+
+
+def running(submit: Callable[[EffectFinished], None] = lambda _: None) -> RunningEffect:
+    """A call of a transactional tool that was started."""
+    request = ToolRequest(
+        run=uuid4(), frame="0", call="c1.0", attempt=1, agent="a", tool="t", args={}, key="k",
+        deadline=60.0, effect=EffectClass.TRANSACTIONAL,
+    )  # fmt: skip
+    return RunningEffect(request=request, submit=submit)
 
 
 class Ledger:

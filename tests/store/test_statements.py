@@ -3,6 +3,7 @@
 import functools
 import os
 import random
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,9 +24,8 @@ from runtime.models import Gate, JournalEntry, KillSwitch, Loop, LostLease, Run,
 from runtime.store import decisions, leases, loading, pool, runs, steps, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import gates, journal, signals
-from runtime.upkeep import due_runs
-from tests.support.engine import ADA, MakeBench, Rig, claim
-from tests.support.fake_ports import FakeTool, ask, say, turns
+from runtime.upkeep import due_runs, retention
+from tests.support.engine import ADA, Rig, claim
 from tests.support.threads import in_thread, wait_until_blocked
 
 PAST = timedelta(hours=-1)
@@ -34,12 +34,7 @@ Result = steps.Result
 
 
 @pytest.fixture
-def desk(rig: MakeBench) -> Rig:
-    return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(gated=True))
-
-
-@pytest.fixture
-def last(desk: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
+def last(gated: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.Step:
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
 
@@ -51,7 +46,7 @@ def last(desk: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.S
 
     with monkeypatch.context() as patch:
         patch.setattr(steps, "commit", commit)
-        desk.advance(desk.start("a"))
+        gated.advance(gated.start("a"))
     (step,) = held
     return step
 
@@ -61,9 +56,9 @@ def row(run: UUID, **values: object) -> None:
 
 
 @pytest.fixture
-def run(desk: Rig) -> UUID:
+def run(gated: Rig) -> UUID:
     """A run that no worker has had yet."""
-    return desk.start("a")
+    return gated.start("a")
 
 
 @pytest.fixture
@@ -179,8 +174,8 @@ def alive(*, for_seconds: float) -> UUID:
     return made.id
 
 
-def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: Rig) -> None:
-    held, lost, run_of_a_stranger, free = (desk.start("a") for _ in range(4))
+def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, gated: Rig) -> None:
+    held, lost, run_of_a_stranger, free = (gated.start("a") for _ in range(4))
     row(free, due_at=timezone.now() + PAST)
     processes = {held: alive(for_seconds=60), lost: alive(for_seconds=-1)}
     processes[run_of_a_stranger] = uuid4()  # of which there is no row
@@ -199,8 +194,8 @@ def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, desk: 
     }
 
 
-def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, desk: Rig) -> None:
-    run, worker = desk.start("a"), alive(for_seconds=60)
+def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, gated: Rig) -> None:
+    run, worker = gated.start("a"), alive(for_seconds=60)
     Worker.objects.filter(id=worker).update(lease_until=None)
     assert claim(own, run, worker=worker) is not None
     row(run, lease_until=timezone.now() - PAST, due_at=timezone.now() + PAST)
@@ -356,9 +351,9 @@ def test_a_ring_makes_no_run_due_that_is_parked_or_over(own: Connection, run: UU
 
 
 def test_signals_count_from_their_effective_time_and_can_be_withdrawn_before(
-    own: Connection, desk: Rig
+    own: Connection, gated: Rig
 ) -> None:
-    run, other = desk.start("a"), desk.start("a")
+    run, other = gated.start("a"), gated.start("a")
     later, latest = (timezone.now() + timedelta(hours=hours) for hours in (1, 2))
     made = [uuid4() for _ in range(4)]
     for to, gate, at in zip(
@@ -391,9 +386,9 @@ def test_signals_are_read_in_the_order_they_were_sent(own: Connection, run: UUID
 
 
 @pytest.mark.parametrize("state", ["open", "decided", "closed", "effective"])
-def test_each_change_of_a_gate_needs_its_state(own: Connection, desk: Rig, state: str) -> None:
-    run, other = (desk.advance(desk.start("a")).id for _ in range(2))
-    (gate,) = desk.open_gates(run)
+def test_each_change_of_a_gate_needs_its_state(own: Connection, gated: Rig, state: str) -> None:
+    run, other = (gated.advance(gated.start("a")).id for _ in range(2))
+    (gate,) = gated.open_gates(run)
     Gate.objects.filter(id=gate.id).update(state=state)
     decision = Decision(verdict=Verdict.APPROVE, by="bea")
     decide = functools.partial(decisions.settle, decision=decision, effective_at=None)
@@ -413,13 +408,13 @@ def test_each_change_of_a_gate_needs_its_state(own: Connection, desk: Rig, state
     gates.close_decided(own, [gate.id])
     after = "closed" if state == "decided" else state
     assert Gate.objects.get(id=gate.id).state == after
-    assert len(desk.open_gates(other)) == 1
+    assert len(gated.open_gates(other)) == 1
     with pytest.raises(GateNotOpen):
         gates.find(own, uuid4())
 
 
-def test_ids_of_gates_are_in_the_order_of_their_time(desk: Rig) -> None:
-    opened = [Gate.objects.get(run=desk.advance(desk.start("a")).id) for _ in range(3)]
+def test_ids_of_gates_are_in_the_order_of_their_time(gated: Rig) -> None:
+    opened = [Gate.objects.get(run=gated.advance(gated.start("a")).id) for _ in range(3)]
     assert sorted(opened, key=lambda gate: gate.opened_at) == sorted(opened, key=lambda one: one.id)
     assert {gate.id.version for gate in opened} == {7}
 
@@ -454,7 +449,7 @@ def test_only_workers_and_sweepers_long_gone_are_forgotten(own: Connection) -> N
         Worker.objects.filter(id=worker.id).update(beat_at=at)
         for name in (f"{workers.SWEEPER}{hours}", f"loop {hours}"):
             Loop.objects.create(name=name, done_at=at)
-    own.execute(workers.FORGET)
+    retention.enforce(own, threading.Event())
     assert set(Worker.objects.values_list("host", flat=True)) == {"0", "23"}
     left = set(Loop.objects.values_list("name", flat=True))
     assert {f"{workers.SWEEPER}0", f"{workers.SWEEPER}23", "loop 25"} <= left  # known as late

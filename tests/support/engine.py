@@ -35,7 +35,16 @@ from runtime.store import loading, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
-from tests.support.fake_ports import FakeAccess, FakeApprovals, FakeEffects, FakeTool, Script
+from tests.support.fake_ports import (
+    FakeAccess,
+    FakeApprovals,
+    FakeEffects,
+    FakeTool,
+    Script,
+    ask,
+    say,
+    turns,
+)
 from tests.support.people import until
 
 ADA = Actor(person="ada")
@@ -271,6 +280,20 @@ def rig(
     wiring.plug(approvals=real)
     for one in rigs:
         one.close()
+
+
+@pytest.fixture
+def gated(rig: MakeBench) -> Rig:
+    """A worker with an agent that asks for one call, which a person must approve, and then answers."""
+    tool = FakeTool(gated=True, expires_in=3600.0)
+    return rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+
+
+@pytest.fixture
+def own(transactional_db: None) -> Iterator[Connection]:
+    """A connection of the test's own."""
+    with pool.own() as one:
+        yield one
 
 
 @pytest.fixture

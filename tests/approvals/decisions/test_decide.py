@@ -1,25 +1,41 @@
-"""Decisions: their effects, and every refusal in its order."""
+"""Decisions: their effects, every refusal in its order, and races with rights that end and gates that open."""
 
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import audit
+from approvals.adapter import Approvals
 from approvals.decisions import commit
-from approvals.errors import AlreadyDecided, DigestMismatch, NotFound, TooEarly
-from approvals.models import AuditEntry, Request
-from approvals.permissions.scopes import Scope
-from runtime.core.enums import Decision, Verdict
-from runtime.errors import InvalidInput
+from approvals.errors import (
+    AlreadyDecided,
+    ApprovalError,
+    Cancelled,
+    DigestMismatch,
+    NotFound,
+    TooEarly,
+)
+from approvals.models import AuditEntry, Request, Token
+from approvals.permissions.scopes import ALL_SCOPES, Scope
+from approvals.policy import Group
+from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
 from runtime.store import pool
 from tests.support import seeds
 from tests.support.calls import around
+from tests.support.cast import GROUPS
+from tests.support.threads import in_thread, together, wait_until_blocked
 
 pytestmark = pytest.mark.django_db
 
@@ -47,13 +63,14 @@ def test_approving_settles_the_gate_wakes_the_run_and_is_audited(
 ) -> None:
     request = seeds.pending()
     by_token = seeds.bearer(bea, Scope.APPROVALS_DECIDE)
-    long = "\U0001f642" * 2_000
+    long = " Ask “HR” \u202efirst.\r\n\t".ljust(1_999, "\U0001f642") + " "  # as long as it may be
     with django_capture_on_commit_callbacks(execute=True):
         answer = seeds.decide(request, by_token, reason=long)
 
     assert (answer.status, answer.decided_by) == ("approved", "bea")
     request.refresh_from_db()
     assert (request.status, request.decided_by, request.reason) == ("approved", "bea", long)
+    assert seeds.heard(request) == Decision(verdict=Verdict.APPROVE, by="bea", reason=long)
     assert request.decided_at == answer.decided_at
     assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
     assert Run.objects.get(pk=request.run_id).mailbox == 1
@@ -62,15 +79,6 @@ def test_approving_settles_the_gate_wakes_the_run_and_is_audited(
     assert (entry.actor, entry.token, entry.at) == ("bea", by_token.token, answer.decided_at)
     assert entry.subject == f"request {request.id}"
     assert audit.verify(request.run_id) == 2
-
-
-def test_a_denial_carries_its_reason_verbatim_to_the_run(bea: Actor) -> None:
-    request = seeds.pending()
-    reason = "  Not before Monday.\r\n\tAsk “HR” \u202efirst \U0001f642 "
-    seeds.decide(request, bea, "deny", reason)
-    request.refresh_from_db()
-    assert (request.status, request.reason) == ("denied", reason)
-    assert seeds.heard(request) == Decision(verdict=Verdict.DENY, by="bea", reason=reason)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -234,3 +242,191 @@ def test_an_outcome_its_reason_and_its_result_are_refused_by_name(
     assert caught.value.field == field
     assert seeds.untouched(request)
     assert seeds.settle(request, bea, "run_again", reason=None).reason == ""
+
+
+# Refusals: for every kind of request one names its cause, and nothing is written
+
+
+Refused = Callable[[Request], Actor]
+VERDICTS = {
+    GateKind.APPROVAL: "approve",
+    GateKind.HOLD: "continue",
+    GateKind.LIMIT: "stop",
+    GateKind.VERSION: "continue",
+    GateKind.IN_DOUBT: "give_up",
+}
+kinds = pytest.mark.parametrize("kind", VERDICTS)
+
+
+def decide(request: Request, actor: Actor, *, wrong: bool = False) -> None:
+    """Decide in the way of its kind; `wrong` values are looked at after everything else."""
+    verdict = "maybe" if wrong else VERDICTS[GateKind(request.kind)]
+    if request.kind == GateKind.IN_DOUBT:
+        seeds.settle(request, actor, verdict, 1 if wrong else "No trace.")
+    else:
+        seeds.decide(request, actor, verdict, "No.", digest="sha256:other" if wrong else ...)
+
+
+def _person(name: str) -> Refused:
+    return lambda request: seeds.person(name, *GROUPS[name])
+
+
+def _bearer(name: str, *without: str) -> Refused:
+    return lambda request: seeds.bearer(_person(name)(request), *(ALL_SCOPES - {*without}))
+
+
+def _disabled(request: Request) -> Actor:
+    bea = _person("bea")(request)
+    User.objects.filter(username="bea").update(is_active=False)
+    return bea
+
+
+def _revoked(request: Request) -> Actor:
+    bea = _bearer("bea")(request)
+    Token.objects.update(revoked_at=request.created_at)
+    return bea
+
+
+def _stolen(request: Request) -> Actor:
+    _person("bea")(request)
+    return Actor(person="bea", token=_bearer("cyril")(request).token)
+
+
+def _joined(request: Request) -> Actor:
+    with transaction.atomic():
+        Approvals().join(run=request.run_id, person="bea")
+    return _person("bea")(request)
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("who", "code"),
+    [
+        (_person("cyril"), "not_found"),
+        (_disabled, "not_found"),
+        (_revoked, "not_found"),
+        (_stolen, "not_found"),
+        (_person("ada"), "requester"),
+        (_bearer("ada"), "requester"),
+        (_person("admin"), "not_eligible"),
+        (_bearer("bea", Scope.APPROVALS_DECIDE), "scope"),
+        (_joined, "origin"),
+    ],
+)
+def test_a_person_without_the_right_decides_nothing(
+    kind: GateKind, who: Refused, code: str
+) -> None:
+    request = seeds.pending(requester="ada", kind=kind)
+    actor = who(request)
+    for wrong in (False, True):
+        with pytest.raises((NotFound, Forbidden)) as caught:
+            decide(request, actor, wrong=wrong)
+        assert caught.value.code == code
+    assert seeds.untouched(request)
+    decide(request, seeds.person("dan", Group.REVIEWERS))
+    with pytest.raises((NotFound, Forbidden)):  # rights are refused before races
+        decide(request, actor)
+
+
+def _close(request: Request, actor: Actor | None) -> None:
+    with transaction.atomic():
+        Approvals().close(run=request.run_id, gates=[request.gate], actor=actor, reason="Enough.")
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("end", "error", "extra"),
+    [
+        (lambda it: decide(it, Actor(person="ada")), AlreadyDecided, {"decided_by": "ada"}),
+        (lambda it: _close(it, Actor(person="ada")), Cancelled, {"cancelled_by": "ada"}),
+        (lambda it: _close(it, None), Cancelled, {"cancelled_by": None}),
+    ],
+)
+def test_a_late_person_learns_what_came_first(
+    ada: Actor,
+    bea: Actor,
+    kind: GateKind,
+    end: Callable[[Request], None],
+    error: type[ApprovalError],
+    extra: dict[str, Any],
+) -> None:
+    request = seeds.pending(requester="cyril", kind=kind)
+    end(request)
+    before = Request.objects.values().get(pk=request.pk)
+    for actor in (ada, bea):  # also the one who was first
+        for wrong in (False, True):
+            with pytest.raises(error) as caught:
+                decide(request, actor, wrong=wrong)
+            assert caught.value.extra == extra
+    assert Request.objects.values().get(pk=request.pk) == before
+
+
+@kinds
+def test_a_gate_that_closed_without_its_request_takes_no_decision(
+    bea: Actor, kind: GateKind
+) -> None:
+    request = seeds.pending(requester="cyril", kind=kind)
+    Gate.objects.filter(pk=request.gate).update(state=Gate.State.CLOSED)
+    with pytest.raises(AlreadyDecided) as caught:
+        decide(request, bea)
+    assert caught.value.extra == {"decided_by": None}
+
+
+# On real connections, while rights end or other gates open
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        (GateKind.APPROVAL, lambda bea: User.objects.filter(pk=bea.pk).update(is_active=False)),
+        (GateKind.APPROVAL, lambda bea: bea.groups.clear()),
+        (GateKind.IN_DOUBT, lambda bea: Token.objects.update(revoked_at=timezone.now())),
+    ],
+)
+def test_a_decision_uses_the_rights_after_its_lock_wait(
+    kind: GateKind, end: Callable[[User], object]
+) -> None:
+    seeds.person("bea", Group.REVIEWERS)
+    owner = User.objects.get(username="bea")
+    bea = seeds.bearer(Actor(person="bea"), *ALL_SCOPES)
+    request = seeds.pending(kind=kind)
+    act = seeds.settle if kind is GateKind.IN_DOUBT else seeds.decide
+    refused: list[str] = []
+
+    def decide() -> None:
+        try:
+            act(request, bea)
+        except NotFound as error:
+            refused.append(error.code)
+
+    with transaction.atomic():
+        Run.objects.select_for_update().get(pk=request.run_id)
+        waiting = in_thread(decide)
+        wait_until_blocked()
+        end(owner)
+    waiting.join(30)
+
+    assert refused == ["not_found"]
+    assert seeds.untouched(request)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
+    bea = seeds.person("bea", Group.REVIEWERS)
+    of = seeds.run()
+    waiting = seeds.opened(*(seeds.snapshot(of) for _ in range(10)))
+    barrier = threading.Barrier(2, timeout=30)
+
+    def review() -> None:
+        barrier.wait()
+        for request in waiting:
+            seeds.decide(request, bea)
+
+    def go_on() -> None:
+        barrier.wait()
+        for _ in range(10):
+            seeds.opened(seeds.snapshot(of))
+
+    together([review, go_on])
+    assert audit.verify(of) == 30

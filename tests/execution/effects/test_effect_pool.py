@@ -23,6 +23,7 @@ from runtime.management.commands.healthcheck import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.queries import workers as workers_query
+from tests.execution.conftest import running
 from tests.support.engine import LONG, MakeBench, Rig, cancel, events, pause, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 from tests.support.people import until
@@ -327,16 +328,7 @@ def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> N
 def test_a_call_that_ends_at_its_deadline_or_later_gives_its_slot_back() -> None:
     replaced: list[int] = []
     pool = EffectPool(FakeEffects({}, {}), slots=2, replace=lambda: replaced.append(1))
-    ended, late, hung, last = (
-        RunningEffect(
-            request=ToolRequest(
-                run=uuid4(), frame="0", call="c1.0", attempt=1, agent="a", tool="t", args={}, key="k",
-                deadline=60.0,
-            ),
-            submit=lambda message: None,
-        )
-        for _ in range(4)
-    )  # fmt: skip
+    ended, late, hung, last = (running() for _ in range(4))
     assert pool._free(ended)
     pool._overrun(ended)
     assert replaced == [], "it had ended"

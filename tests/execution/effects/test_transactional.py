@@ -1,7 +1,6 @@
 """Transactional tools: their writes commit with the entry or not at all, and each process runs few at once."""
 
 import threading
-from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -9,12 +8,12 @@ from pytest_django import Settings
 
 from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import EffectClass
-from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.effects.running import EffectFinished
 from runtime.execution.effects.transactional import transact
 from runtime.models import Run
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from runtime.store import pool
-from tests.execution.conftest import Ledger
+from tests.execution.conftest import Ledger, running
 from tests.support.engine import MakeBench, Rig, events, lose, types
 from tests.support.fake_ports import FakeTool, ToolBody, ask, say, turns
 from tests.support.threads import aside, in_thread
@@ -130,15 +129,8 @@ def test_a_transactional_tool_that_hangs_frees_its_run(
 # The calls of one process
 
 
-def _effect() -> RunningEffect:
-    def nothing_comes(message: EffectFinished) -> None:
-        raise AssertionError(message)
-
-    request = ToolRequest(
-        run=uuid4(), frame="0", call="c1.0", attempt=1, agent="a", tool="pay", args={}, key="k",
-        deadline=60.0, effect=EffectClass.TRANSACTIONAL,
-    )  # fmt: skip
-    return RunningEffect(request=request, submit=nothing_comes)
+def nothing_comes(message: EffectFinished) -> None:
+    raise AssertionError(message)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -152,7 +144,7 @@ def test_transactional_calls_leave_a_connection_to_their_runs() -> None:
         return ToolFailure(error="enough")
 
     threads = [
-        in_thread(lambda: outcomes.append(transact(_effect(), perform)))
+        in_thread(lambda: outcomes.append(transact(running(nothing_comes), perform)))
         for _ in range(MAX_CONNECTIONS + 1)
     ]
     for _ in range(MAX_CONNECTIONS):
@@ -167,7 +159,7 @@ def test_transactional_calls_leave_a_connection_to_their_runs() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_result_after_the_deadline_is_rolled_back_and_no_call_is_made_after_it() -> None:
-    late, made = _effect(), list[ToolRequest]()
+    late, made = running(nothing_comes), list[ToolRequest]()
 
     def perform(request: ToolRequest) -> Outcome:
         made.append(request)
