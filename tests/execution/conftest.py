@@ -8,7 +8,7 @@ from django.db import connection
 
 from runtime.core.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
-from runtime.ports.effects import ToolRequest
+from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool
 from tests.support.engine import MakeBench
 
@@ -29,6 +29,11 @@ class Ledger:
         """Write as a tool does, on Django's connection."""
         with connection.cursor() as cursor:
             cursor.execute("INSERT INTO ledger VALUES (%s)", [request.attempt])
+
+    def keep(self, request: ToolRequest) -> ToolResult:
+        """Write, and return a result."""
+        self.write(request)
+        return ToolResult(value="kept")
 
     def attempts(self) -> list[int]:
         with pool.own() as own:

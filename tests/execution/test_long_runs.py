@@ -151,19 +151,14 @@ def test_a_run_is_taken_as_it_was_kept_and_only_once() -> None:
     assert not recent.pop(RUN, rows("abc")).rows
 
 
-@pytest.mark.parametrize(("count", "found"), [(2, "a"), (2, "ax"), (2, ""), (0, "ab"), (3, "ab")])
-def test_other_unread_or_unwritten_entries_are_read_anew(count: int, found: str) -> None:
-    recent = RecentRuns()
-    recent.put(RUN, rows("ab"), read(count))
-    assert not recent.pop(RUN, rows(found)).rows
-
-
-@pytest.mark.parametrize("column", range(4))
-def test_rows_that_differ_in_any_column_are_verified_anew(column: int) -> None:
-    recent, (first, second) = RecentRuns(), rows("ab")
-    recent.put(RUN, (first, second), read(2))
-    changed = (*second[:column], "x", *second[column + 1 :])
-    assert not recent.pop(RUN, (first, changed)).rows
+def test_other_unread_or_unwritten_entries_are_read_anew() -> None:
+    first, second = rows("ab")
+    others = [rows(bodies) for bodies in ("a", "ax", "")]
+    others += [(first, (*second[:column], "x", *second[column + 1 :])) for column in range(4)]
+    for count, found in [(0, (first, second)), (3, (first, second)), *((2, one) for one in others)]:
+        recent = RecentRuns()
+        recent.put(RUN, (first, second), read(count))
+        assert not recent.pop(RUN, found).rows, found
 
 
 def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,28 +375,15 @@ def test_a_takeover_folds_only_entries_since_the_continuation(
     assert folded[0] == row.base + 1
 
 
-@pytest.mark.parametrize(
-    ("covered", "tail", "release", "due"),
-    [
-        (300_000, 262_144, False, False),
-        (0, 262_145, False, True),
-        (0, 262_144, True, False),
-        (262_144, 16_384, True, False),
-        (262_144, 16_385, True, True),
-        (245_759, 16_385, True, False),
-    ],
-)
-def test_a_brief_continuation_is_due_after_many_bytes_or_release(
-    covered: int, tail: int, release: bool, due: bool
-) -> None:
-    assert continuations.needs_brief(covered, tail, release=release) is due
-
-
-@pytest.mark.parametrize(
-    ("covered", "tail", "overdue"),
-    [(0, 262_144, False), (0, 262_145, True), (300_000, 299_999, False), (300_000, 300_000, True)],
-)
-def test_a_continuation_is_overdue_when_the_run_has_doubled(
-    covered: int, tail: int, overdue: bool
-) -> None:
-    assert continuations.needs_rewrite(covered, tail) is overdue
+def test_a_continuation_is_due_after_many_bytes_and_in_brief_also_at_a_release() -> None:
+    brief, whole = continuations.needs_brief, continuations.needs_rewrite
+    assert not brief(300_000, 262_144, release=False)
+    assert brief(0, 262_145, release=False)
+    assert not brief(0, 262_144, release=True)
+    assert not brief(262_144, 16_384, release=True)
+    assert brief(262_144, 16_385, release=True)
+    assert not brief(245_759, 16_385, release=True)
+    assert not whole(0, 262_144)
+    assert whole(0, 262_145)
+    assert not whole(300_000, 299_999)
+    assert whole(300_000, 300_000)

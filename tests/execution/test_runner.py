@@ -393,9 +393,8 @@ def test_an_unknown_commit_keeps_its_tools_writes_once(
     rig: MakeBench, cut: Cut, ledger: Ledger
 ) -> None:
     def body(request: ToolRequest) -> Outcome:
-        ledger.write(request)
         cut.arm()
-        return ToolResult(value="kept")
+        return ledger.keep(request)
 
     tool = FakeTool(effect=EffectClass.TRANSACTIONAL, body=body)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)

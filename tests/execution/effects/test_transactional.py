@@ -34,11 +34,7 @@ def writing(
 def test_a_transactional_tools_writes_commit_with_its_result(
     rig: MakeBench, ledger: Ledger
 ) -> None:
-    def body(request: ToolRequest) -> Outcome:
-        ledger.write(request)
-        return ToolResult(value="kept")
-
-    desk = writing(rig, body, calls=2, retry=ONCE)
+    desk = writing(rig, ledger.keep, calls=2, retry=ONCE)
     run = desk.advance(desk.start("a"))
     assert run.status == "completed"
     assert ledger.attempts() == [1, 1]
@@ -50,9 +46,9 @@ def test_a_failed_attempt_rolls_back_and_is_repeated(
     rig: MakeBench, ledger: Ledger, settings: Settings, end: str
 ) -> None:
     def body(request: ToolRequest) -> Outcome:
-        ledger.write(request)
+        kept = ledger.keep(request)
         if request.attempt > 1:
-            return ToolResult(value="kept")
+            return kept
         if end == "it raised":
             return Unknown(error="broke")
         aside(lambda: Run.objects.filter(id=request.run).update(epoch=99))
@@ -81,11 +77,7 @@ def test_an_overrunning_transactional_tool_leaves_one_row(rig: MakeBench, ledger
         threading.Event().wait(request.deadline)  # longer than it may take
         return ToolResult(value="too late")
 
-    def in_time(request: ToolRequest) -> Outcome:
-        ledger.write(request)
-        return ToolResult(value="kept")
-
-    slow, quick = (writing(rig, body, deadline=2.0, retry=ONCE) for body in (late, in_time))
+    slow, quick = (writing(rig, body, deadline=2.0, retry=ONCE) for body in (late, ledger.keep))
     run = slow.start("a")
     first = in_thread(lambda: slow.advance(run))
     assert written.wait(60)
