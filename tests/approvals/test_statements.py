@@ -6,6 +6,7 @@ import string
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -121,6 +122,16 @@ def test_names_within_a_reason_stay_where_they_are(bea: Actor) -> None:
     seeds.decide(request, bea, reason=reason)
     request.refresh_from_db()
     assert statements.read(request).reason == reason
+
+
+def test_a_decision_needs_its_own_signed_statement(bea: Actor) -> None:
+    assert refused(seeds.pending(), APPROVED) == "the request has no signed decision"
+    request, other = decided(bea), decided(bea)
+    signed = {name: getattr(other, name) for name in ("statement", "signature", "key_id")}
+    Request.objects.filter(pk=request.pk).update(**signed, decided_at=other.decided_at)
+    assert "the statement differs" in refused(request)
+    request.gate = uuid4()
+    assert refused(request, APPROVED) == "the gate has no request"
 
 
 def test_every_byte_of_the_statement_and_its_signature_counts(bea: Actor) -> None:
