@@ -21,7 +21,7 @@ class Request(models.Model):
         DENIED = (
             "denied"  # the call never starts, and the model gets the reason; in doubt: given up
         )
-        ANSWERED = "answered"  # in doubt: the call happened, and a reviewer reported its result
+        ANSWERED = "answered"  # a reviewer reported the result of a call in doubt, or gave one instead of a call
         EXPIRED = "expired"  # not decided before the deadline: the call never starts
         CANCELLED = "cancelled"  # the gate closed without a decision
 
@@ -36,7 +36,9 @@ class Request(models.Model):
     tool = models.TextField()
     args = models.TextField()
     schema = models.TextField()
-    result_schema = models.TextField(null=True)  # in doubt: the tool's result schema, if it has one
+    result_schema = models.TextField(
+        null=True
+    )  # of the tool, as text or by reference, if it has one
     path = models.JSONField()
     effect = models.TextField()
     risk = models.TextField()

@@ -31,6 +31,7 @@ from agents.llm.plain_replies import NO_TIME
 from agents.llm.pricing import cost_of
 from agents.sdk import outputs
 from agents.sdk.conversation_texts import (
+    ANSWERED,
     DENIED,
     EXPIRED,
     GIVEN_UP,
@@ -269,7 +270,8 @@ def _result(
     content = kept if tool is None else secrets.open_result(tool, kept)
     outcome, told = _wording(result["outcome"], content, result.get("verdict"))
     if "reported_by" in result:
-        told = f"{REPORTED}{json.dumps(content, ensure_ascii=False)}"
+        words = ANSWERED if result.get("answered") else REPORTED
+        told = f"{words}{json.dumps(content, ensure_ascii=False)}"
     return ToolReturnPart(
         tool_name=result["tool"],
         content=told,

@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk.conversation_texts import (
+    ANSWERED,
     MESSAGE,
     REASONED,
     REPORTED,
@@ -138,10 +139,10 @@ def _turn(messages: list[ModelMessage]) -> Turn:
 
 def _result(part: ToolReturnPart) -> Result:
     content: Any = part.content
-    reported = isinstance(content, str) and content.startswith(REPORTED)
-    if reported:
-        content = json.loads(content.removeprefix(REPORTED))
-    return Result(tool=part.tool_name, outcome=part.outcome, content=content, reported=reported)
+    told = isinstance(content, str) and content.startswith((REPORTED, ANSWERED))
+    if told:
+        content = json.loads(content.removeprefix(REPORTED).removeprefix(ANSWERED))
+    return Result(tool=part.tool_name, outcome=part.outcome, content=content, reported=told)
 
 
 def _message(text: str) -> tuple[str, str]:

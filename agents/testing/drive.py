@@ -153,6 +153,10 @@ class Flow:
         """Deny, with a reason for the model, and continue the run."""
         return self._decide(Verdict.DENY, tool, reason=reason)
 
+    def answer(self, result: Any, tool: str | None = None) -> Self:
+        """Give a result instead of the call, and continue the run."""
+        return self._decide(Verdict.ANSWER, tool, result=result)
+
     def settle(
         self,
         verdict: Verdict | str,
@@ -226,7 +230,8 @@ class Flow:
         possible = VERDICTS[gate.kind]
         assert verdict in possible, f"at this gate one can say {', '.join(possible)}"
         assert reason or verdict is not Verdict.DENY, "to deny needs a reason"
-        if verdict is Verdict.HAPPENED and gate.result_schema is not None:
+        gives_result = verdict in (Verdict.HAPPENED, Verdict.ANSWER)
+        if gives_result and gate.result_schema is not None:
             inputs.check(gate.result_schema, result, where="result")
         if gate.kind is GateKind.IN_DOUBT and gate.not_before is not None:
             self._worker.clock = max(self.clock, gate.not_before)

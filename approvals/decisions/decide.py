@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals import audit
-from approvals.decisions import budget_grants, checks, closing, commit
+from approvals.decisions import budget_grants, checks, closing, commit, results
 from approvals.errors import Expired
 from approvals.models import Request
 from approvals.queries.requests import Approval
-from runtime.core.enums import FRAME_GATES, Decision, GateKind
-from runtime.errors import GateNotOpen
+from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
+from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 
 
@@ -25,6 +25,7 @@ class _Answer:
     digest: object
     reason: object
     grant: object
+    result: object
 
 
 def decide(
@@ -35,17 +36,20 @@ def decide(
     reason: object,
     actor: Actor,
     grant: object = None,
+    result: object = results.ABSENT,
 ) -> Approval:
-    """Approve or deny a call, or let a blocked frame `continue` or `stop` its run.
+    """Approve, deny or answer a call, or let a blocked frame `continue` or `stop` its run.
 
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
-    removes a limit.
+    removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
+    tool's result schema.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; InvalidInput
-    naming `digest`, `verdict`, `reason` or `grant`. Nothing is written when it raises, except that Expired is recorded.
+    naming `digest`, `verdict`, `reason`, `grant`, `result` or a path in it. Nothing is written when it raises, except
+    that Expired is recorded.
     """
-    answer = _Answer(verdict=verdict, digest=digest, reason=reason, grant=grant)
+    answer = _Answer(verdict=verdict, digest=digest, reason=reason, grant=grant, result=result)
     try:
         outcome = _attempt(request, answer, actor)
     except GateNotOpen:  # another action on the run came in between
@@ -72,5 +76,18 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
         verdict=verdict,
         by=actor.person,
         reason=checks.reason(answer.reason, verdict),
-        result=budget_grants.check(row, verdict, answer.grant),
+        result=_result(row, verdict, answer),
     )
+
+
+def _result(row: Request, verdict: Verdict, answer: _Answer) -> object:
+    """Return the grant of a limit gate or the result of an answer, None if there is neither. Raises InvalidInput."""
+    grant = budget_grants.check(row, verdict, answer.grant)
+    if verdict is not Verdict.ANSWER:
+        if answer.result is not results.ABSENT and answer.result is not None:
+            raise InvalidInput("result", "is only for an answer instead of the call")
+        return grant
+    if answer.result is results.ABSENT:
+        raise InvalidInput("result", "is required to answer")
+    results.check(answer.result, results.schema_of(row))
+    return answer.result

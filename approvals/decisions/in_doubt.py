@@ -1,8 +1,7 @@
 """Resolves a call in doubt: a reviewer says whether it happened, runs again or is given up."""
 
-import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from approvals import audit
@@ -13,9 +12,6 @@ from approvals.queries.requests import Approval
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
-
-# The value of `result` when none was sent: null is a result.
-ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +28,7 @@ def resolve(
     run: UUID,
     gate: UUID,
     outcome: object,
-    result: object = ABSENT,
+    result: object = results.ABSENT,
     reason: object,
     actor: Actor,
 ) -> Approval:
@@ -78,10 +74,10 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
 
 def _result(result: Any, verdict: Verdict, row: Request) -> Any:
     if verdict is not Verdict.HAPPENED:
-        if result is not ABSENT and result is not None:
+        if result is not results.ABSENT and result is not None:
             raise InvalidInput("result", "is only for a call that happened")
         return None
-    if result is ABSENT:
+    if result is results.ABSENT:
         raise InvalidInput("result", "is required if the call happened")
-    results.check(result, None if row.result_schema is None else json.loads(row.result_schema))
+    results.check(result, results.schema_of(row))
     return result

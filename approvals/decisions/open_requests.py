@@ -70,7 +70,9 @@ def build(
             sql=_REQUESTED,
             parameters={"requests": json.dumps(rows, default=str)},
         ),
-        schemas.stored([request.schema for request in requests]),
+        schemas.stored(
+            sorted({text for shown in snapshots for text in snapshot.schema_texts(shown)})
+        ),
         audit.appended(entries),
     )
 

@@ -1,14 +1,30 @@
-"""Checks the result that a person reports for a call in doubt: small JSON of the tool's declared type."""
+"""Checks the result that a person reports for a call in doubt or gives instead of a call.
+
+It is small JSON of the tool's declared type.
+"""
 
 import json
-from typing import Any
+from typing import Any, Final
 
+from approvals.models import Request
+from approvals.requests import schemas
 from runtime.core import json_schema
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REPORTED, size_of
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
+
+# The value of `result` when none was sent: null is a result.
+ABSENT: Final = object()
+
+
+def schema_of(row: Request) -> dict[str, Any] | None:
+    """Return the schema of the tool's result, None if it declares none."""
+    if row.result_schema is None:
+        return None
+    found: dict[str, Any] = json.loads(schemas.text_of(row.result_schema))
+    return found
 
 
 def is_text(schema: Any) -> bool:
@@ -33,7 +49,7 @@ def read(text: str, schema: Any) -> Any:
 
 
 def check(result: Any, schema: dict[str, Any] | None) -> None:
-    """Raise InvalidInput, naming `result` or the place in it, unless the call may have returned this."""
+    """Raise InvalidInput, naming `result` or the place in it, unless the call could return this."""
     try:
         require_json(result, "result")
     except NotJson as exc:

@@ -35,7 +35,7 @@ def row(snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = ()) -> R
         tool=snapshot.tool,
         args=_text(snapshot.args),
         schema=_text(snapshot.schema),
-        result_schema=_reportable(snapshot),
+        result_schema=_result_schema(snapshot),
         path=list(snapshot.path),
         effect=str(snapshot.effect),
         risk=str(snapshot.risk),
@@ -129,11 +129,28 @@ def _nonce(at: datetime) -> str:
     return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 
-def _reportable(snapshot: ReviewSnapshot) -> str | None:
-    """Return the result schema of a call in doubt, whose result a reviewer may report; None for other kinds."""
-    if snapshot.kind is not GateKind.IN_DOUBT or snapshot.result_schema is None:
+def schema_texts(snapshot: ReviewSnapshot) -> list[str]:
+    """Return the schemas of the call that its request refers to by their digests."""
+    texts = [_text(snapshot.schema)]
+    if snapshot.kind is GateKind.APPROVAL and snapshot.result_schema is not None:
+        texts.append(_text(snapshot.result_schema))
+    return texts
+
+
+def _result_schema(snapshot: ReviewSnapshot) -> str | None:
+    """Return the schema of the result that a reviewer may report, as text, or give instead, by reference.
+
+    None if the tool declares none, and for a gate without a call.
+    """
+    if snapshot.result_schema is None:
         return None
-    return _text(snapshot.result_schema)
+    match snapshot.kind:
+        case GateKind.IN_DOUBT:
+            return _text(snapshot.result_schema)
+        case GateKind.APPROVAL:
+            return schemas.digest_of(_text(snapshot.result_schema))
+        case _:
+            return None
 
 
 def _text(value: Any) -> str:

@@ -29,6 +29,7 @@ STATUS: Mapping[Verdict, Request.Status] = {
     Verdict.RUN_AGAIN: Request.Status.APPROVED,
     Verdict.DENY: Request.Status.DENIED,
     Verdict.GIVE_UP: Request.Status.DENIED,
+    Verdict.ANSWER: Request.Status.ANSWERED,
     Verdict.HAPPENED: Request.Status.ANSWERED,
     Verdict.CONTINUE: Request.Status.APPROVED,
     Verdict.STOP: Request.Status.DENIED,
@@ -39,7 +40,7 @@ _BASE64 = 88  # characters of a signature in base64; in hex it has 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A decision to sign. `result` is the digest of the reported result, None without one."""
+    """A decision to sign. `result` is the digest of the reported or given result, None without one."""
 
     request: UUID
     digest: str
@@ -114,8 +115,9 @@ def read(request: Request) -> Statement:
 
 
 def result_digest(decision: Decision) -> str | None:
-    """Return the digest of the reported result, which may be null; None without a result."""
-    nothing = decision.result is None and decision.verdict is not Verdict.HAPPENED
+    """Return the digest of the result that a person reported or gave, which may be null; None without a result."""
+    has_result = decision.verdict in (Verdict.HAPPENED, Verdict.ANSWER)
+    nothing = decision.result is None and not has_result
     return None if nothing else sha256_of(decision.result)
 
 

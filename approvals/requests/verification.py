@@ -23,6 +23,7 @@ def fault(request: Request) -> str | None:
         if not is_erased(request):
             snapshot.check_digests(request)
             schemas.text_of(request.schema)
+            schemas.text_of(request.result_schema or "")
         snapshot.check_seal(request)
         _check_excluded(request)
         if request.status in _SIGNED:

@@ -7,7 +7,7 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.decisions import in_doubt
+from approvals.decisions import in_doubt, results
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import NotFound
@@ -32,7 +32,7 @@ class ApprovalOut(Schema):
     itself is blocked: then `tool` and `call` are empty and `args` holds the reason.
 
     A decision must name `digest`; `args` are complete. A call in doubt cannot be run again before `not_before`, and a
-    reported result must fit its `result_schema`, which other kinds do not have. Retention removed `args` at
+    reported result must fit its `result_schema`, as must the result of an answer. Retention removed `args` at
     `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. If the stored
     request was changed, `tampered` names the first value that does not verify, and it cannot be decided.
     """
@@ -91,7 +91,10 @@ GRANT_SCHEMA = {"type": ["object", "null"], "propertyNames": {"enum": [*NAMES]}}
 
 
 class DecisionIn(Body):
-    """A verdict on the request with this `digest`; `grant` is the increase of each limit, where null removes it.
+    """A verdict on the request with this `digest`.
+
+    `grant` is the increase of each limit, where null removes it. `result` is the result that an `answer` gives instead
+    of the call: required to answer, otherwise not allowed.
 
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
@@ -100,6 +103,7 @@ class DecisionIn(Body):
     digest: Annotated[Any, WithJsonSchema({"type": "string"})] = None
     reason: Reason = ""
     grant: Annotated[Any, WithJsonSchema(GRANT_SCHEMA)] = None
+    result: Any = None
 
 
 class SettlementIn(Body):
@@ -137,9 +141,10 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
-    """Approve or deny a call, or `continue` or `stop` a frame, for good.
+    """Approve, deny or answer a call, or `continue` or `stop` a frame, for good.
 
-    A denial needs a reason, which the agent's model receives. `stop` ends the run and needs a reason too.
+    A denial needs a reason, which the agent's model receives. An answered call is never made. `stop` ends the run and
+    needs a reason too.
     """
     return record_decision(
         request=_id(approval),
@@ -148,6 +153,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
         reason=body.reason,
         actor=request.auth,
         grant=body.grant,
+        result=body.result if "result" in body.model_fields_set else results.ABSENT,
     )
 
 
@@ -164,7 +170,7 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> r
         run=_id(run),
         gate=_id(gate),
         outcome=body.outcome,
-        result=body.result if "result" in body.model_fields_set else in_doubt.ABSENT,
+        result=body.result if "result" in body.model_fields_set else results.ABSENT,
         reason=body.reason,
         actor=request.auth,
     )

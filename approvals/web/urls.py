@@ -9,7 +9,7 @@ from approvals.web.pages.account import (
     log_out_everywhere,
     revoke_own_token,
 )
-from approvals.web.pages.approval import approval, approve, deny
+from approvals.web.pages.approval import answer_instead, approval, approve, deny
 from approvals.web.pages.frame_gate import resume, stop
 from approvals.web.pages.in_doubt import give_up, happened, run_again
 from approvals.web.pages.inbox import inbox
@@ -47,6 +47,7 @@ urlpatterns = [
     path("a/<uuid:approval>/", approval, name="approval"),
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),
+    path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
     path("a/<uuid:approval>/undo/", undo, name="undo"),
     path("a/<uuid:approval>/continue/", resume, name="continue"),
     path("a/<uuid:approval>/stop/", stop, name="stop"),

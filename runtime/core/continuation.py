@@ -103,8 +103,9 @@ class Call:
     """One call. `gate` is the last gate opened for it; `result` goes to the model once the call is settled.
 
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` is the person who
-    reported the result. `stored` replaces a result that is stored by its hash. `verdict` is kept if the model must
-    learn more than the state says: an expiry, or a call that was given up.
+    reported the result, or with `answered` gave it instead of the call. `stored` replaces a result that is stored by
+    its hash. `verdict` is kept if the model must learn more than the state says: an expiry, or a call that was given
+    up.
     """
 
     id: str
@@ -121,6 +122,7 @@ class Call:
     result: Any = None
     stored: BlobRef | None = None
     reported_by: str | None = None
+    answered: bool = False
     verdict: Literal["expire", "give_up"] | None = None
 
 

@@ -50,6 +50,7 @@ class Verdict(StrEnum):
 
     APPROVE = "approve"  # the call may start, once
     DENY = "deny"  # the call never starts, and its model receives the reason
+    ANSWER = "answer"  # the call never starts, and its result is the one that the person gives
     EXPIRE = "expire"  # its deadline passed, so the call never starts
     HAPPENED = "happened"  # the call took effect, with the result that the person reports
     RUN_AGAIN = "run_again"  # the call may start once more; counts as a new approval
@@ -60,7 +61,7 @@ class Verdict(StrEnum):
 
 # The verdicts that people may give at each kind of gate. `expire` comes from the clock only.
 VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
-    GateKind.APPROVAL: (Verdict.APPROVE, Verdict.DENY),
+    GateKind.APPROVAL: (Verdict.APPROVE, Verdict.DENY, Verdict.ANSWER),
     GateKind.IN_DOUBT: (Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.GIVE_UP),
     GateKind.HOLD: (Verdict.CONTINUE, Verdict.STOP),
     GateKind.LIMIT: (Verdict.CONTINUE, Verdict.STOP),
@@ -75,7 +76,7 @@ FRAME_GATES = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})
 class Decision:
     """A decision on a gate. `by` is a person's name, or empty if the clock decided.
 
-    `reason` is free text, required to deny; `result` is the reported result of a call that happened.
+    `reason` is free text, required to deny; `result` is the result that a person reports or gives instead.
     """
 
     verdict: Verdict

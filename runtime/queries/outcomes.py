@@ -107,6 +107,8 @@ def _outcome(event: _OutcomeEvent) -> Outcome | None:
             return _failed(event.error)
         case e.GateDecided(verdict=Verdict.HAPPENED):
             return _done(event.stored or event.result, label="Done, as reported")
+        case e.GateDecided(verdict=Verdict.ANSWER):
+            return _done(event.stored or event.result, label="Answered, not made")
         case e.GateDecided(verdict=Verdict.GIVE_UP):
             return _failed(event.reason)
         case e.FrameClosed():

@@ -11,7 +11,7 @@ from agents.testing import Flow, Turn, call, drive, say
 from runtime.core.commands import CancelRun
 from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_continuation, encode_entry
-from runtime.core.documents.conversations import DENIALS
+from runtime.core.documents.conversations import DECISIONS
 from runtime.core.events import CallRefused, Forked, GateOpened, Retried
 from runtime.core.machine.forks import forked
 from runtime.core.machine.planning import plan
@@ -110,6 +110,6 @@ def test_a_fork_keeps_the_denials_and_no_older_release_reads_it() -> None:
     before = state(at_desk(pay(1), pay(2)).deny("no"))
     event = Forked(of=before.run, position=1, by="admin", state=forked(before))
     text = encode_entry(Entry(at=at_desk(pay(1)).clock, events=(event,)))
-    assert json.loads(text)["schema"] == DENIALS
+    assert json.loads(text)["schema"] == DECISIONS
     document = {**json.loads(json.dumps(event.state)), "schema": 5}
     assert decode_continuation(json.dumps(document)).denials == before.denials

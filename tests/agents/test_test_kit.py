@@ -64,6 +64,19 @@ def test_a_call_that_expires_is_never_made(settings: Any) -> None:
         at_desk(PAY).deny("")
 
 
+def test_an_answer_takes_the_place_of_the_call_and_must_be_of_its_type() -> None:
+    def last(turn: Turn) -> Any:
+        paid = turn.result("refund")
+        assert paid is not None
+        return say(f"{paid.outcome} {paid.content} {paid.reported}")
+
+    with pytest.raises(InvalidInput):
+        at_desk(PAY).answer(40)
+    flow = at_desk(PAY, last).answer({"paid": "by hand"})
+    assert flow.output == "success {'paid': 'by hand'} True"
+    assert done == []
+
+
 def test_two_gates_are_decided_each_for_itself() -> None:
     flow = at_desk(together(PAY, call("refund", name="A-2", euros=1)), say("Done."))
     assert len(flow.gates) == 2

@@ -29,7 +29,7 @@ from runtime.core.documents.codec import (
     encode_continuation,
     encode_entry,
 )
-from runtime.core.documents.conversations import DENIALS, Conversations
+from runtime.core.documents.conversations import DECISIONS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import GateDecided
@@ -61,19 +61,33 @@ PRESENT = SCENES | {
 }
 
 
-def _deny(worker: Worker) -> None:
-    """Deny the one open gate, and continue the run."""
+def _decide(worker: Worker, decision: Decision) -> None:
+    """Decide at the one open gate, and continue the run."""
     [pending] = worker.now.pending
-    worker.decide(pending.gate, Decision(verdict=Verdict.DENY, by="bea", reason="too much"))
+    worker.decide(pending.gate, decision)
     worker.go_on()
 
 
-# Documents of schema 9 only: the model repeats the call that a person denied, and then pays another sum.
+def _deny(worker: Worker) -> None:
+    _decide(worker, Decision(verdict=Verdict.DENY, by="bea", reason="too much"))
+
+
+def _answer(worker: Worker) -> None:
+    paid = {"paid": "by hand"}
+    _decide(worker, Decision(verdict=Verdict.ANSWER, by="bea", result=paid))
+
+
+# Documents of schema 9 only: after a decision, the model pays another sum.
 AGAIN = {
-    "denied": Scene(
+    "denied": Scene(  # the model repeats the denied call first
         spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
-        shows=lambda now: bool(now.pending),
+        shows=lambda now: bool(now.denials) and bool(now.pending),
         then=_deny,
+    ),
+    "answered": Scene(
+        spec=lambda: desk(PAY, call("refund", number="A-1", euros=30)),
+        shows=lambda now: len(now.frames["0"].calls) == 2 and bool(now.pending),
+        then=_answer,
     ),
 }
 
@@ -132,7 +146,7 @@ ENDS: dict[str, tuple[str | None, ...]] = {
     "waiting": REFUNDED,
     "message": REFUNDED,
     "denied": REFUNDED,
-    "denied_brief": REFUNDED,
+    "answered": REFUNDED,
 }
 MAX_GATES = 10
 IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}
@@ -210,33 +224,37 @@ each = pytest.mark.parametrize(
 
 
 def test_every_schema_has_documents_of_every_scene() -> None:
-    assert max(HISTORY) == DENIALS
-    for schema in set(HISTORY) - {DENIALS}:
+    assert max(HISTORY) == DECISIONS
+    for schema in set(HISTORY) - {DECISIONS}:
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(ENDS) == {*PRESENT, *AGAIN, "denied_brief"}
+    assert set(ENDS) == {*PRESENT, *AGAIN}
+    newest = {path.stem for path in DOCUMENTS if path.parent.name == str(DECISIONS)}
+    assert newest == {*AGAIN, *(f"{name}_brief" for name in AGAIN)}
 
 
 @each
 def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     document, schema = json.loads(path.read_text()), int(path.parent.name)
-    compressed, denied = schema == compression.SCHEMA, schema == DENIALS
+    compressed, newest = schema == compression.SCHEMA, schema == DECISIONS
     brief = schema in (BRIEF, compression.SCHEMA) or path.stem.endswith("_brief")
     assert json.loads(document["continuation"])["schema"] == (BRIEF if brief else schema)
     # A continuation alone refers to entries, and they alone are compressed.
     assert ('{"$":[' in document["continuation"]) is (schema == REFERRING)
     assert ('"told":{' in document["continuation"]) is brief
     now = state_of(document)
-    assert bool(now.denials) is denied
+    answered = any(call.answered for frame in now.frames.values() for call in frame.calls)
+    assert (bool(now.denials) or answered) is newest
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
     again = encode_continuation(now)
-    assert json.loads(again)["schema"] == (DENIALS if denied else SCHEMA)
+    assert json.loads(again)["schema"] == (DECISIONS if newest else SCHEMA)
     assert decode_continuation(again) == now
     for text in document["journal"]:
         entry = decode_entry(text)
-        stands = any(isinstance(event, GateDecided) and event.stands for event in entry.events)
-        present = DENIALS if stands else SCHEMA
+        decided = [event for event in entry.events if isinstance(event, GateDecided)]
+        new = any(event.stands or event.verdict is Verdict.ANSWER for event in decided)
+        present = DECISIONS if new else SCHEMA
         assert json.loads(text)["schema"] == (schema if compressed else min(schema, present))
         assert json.loads(encode_entry(entry))["schema"] == present
         assert decode_entry(compression.stored_text(encode_entry(entry))) == entry
@@ -250,7 +268,8 @@ def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
     heir = Heir(_scene(path).spec(), document)
     heir.resume()
     heir.meet(verdict)
-    assert heir.now.outcome == ENDS[path.stem][VERDICTS.index(verdict)]
+    end = ENDS[path.stem.removesuffix("_brief")][VERDICTS.index(verdict)]
+    assert heir.now.outcome == end
     if heir.now.outcome is None:
         assert [pending.kind for pending in heir.now.pending] == [GateKind.IN_DOUBT]
     else:

@@ -59,7 +59,7 @@ WORDS: dict[type[StrEnum], str] = {
     Risk: "low medium high",
     FailureCause: "limit provider network time tool worker setup request",
     GateKind: "approval in_doubt hold limit version",
-    Verdict: "approve deny expire happened run_again give_up continue stop",
+    Verdict: "approve deny answer expire happened run_again give_up continue stop",
     Limit: "turns calls tokens micros seconds depth",
 }
 
@@ -102,13 +102,13 @@ def test_numbers_and_names_that_people_rely_on() -> None:
     assert [budget_text.unit_of(limit) for limit in Limit] == units.split(", ")
     assert {"setup", "request"} == retries.PERMANENT
     assert {"limit", "provider", "network", "time"} == retries.FALLBACK_CAUSES
-    assert list(codec.HISTORY) == list(range(1, conversations.DENIALS + 1))
+    assert list(codec.HISTORY) == list(range(1, conversations.DECISIONS + 1))
     assert limits.JSON_DEPTH == 64
     assert export_file.MAX_BYTES == 67_108_864
     of_frame = dict.fromkeys(("hold", "limit", "version"), ("continue", "stop"))
     assert of_frame.keys() == enums.FRAME_GATES
     assert {
-        "approval": ("approve", "deny"),
+        "approval": ("approve", "deny", "answer"),
         "in_doubt": ("happened", "run_again", "give_up"),
         **of_frame,
     } == enums.VERDICTS

@@ -168,6 +168,7 @@ def decide(
     reason: object = "",
     *,
     digest: object = ...,
+    **given: Any,
 ) -> Approval:
     """Decide a request, as it is stored unless there is another digest."""
     return record_decision(
@@ -176,6 +177,7 @@ def decide(
         digest=request.request_digest if digest is ... else digest,
         reason=reason,
         actor=actor,
+        **given,
     )
 
 

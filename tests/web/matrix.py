@@ -170,6 +170,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "put": {"agent": "*", **given},
         "settle": {"outcome": "give_up", **why},
         "happened": {"result": '{"message_id": "1"}', **given},
+        "answer": {"result": "1", **given},
         "events": {"id": "e-1", "name": "signed", "data": {}},
         "message": {"text": "Mind the gap."},
         "messages": {"text": "Mind the gap."},

@@ -7,13 +7,13 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.decisions import decide
+from approvals.decisions import decide, results
 from approvals.errors import DigestMismatch
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.queries.similar import similar
-from approvals.web.pages import frame_gate, in_doubt
+from approvals.web.pages import frame_gate, in_doubt, result_field
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS
@@ -25,6 +25,7 @@ from runtime.web.requests import form_text
 _SAID = {
     Verdict.APPROVE: ("Approved", "A worker starts it next."),
     Verdict.DENY: ("Denied", "The agent is told why."),
+    Verdict.ANSWER: ("Answered", "The call is not made, and the agent gets your result."),
 }
 
 
@@ -55,9 +56,18 @@ def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
     return _decide(request, approval, Verdict.DENY)
 
 
+@require_POST
+@login_required
+def answer_instead(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Give the agent a result, and do not make the call."""
+    return _decide(request, approval, Verdict.ANSWER)
+
+
 def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    if requests.approval(approval, actor=principals.actor_of(request.user)).kind in FRAME_GATES:
+    shown = requests.approval(approval, actor=principals.actor_of(request.user))
+    if shown.kind in FRAME_GATES:
         raise Http404
+    answers = verdict is Verdict.ANSWER
     return handle_decision(
         request,
         approval,
@@ -68,6 +78,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             digest=request.POST.get("digest"),
             reason=form_text(request.POST, "reason"),
             actor=actor,
+            result=result_field.read(request, shown) if answers else results.ABSENT,
         ),
         page=_page,
         said=_SAID[verdict],
@@ -92,6 +103,7 @@ def _page(
         "stale": isinstance(problem, DigestMismatch),
         "max_denials": MAX_DENIALS,
         "reason": form_text(request.POST, "reason"),
+        **result_field.context(request, shown, problem),
     }
     return answer(request, "approvals/approval.html", context)
 

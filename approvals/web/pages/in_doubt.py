@@ -1,7 +1,6 @@
 """The page of a call in doubt: the call, and the three ways to resolve it."""
 
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -12,10 +11,10 @@ from approvals import clock
 from approvals.decisions import in_doubt, results
 from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.web.pages import result_field
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.enums import Verdict
-from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.queries import late_outcomes
 from runtime.web.requests import form_text
@@ -58,18 +57,16 @@ def page(
             shown.run, seen["transcript"], frame=shown.frame, call=shown.call
         ),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
-        "returns_nothing": _returns_nothing(shown.result_schema),
-        "returns_text": results.is_text(shown.result_schema),
+        **result_field.context(request, shown, problem),
         "outcome": outcome,
         "reason": form_text(request.POST, "reason"),
-        "result": form_text(request.POST, "result"),
-        "wrong_result": isinstance(problem, InvalidInput) and problem.field.startswith("result"),
     }
     return answer(request, "approvals/in_doubt.html", context)
 
 
 def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpResponse:
     shown = requests.approval(approval, actor=principals.actor_of(request.user))
+    happened = outcome is Verdict.HAPPENED
     return handle_decision(
         request,
         approval,
@@ -78,22 +75,10 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
             run=shown.run,
             gate=shown.gate,
             outcome=outcome,
-            result=_result(request, shown) if outcome is Verdict.HAPPENED else in_doubt.ABSENT,
+            result=result_field.read(request, shown) if happened else results.ABSENT,
             reason=form_text(request.POST, "reason"),
             actor=actor,
         ),
         page=partial(page, outcome=outcome),
         said=("Resolved", "A worker continues the run next."),
     )
-
-
-def _returns_nothing(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema.get("type") == "null"
-
-
-def _result(request: HttpRequest, shown: requests.Approval) -> Any:
-    """Read the result from the form. An unreadable one is refused only to a person who may resolve the call."""
-    text = form_text(request.POST, "result")
-    if shown.denial is not None or shown.status != "pending" or not text.strip():
-        return in_doubt.ABSENT
-    return results.read(text, shown.result_schema)

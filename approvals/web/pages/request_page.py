@@ -32,6 +32,7 @@ AlreadyClosed = AlreadyDecided | Cancelled | Expired
 _VERBS: dict[Verdict, str] = {
     Verdict.APPROVE: "approve it",
     Verdict.DENY: "deny it",
+    Verdict.ANSWER: "answer it",
     Verdict.HAPPENED: "resolve it",
     Verdict.RUN_AGAIN: "let it run again",
     Verdict.GIVE_UP: "give it up",

@@ -20,9 +20,10 @@ from pydantic_core import PydanticSerializationError
 from runtime.core.continuation import Continuation
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import plain_text
-from runtime.core.documents.conversations import DENIALS, Conversations, Told
+from runtime.core.documents.conversations import DECISIONS, Conversations, Told
 from runtime.core.documents.references import resolved
 from runtime.core.documents.upcasters import upcast
+from runtime.core.enums import Verdict
 from runtime.core.errors import (
     IllegalTransition,
     NewerSchema,
@@ -32,6 +33,7 @@ from runtime.core.errors import (
 )
 from runtime.core.events import Event, Forked, GateDecided, TaggedEvent
 from runtime.core.fast_replace import replace
+from runtime.core.machine.forks import state_of
 from runtime.core.machine.replay import Entry, initial, step
 
 SCHEMA = 5
@@ -44,7 +46,7 @@ HISTORY = {
     6: "a long run's continuation refers to its entries, which are of schema 5",
     7: "a long run's continuation leaves out what its entries tell, which are of schema 5",
     8: "a short entry is compressed; within is one of schema 5",
-    9: "denials that stand: an entry with one, and a continuation that has any",
+    9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
 }
 REFERRING = 6
 BRIEF = 7
@@ -53,7 +55,7 @@ TextOf = Callable[[int], str]  # the entry text at a position; raises LookupErro
 _BEGINNING = f'{{"schema":{SCHEMA},'
 _REFERS = f'{{"schema":{REFERRING},'
 _BRIEF = f'{{"schema":{BRIEF},'
-_DENIALS = f'{{"schema":{DENIALS},'
+_DECISIONS = f'{{"schema":{DECISIONS},'
 # JSON escapes of values that `require_json` refuses, in compact JSON, perhaps inside a text.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
@@ -65,7 +67,7 @@ def encode_entry(entry: Entry) -> str:
     `{"schema", "at", "events": [{"type", …}]}`
     """
     events = ",".join(_encoded(entry.events))
-    beginning = _DENIALS if any(_denies(event) for event in entry.events) else _BEGINNING
+    beginning = _DECISIONS if any(_is_new(event) for event in entry.events) else _BEGINNING
     return f'{beginning}"at":"{entry.at.isoformat()}","events":[{events}]}}'
 
 
@@ -78,7 +80,7 @@ def decode_entry(text: str) -> Entry:
     """Read an entry from its text, compressed or not. Raises Unreadable or NewerSchema."""
     text = plain_text(text)
     try:
-        if text.startswith((_BEGINNING, _DENIALS)):
+        if text.startswith((_BEGINNING, _DECISIONS)):
             stored = _entries().validate_json(text)
             return Entry(at=stored.at, events=stored.events)
         document = _load(text)
@@ -98,9 +100,9 @@ def no_entries(position: int) -> str:
 def encode_continuation(now: Continuation, told: Told | None = None) -> str:
     """Write a continuation as JSON text. `told` counts the messages and calls that a brief state leaves out.
 
-    A brief one with denials needs no number of its own, because its entries are read with it.
+    A brief one keeps its number, because its entries are read with it.
     """
-    whole = _DENIALS if now.denials else _BEGINNING
+    whole = _DECISIONS if now.denials or _has_answers(now) else _BEGINNING
     beginning = whole if told is None else f'{_BRIEF}"told":{json.dumps(told)},'
     found = _continuations().dump_json(now, exclude_defaults=True, ensure_ascii=True)
     return beginning + found.decode()[1:]
@@ -119,7 +121,7 @@ def decode_continuation(
     try:
         if text.startswith(_BEGINNING):
             return _continuations().validate_json(text)
-        if text.startswith(_DENIALS):
+        if text.startswith(_DECISIONS):
             return replace(_continuations().validate_json(text), schema=SCHEMA)
         if text.startswith(_BRIEF):
             return _restored(text, text_of, conversations or Conversations())
@@ -194,11 +196,19 @@ def _text(event: Event) -> str:
     return f'{{"type":"{event.type}",{fields}}}' if fields else f'{{"type":"{event.type}"}}'
 
 
-def _denies(event: Event) -> bool:
-    """Return whether a release that knows no denials must not read this event."""
+def _is_new(event: Event) -> bool:
+    """Return whether a release before schema 9 must not read this event."""
     if isinstance(event, Forked):
-        return isinstance(event.state, dict) and bool(event.state.get("denials"))
-    return isinstance(event, GateDecided) and event.stands
+        with suppress(Unreadable):  # the reducer reports that
+            copied = state_of(event)
+            return bool(copied.denials) or _has_answers(copied)
+        return False
+    return isinstance(event, GateDecided) and (event.stands or event.verdict is Verdict.ANSWER)
+
+
+def _has_answers(now: Continuation) -> bool:
+    frames = (*now.frames.values(), *now.left.values())
+    return any(call.answered for frame in frames for call in frame.calls)
 
 
 def _is_suspect(text: str) -> bool:
@@ -217,7 +227,7 @@ def _load(text: str) -> dict[str, Any]:
         raise Unreadable(f"not JSON: {exc}") from exc
     if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
         raise Unreadable("no schema number")
-    if document["schema"] > SCHEMA and document["schema"] != DENIALS:
+    if document["schema"] > SCHEMA and document["schema"] != DECISIONS:
         raise NewerSchema(document["schema"])
     return document
 

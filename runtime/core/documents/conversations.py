@@ -32,10 +32,8 @@ Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call
 Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
 
-DENIALS = (
-    9  # the schema of an entry with a denial that stands, and of a whole continuation with one
-)
-_READABLE = (*range(1, Continuation.schema + 1), DENIALS)
+DECISIONS = 9  # the schema of an entry with a decision that earlier releases do not know
+_READABLE = (*range(1, Continuation.schema + 1), DECISIONS)
 
 _TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)
@@ -266,8 +264,9 @@ def _gated(call: Fields, event: Event) -> None:
 
 def _decided(call: Fields, event: Event) -> None:
     verdict = event["verdict"]
-    if verdict == "happened":
+    if verdict in ("happened", "answer"):
         call |= {"state": CallState.RETURNED, "reported_by": event["by"]}
+        call["answered"] = verdict == "answer"
         call |= {"result": event.get("result"), "stored": event.get("stored")}
     elif verdict in ("deny", "expire", "give_up"):
         state = CallState.FAILED if verdict == "give_up" else CallState.DENIED

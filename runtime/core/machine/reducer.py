@@ -341,8 +341,10 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
 
 def _decided(call: Call, event: GateDecided) -> Call:
     match event.verdict:
-        case Verdict.HAPPENED:
-            return replace(call, result=event.result, stored=event.stored, reported_by=event.by)
+        case Verdict.HAPPENED | Verdict.ANSWER:
+            answered = event.verdict is Verdict.ANSWER
+            call = replace(call, result=event.result, stored=event.stored, answered=answered)
+            return replace(call, reported_by=event.by)
         case Verdict.DENY:
             return replace(call, result=event.reason)
         case Verdict.EXPIRE:
@@ -457,4 +459,6 @@ def result_of(call: Call) -> dict[str, Any]:
         result["stored"] = {"digest": call.stored.digest, "size": call.stored.size}
     if call.verdict is not None:
         result["verdict"] = call.verdict
+    if call.answered:
+        result["answered"] = True
     return result if call.reported_by is None else {**result, "reported_by": call.reported_by}

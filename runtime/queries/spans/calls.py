@@ -27,6 +27,7 @@ _AFTER = {
     Verdict.APPROVE: CallState.ADMITTED,
     Verdict.DENY: CallState.DENIED,
     Verdict.EXPIRE: CallState.DENIED,
+    Verdict.ANSWER: CallState.RETURNED,
     Verdict.HAPPENED: CallState.RETURNED,
     Verdict.RUN_AGAIN: CallState.ADMITTED,
     Verdict.GIVE_UP: CallState.FAILED,
@@ -71,6 +72,8 @@ class CallRecord:
                 return "approved, about to start"
             case CallState.DENIED, Verdict.EXPIRE:
                 return "expired, never started"
+            case CallState.RETURNED, Verdict.ANSWER:
+                return "answered by a person"
             case CallState.CLOSED, _ if self.child:
                 return "ended with the run"
             case CallState.CLOSED, _ if self.lost:
@@ -108,6 +111,8 @@ class CallRecord:
         """Tell whether the call changed the outside world, or may have. Cancelling the run does not undo that."""
         if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
             return False
+        if self.verdict is Verdict.ANSWER:
+            return False
         lost = self.state in (CallState.CLOSED, CallState.RETRYING) and self.attempt > 0
         return lost or self.state in _MAY_HAVE_HAPPENED
 
@@ -137,7 +142,7 @@ class CallRecord:
         """End a gate with its decision."""
         self.verdict, self.decided_by, self.note = event.verdict, event.by, redact(event.reason)
         self.state, self.counts = _AFTER[event.verdict], event.stands
-        if event.verdict is Verdict.HAPPENED:
+        if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
             self.result = redact(event.stored or event.result)
         for span in self._of_gate(event.gate):
             span.gate_decided(event, at, gate)

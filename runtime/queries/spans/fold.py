@@ -361,7 +361,7 @@ class Fold:
             case e.GateDecided():
                 call.decided(event, self._at, self._gates.get(event.gate))
                 self._add_decision(frame, event, call.tool)
-                if event.verdict is Verdict.HAPPENED:
+                if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
                     self._add_message(frame, "result", call.tool, call.result, reported_by=event.by)
             case e.GateClosed():
                 call.gate_closed(event, self._at)

@@ -10,7 +10,7 @@ from runtime.queries import labels
 from runtime.queries.redaction import redact
 from runtime.queries.spans.states import SpanKind, SpanResult, SpanState
 
-_AGREES = frozenset({Verdict.APPROVE, Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.CONTINUE})
+_DISAGREES = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.GIVE_UP, Verdict.STOP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Span:
     def gate_decided(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
         """End the gate with the decision, at the time when the person made it."""
         self.end = (facts.decided_at if facts else None) or at
-        self.state = SpanState.AGREED if event.verdict in _AGREES else SpanState.DISAGREED
+        self.state = SpanState.DISAGREED if event.verdict in _DISAGREES else SpanState.AGREED
         self.by, self.verdict, self.reason = event.by, event.verdict, redact(event.reason)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:

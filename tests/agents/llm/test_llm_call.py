@@ -145,6 +145,9 @@ def test_the_model_is_told_that_a_person_reported_a_result() -> None:
     assert str(reported.content).startswith("A person reported this result")
     assert str(reported.content).endswith('{"id": 1}')
     assert (reported.outcome, returned.content) == ("success", {"id": 1})
+    frame.messages[-1]["results"][0]["answered"] = True
+    given, _ = cast("list[Any]", _told(frame)[-1].parts)
+    assert str(given.content).startswith("This call was not made. A person gave this result")
     heard = model(conversation, cast("AgentInfo", None))  # scripts do not use it
     assert heard.parts == [TextPart(content="[({'id': 1}, True), ({'id': 1}, False)]")]
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -30,7 +31,7 @@ from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Part
+from runtime.ports.approvals import NotConfirmed, Part
 from runtime.store import pool
 from tests.support import seeds
 from tests.support.calls import around
@@ -144,8 +145,6 @@ def test_a_value_that_cannot_be_is_refused_by_name(
     assert seeds.untouched(request)
 
 
-# Calls in doubt
-
 RESULT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -155,6 +154,46 @@ RESULT_SCHEMA: dict[str, Any] = {
     "required": ["username"],
 }
 RESULT = {"username": "new.hire", "roles": [3]}
+
+
+def test_an_answer_carries_its_result_to_the_run(bea: Actor) -> None:
+    request = seeds.pending(result_schema=RESULT_SCHEMA)
+    answer = seeds.decide(request, bea, "answer", result=RESULT)
+    assert (answer.status, answer.result_schema) == ("answered", RESULT_SCHEMA)
+    said = Decision(verdict=Verdict.ANSWER, by="bea", result=RESULT)
+    assert seeds.heard(request) == said
+    seeds.verify_decision(request)
+    with pytest.raises(NotConfirmed, match="differs from the signed one"):
+        seeds.verify_decision(request, replace(said, result={"username": "admin"}))
+    with pytest.raises(NotConfirmed, match="the request is answered"):
+        seeds.verify_approval(request)
+    unsaid = seeds.pending()  # its tool declares no result
+    assert seeds.decide(unsaid, bea, "answer", result=None).result_schema is None
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({}, "result"),
+        ({"result": {"username": 7}}, "result.username"),
+        ({"result": {"username": "x" * 64 * 1024}}, "result"),
+        ({"result": RESULT, "grant": {"turns": 1}}, "grant"),
+        ({"result": RESULT, "verdict": "approve"}, "result"),
+        ({"result": RESULT, "verdict": "deny", "reason": "no"}, "result"),
+    ],
+    ids=range(6),
+)
+def test_an_answer_without_a_fitting_result_is_refused_by_name(
+    bea: Actor, given: dict[str, Any], field: str
+) -> None:
+    request = seeds.pending(result_schema=RESULT_SCHEMA)
+    with pytest.raises(InvalidInput) as caught:
+        seeds.decide(request, bea, **{"verdict": "answer", **given})
+    assert caught.value.field == field
+    assert seeds.untouched(request)
+
+
+# Calls in doubt
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) ->
     page = shows(bea, asked, default, steps, "<details", approve, hides=hides)
     in_order(page, "<bdi>hr_onboarding</bdi>", "<bdi>account_agent</bdi>")
     in_order(page, "What will happen", "Conversation")
-    in_order(page, "/deny/", 'name="reason"', "/approve/")
-    assert page.count(asked.request_digest) == 1  # one form, two buttons
+    in_order(page, "/deny/", 'id="reason"', "/approve/")
+    assert page.count(asked.request_digest) == 2  # one form with two buttons, and one to answer
     _, _, around = page.partition("Already done")
     in_order(around, "<bdi>create_account</bdi>", "What comes next", "Create the account")
     in_order(page, 'id="what"', 'id="similar"', 'id="why"', 'id="around"')

@@ -22,6 +22,7 @@ from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from runtime.broker import dispatch
 from runtime.models import Gate, Run, Signal
+from runtime.queries.transcript.transcript import read_transcript
 from runtime.store import pool
 from runtime.store.tables import signals
 from tests.support import seeds
@@ -38,7 +39,7 @@ def test_a_requester_is_shown_no_way_to_decide(ada: Client, office: Office) -> N
     doubt = office.in_doubt_request(office.in_doubt())
     settling = ("settle/give-up", "settle/happened", "settle/run-again")
     for asked, ways in (
-        (office.request(office.start()), ("approve", "deny")),
+        (office.request(office.start()), ("approve", "deny", "answer")),
         (doubt, settling),
         (office.held(), ("continue", "stop")),
     ):
@@ -92,6 +93,31 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
         "failed",
         "set_privileges was denied 3 times, last because: level 2 is too high",
     )
+
+
+def test_an_answer_takes_the_place_of_the_call(
+    bea: Client, ada: Client, office: Office, asked: Request
+) -> None:
+    shows(bea, asked, "Answer instead of the call", "any text or JSON value is accepted")
+    has(text_of(send(bea, asked, "answer"), 422), "Not decided: result is required to answer")
+    refused = text_of(send(bea, asked, "answer", result="[1,", reason="By hand."), 422)
+    has(refused, "Not decided: result is not JSON", "[1,", "By hand.", "<details open")
+    send(bea, asked, "answer", result='{"level": 2}', reason="By hand.")
+    shows(bea, asked, "Answered instead by <bdi>bea</bdi>", "By hand.", "The call never starts")
+    assert office.advance(asked.run_id).status == "completed"
+    (heard,) = office.effects.models[-3].messages[-1]["results"]
+    assert (heard["content"], heard["reported_by"], heard["answered"]) == (
+        {"level": 2},
+        "bea",
+        True,
+    )
+    assert "set_privileges" not in [call.tool for call in office.effects.calls]
+    record = read_transcript(asked.run_id).call(asked.frame, asked.call)
+    assert record is not None
+    assert not record.has_side_effects
+    shows(bea, asked, "answered by a person", "The result, given by <bdi>bea</bdi>")
+    shows(bea, "/inbox/?view=decided", "Answered instead", "Answered, not made")
+    shows(ada, asked.run_id, "answered instead by <bdi>bea</bdi>")
 
 
 def test_a_refused_decision_says_why_and_keeps_what_was_typed(bea: Client, asked: Request) -> None:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from approvals.decisions import decide, in_doubt
+from approvals.decisions import decide, in_doubt, results
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
 from runtime.control.cancel import cancel
@@ -77,7 +77,7 @@ class Office:
                 run=request.run_id,
                 gate=request.gate,
                 outcome="happened" if happened else "run_again",
-                result="as the ledger says" if happened else in_doubt.ABSENT,
+                result="as the ledger says" if happened else results.ABSENT,
                 reason="",
                 actor=BEA,
             )

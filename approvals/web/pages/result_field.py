@@ -1,0 +1,29 @@
+"""The form field for the result of a call: reported in doubt, or given instead of the call."""
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from approvals.decisions import results
+from approvals.queries.requests import Approval
+from runtime.errors import InvalidInput, RequestError
+from runtime.web.requests import form_text
+
+
+def context(request: HttpRequest, shown: Approval, problem: RequestError | None) -> dict[str, Any]:
+    """Build the context of the field: what the tool returns, and the text and the problem of the form just sent."""
+    schema = shown.result_schema
+    return {
+        "returns_nothing": isinstance(schema, dict) and schema.get("type") == "null",
+        "returns_text": results.is_text(schema),
+        "result": form_text(request.POST, "result"),
+        "wrong_result": isinstance(problem, InvalidInput) and problem.field.startswith("result"),
+    }
+
+
+def read(request: HttpRequest, shown: Approval) -> Any:
+    """Read the result from the form. An unreadable one is refused only to a person who may decide the request."""
+    text = form_text(request.POST, "result")
+    if shown.denial is not None or shown.status != "pending" or not text.strip():
+        return results.ABSENT
+    return results.read(text, shown.result_schema)
