@@ -1,10 +1,14 @@
 """Fixtures: runs started and suspended by the engine, with scripted agents."""
 
+from uuid import UUID
+
 import pytest
 from django.test import Client
 
+from approvals.models import Request
 from tests.support.api_client import Caller
 from tests.support.cast import Cast
+from tests.support.office import Office
 from tests.support.pages import log_in
 from tests.support.seeds import object_of
 from tests.support.seeds import published as publish
@@ -54,3 +58,15 @@ def bea_api(cast: Cast) -> Caller:
 @pytest.fixture
 def admin_api(cast: Cast) -> Caller:
     return Caller(cast.admin)
+
+
+@pytest.fixture
+def asked(office: Office, suspended: UUID) -> Request:
+    """The request for which Ada's run waits."""
+    return office.request(suspended)
+
+
+@pytest.fixture
+def doubt(office: Office) -> Request:
+    """The request about a call in doubt: the welcome mail of Ada's run."""
+    return office.in_doubt_request(office.in_doubt())
