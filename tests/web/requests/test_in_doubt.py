@@ -13,23 +13,15 @@ from approvals.models import AuditEntry, Request
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate
-from runtime.ports.effects import ToolResult
 from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.engine import events
-from tests.support.fake_ports import FakeTool
 from tests.support.office import MAIL_RESULT, Office
 from tests.support.pages import has, in_order, send, shows, text, text_of
 
 HOSTILE = "<script>alert(1)</script>\u202ebea"
-
-
-def _heard(office: Office) -> Any:
-    """The last message to the model of hr_onboarding."""
-    told = [request for request in office.effects.models if request.agent == "hr_onboarding"][-1]
-    return told.messages[-1]["results"][0]
 
 
 def test_the_page_shows_the_call_and_its_ways_out(bea: Client, ada: Client, doubt: Request) -> None:
@@ -68,21 +60,16 @@ def test_a_result_is_typed_as_the_tool_returns_it(
     shows(bea, request, shown)
 
 
-def test_running_again_has_to_wait_and_starts_it_once_more(
-    bea: Client, office: Office, doubt: Request, monkeypatch: pytest.MonkeyPatch
+def test_running_again_has_to_wait(
+    bea: Client, doubt: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shows(bea, doubt, "disabled", "Possible from <time")
     page = text_of(send(bea, doubt, "settle/run-again"), 409)
     has(page, "The first start may still be running")
     seeds.set_clock(monkeypatch, timezone.now() + timedelta(hours=1))
     shows(bea, doubt, hides=["disabled"])
-    mail = FakeTool(body=lambda request: ToolResult(value=MAIL_RESULT))
-    office.effects.tools["send_welcome_mail"] = mail
     assert send(bea, doubt, "settle/run-again", reason="No mail in the log.").status_code == 302
     shows(bea, doubt, "To be run again, approved by <bdi>bea</bdi>", "No mail in the log.")
-    assert office.advance(doubt.run_id).status == "completed"
-    assert [call.tool for call in office.effects.calls].count("send_welcome_mail") == 2
-    shows(bea, doubt, "Status: done")
 
 
 def test_a_reported_result_is_marked_as_a_persons_report(
@@ -94,8 +81,6 @@ def test_a_reported_result_is_marked_as_a_persons_report(
     recorded = "Status: recorded, a worker applies it next"
     shows(bea, doubt, "It happened, as reported by <bdi>bea</bdi>", recorded)
     assert office.advance(doubt.run_id).status == "completed"
-    heard = _heard(office)
-    assert (heard["content"], heard["reported_by"]) == ({"message_id": "m-17"}, "bea")
     shows(bea, doubt, "m-17")
     shows(bea, "/inbox/?view=decided", "Done, as reported")
     shows(ada, doubt.run_id, "reported as done by <bdi>bea</bdi>")
@@ -119,14 +104,14 @@ def test_an_invalid_result_is_refused_and_kept_in_the_form(bea: Client, doubt: R
     assert doubt.status == "pending"
 
 
-def test_giving_up_tells_the_agent_the_reason(bea: Client, office: Office, doubt: Request) -> None:
+def test_giving_up_needs_a_reason_and_shows_it(bea: Client, office: Office, doubt: Request) -> None:
     assert send(bea, doubt, "settle/give-up", reason=" ").status_code == 422
     why = f"No trace\r\nfound. {HOSTILE}"
     assert send(bea, doubt, "settle/give-up", reason=why).status_code == 302
-    shows(bea, doubt, "Given up by <bdi>bea</bdi>", hides=["<script>", "\u202e"])
+    given_up = ("Given up by <bdi>bea</bdi>", "No trace\nfound.")
+    shows(bea, doubt, *given_up, hides=["<script>", "\u202e"])
     shows(bea, doubt.run_id, "The outcome is reported. The worker applies it shortly")
     office.advance(doubt.run_id)
-    assert "No trace\nfound." in str(_heard(office)["content"])
     shows(bea, doubt.run_id, "given up by <bdi>bea</bdi>")
 
 
