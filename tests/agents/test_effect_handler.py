@@ -16,6 +16,7 @@ from runtime.ports.effects import EffectHandler, ToolFailure, ToolResult, Unknow
 from tests.support.specs import RUN, Question, handler_of, spec_of, tool_request
 
 PATIENT = RetryPolicy(attempts=5, base=1.0, ceiling=2.0)
+NOT_JSON = "fail ran, but its result is not JSON: result"
 
 
 @tool(
@@ -156,9 +157,6 @@ def test_a_tool_runs_with_exactly_the_arguments_of_the_call() -> None:
     assert _perform("whoami", {}) == ToolResult(
         value={"run": str(RUN), "key": f"{RUN}/0/c1.0", "attempt": 2, "in_time": True}
     )
-
-
-NOT_JSON = "fail ran, but its result is not JSON: result"
 
 
 @pytest.mark.parametrize(

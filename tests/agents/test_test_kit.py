@@ -19,6 +19,12 @@ from runtime.errors import InvalidInput
 from tests.support.specs import spec_of
 
 done: list[str] = []
+A1 = {"name": "A-1"}
+PAY = call("refund", **A1, euros=40)
+LATER = (BEGINNING + timedelta(days=3)).isoformat()
+SOON = (BEGINNING + timedelta(hours=1)).isoformat()
+SIGNED = {"contract": "C-1", "by": {"name": "Bo", "roles": ["owner"]}}
+VALUES = [None, True, False, 0, 1, 1.0, 2.5, "", "a", "b"]
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +54,6 @@ def unlock(code: str) -> str:
 
 
 desk = spec_of("desk", tools=[refund, post, unlock])
-A1 = {"name": "A-1"}
-PAY = call("refund", **A1, euros=40)
 
 
 def at_desk(*model: Any, **options: Any) -> Flow:
@@ -112,11 +116,6 @@ def test_a_script_that_runs_out_fails_the_run() -> None:
     assert flow.reason == "NoReplyLeft: the test wrote 0 replies, and turn 1 began"
     flow = at_desk(call("post", **A1))
     assert flow.reason == "NoReplyLeft"  # the text of a model with secrets is not repeated
-
-
-LATER = (BEGINNING + timedelta(days=3)).isoformat()
-SOON = (BEGINNING + timedelta(hours=1)).isoformat()
-SIGNED = {"contract": "C-1", "by": {"name": "Bo", "roles": ["owner"]}}
 
 
 def _last(turn: Turn) -> Any:
@@ -187,9 +186,6 @@ def test_a_wait_that_people_must_allow_begins_when_they_have() -> None:
     assert len(run.approve().waits) == 1
     run.cancel("not needed")
     assert (run.status, run.waits) == ("cancelled", ())
-
-
-VALUES = [None, True, False, 0, 1, 1.0, 2.5, "", "a", "b"]
 
 
 def _value(chance: random.Random, depth: int) -> Any:

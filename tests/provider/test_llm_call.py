@@ -49,6 +49,7 @@ GEMINI = {
     "message": "API key not valid.",
     "details": [{"reason": "API_KEY_INVALID", "domain": "googleapis.com"}],
 }
+OWN = OpenAIChatModelSettings(temperature=0.5, extra_body={"seed": 7, "mine": [1]})
 
 
 @tool(effect="read")
@@ -271,9 +272,6 @@ def test_the_text_is_kept_without_keys(hr: Registry, provider: Provider, frame: 
     assert (fault.cause, fault.said) == (FailureCause.REQUEST, "")
     provider.refusal = (401, {"error": {"message": f"wrong: {KEY[:8]}"}})
     assert frame.fault().said == ""
-
-
-OWN = OpenAIChatModelSettings(temperature=0.5, extra_body={"seed": 7, "mine": [1]})
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ BUDGET = Budget(turns=CALLS + 1, calls=CALLS)  # exactly enough for a run withou
 
 posted: Counter[str] = Counter()
 _lock = threading.Lock()
+PATIENT = RetryPolicy(attempts=1000, base=0.02, ceiling=0.2)
+STUBBORN = RetryPolicy(attempts=10_000, base=1.0, ceiling=60.0)
 
 
 @tool(effect="write")
@@ -59,8 +61,6 @@ def _poster(turn: Turn) -> Any:
     return call("post", text=turn.input["name"], sheet=done) if done < CALLS else say("Posted.")
 
 
-PATIENT = RetryPolicy(attempts=1000, base=0.02, ceiling=0.2)
-STUBBORN = RetryPolicy(attempts=10_000, base=1.0, ceiling=60.0)
 POSTER = spec_of("poster", instructions="Post.", model=_poster, tools=[post], retry=PATIENT)
 ECHO = spec_of("echo", model=script(lambda turn: say(turn.input["name"])), retry=STUBBORN)
 REGISTRY = registry_of(POSTER, ECHO)

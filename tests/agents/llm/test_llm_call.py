@@ -37,6 +37,8 @@ from tests.support.people import until
 from tests.support.specs import Frame, Question, handler_of, registry_of, spec_of
 
 Model = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
+counter = spec_of("counter", budget=Budget(turns=5, usd="1.50", seconds=60))
+DEAREST = Rates(input=2_500_000, output=10_000_000)
 
 
 @tool()
@@ -265,10 +267,6 @@ def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
         chosen(spec, model, outages)
     outages.begin("openai:c")
     assert chosen(spec, "", outages)[0] == "openai:a"  # all are out
-
-
-counter = spec_of("counter", budget=Budget(turns=5, usd="1.50", seconds=60))
-DEAREST = Rates(input=2_500_000, output=10_000_000)
 
 
 def cost(model: str, *, given: int, said: int = 0, cached: int = 0) -> int | None:

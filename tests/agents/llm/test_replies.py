@@ -32,6 +32,12 @@ from tests.bench.sides.agents import Walk, walker
 from tests.support.specs import spec_of
 
 ARGS = {"word": "xyzzy", "none": None, "more": [1, 2.5, {"ä": True}]}
+WRITTEN = [
+    json.dumps(ARGS, separators=(",", ":"), ensure_ascii=False),
+    json.dumps(ARGS, separators=(",", ":")),
+    json.dumps(ARGS, ensure_ascii=False),
+    json.dumps(ARGS),
+]
 
 
 @tool(effect="read")
@@ -65,14 +71,6 @@ def back(answer: ModelAnswer) -> ModelResponse:
 
 def called(args: Any, **given: Any) -> ToolCallPart:
     return ToolCallPart(tool_name="look_up", args=args, tool_call_id="p-7", **given)
-
-
-WRITTEN = [
-    json.dumps(ARGS, separators=(",", ":"), ensure_ascii=False),
-    json.dumps(ARGS, separators=(",", ":")),
-    json.dumps(ARGS, ensure_ascii=False),
-    json.dumps(ARGS),
-]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from tests.support.specs import Input, spec_of
 PATIENT = RetryPolicy(attempts=9, base=2.0, ceiling=60.0)
 NEVER = RetryPolicy(attempts=0, base=1.0, ceiling=1.0)
 INFINITE = float("inf")
+TEXT_OR_DEF = "instructions are a text, or a def"
+SPEC = spec_of("final_answer")
 
 
 class Greeting(TypedDict):
@@ -144,10 +146,6 @@ async def late(case: Input) -> str:
 
 def of_nothing() -> str:
     return "Do."
-
-
-TEXT_OR_DEF = "instructions are a text, or a def"
-SPEC = spec_of("final_answer")
 
 
 @pytest.mark.parametrize(

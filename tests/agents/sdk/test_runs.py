@@ -24,6 +24,11 @@ from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from tests.support.specs import spec_of
 
 X = {"name": "x"}
+BEGINS, ENDS = "2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"
+BACKWARDS = {"begins": ENDS, "ends": BEGINS}
+told: list[str | None] = []
+asked: list[str] = []
+WHOLE = {"euros": 9, "parts": ["a"], "kind": "fixed"}
 
 
 class Trip(BaseModel):
@@ -44,8 +49,6 @@ class Broken(BaseModel):
 
 
 trips = spec_of("trips", input=Trip)
-BEGINS, ENDS = "2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"
-BACKWARDS = {"begins": ENDS, "ends": BEGINS}
 
 
 def test_the_agent_gets_the_input_as_its_model_returns_it() -> None:
@@ -76,10 +79,6 @@ def test_a_sub_agent_that_refuses_its_input_is_told_to_the_model() -> None:
     run = drive(office, X, model=[call("trips", **BACKWARDS), say("Then not.")])
     assert run.output == "Then not."
     assert "arguments: Value error, it ends before it begins" in str(run)
-
-
-told: list[str | None] = []
-asked: list[str] = []
 
 
 class Case(BaseModel):
@@ -253,7 +252,6 @@ def step(number: int) -> int:
 
 
 quotes = spec_of("quotes", tools=[step], output=Quote)
-WHOLE = {"euros": 9, "parts": ["a"], "kind": "fixed"}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,10 @@ from tests.agents.conftest import Directory, Sink, context
 from tests.support.specs import CREATE
 
 USERS = load_default_resource_types()["User"]
+LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
+ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
+IN_DOUBT = (SCIMClientException, SCIMException)
+ZOE = {"full_name": "Zoë O’Neill", "email": "zoe@example.com", "username": "zoe"}
 
 
 def _roles(directory: Directory) -> list[Any]:
@@ -95,11 +99,6 @@ def test_a_directory_that_does_not_answer_allows_another_attempt(settings: Setti
     assert time.monotonic() - began_at < 10
 
 
-LIST = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
-ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
-IN_DOUBT = (SCIMClientException, SCIMException)
-
-
 @pytest.mark.parametrize(
     ("method", "statuses", "error"),
     [
@@ -133,9 +132,6 @@ def test_a_fault_is_certain_in_doubt_or_told_to_the_model(
         if isinstance(caught.value, NotDone):
             assert caught.value.after == (7.0 if status else None)
         assert isinstance(caught.value, ToolError | NotDone) is (error is not IN_DOUBT)
-
-
-ZOE = {"full_name": "Zoë O’Neill", "email": "zoe@example.com", "username": "zoe"}
 
 
 def test_the_mail_reaches_only_its_recipient(sink: Sink) -> None:

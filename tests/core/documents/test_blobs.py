@@ -33,6 +33,17 @@ from tests.core.machine.events import STARTED, after, frame_of, options
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 LARGEST = "x" * (KEPT_INLINE - 2)  # with its quotes
+HAPPENED = GateDecided(gate=UUID(int=1), verdict=Verdict.HAPPENED, by="bea", reason="", **CALL)
+MESSAGES = (
+    {"role": "input", "content": "go"},
+    {
+        "role": "results",
+        "results": [
+            {"call": "c1.0", "content": None, "stored": {"digest": "d1", "size": 9}},
+            {"call": "c1.1", "content": {"stored": {"digest": "a tool's own"}}},
+        ],
+    },
+)
 
 
 def returned(result: Any) -> ToolReturned:
@@ -54,9 +65,6 @@ def test_small_values_stay_in_their_event(event: Event) -> None:
     assert extract_blob(event) == (event, None)
 
 
-HAPPENED = GateDecided(gate=UUID(int=1), verdict=Verdict.HAPPENED, by="bea", reason="", **CALL)
-
-
 @pytest.mark.parametrize("event", [returned(None), HAPPENED])
 def test_a_result_over_the_limit_is_set_aside(
     event: ToolReturned | GateDecided,
@@ -70,18 +78,6 @@ def test_a_result_over_the_limit_is_set_aside(
     assert value_of(blob) == value
     with pytest.raises(Unreadable):
         value_of(replace(blob, text="2"))
-
-
-MESSAGES = (
-    {"role": "input", "content": "go"},
-    {
-        "role": "results",
-        "results": [
-            {"call": "c1.0", "content": None, "stored": {"digest": "d1", "size": 9}},
-            {"call": "c1.1", "content": {"stored": {"digest": "a tool's own"}}},
-        ],
-    },
-)
 
 
 def test_only_calls_and_messages_refer_to_blobs() -> None:

@@ -33,6 +33,7 @@ GIVEN = st.fixed_dictionaries(
         "seconds": st.integers(1, 31_622_400) | st.floats(0.001, 31_622_400),
     },
 )
+REACHED = {Limit.TURNS, Limit.MICROS}
 
 
 @given(GIVEN)
@@ -86,9 +87,6 @@ def test_a_run_may_be_given_less_and_never_more() -> None:
     assert within(Budget(turns=3, calls=2), most) == Budget(turns=3, calls=2, micros=5_000_000)
     with pytest.raises(InvalidBudget, match=r"usd must be at most 5\.00 here"):
         within(Budget(micros=5_000_001), most)
-
-
-REACHED = {Limit.TURNS, Limit.MICROS}
 
 
 def test_only_reached_limits_can_be_granted() -> None:

@@ -37,6 +37,11 @@ from tests.core.machine.events import AT, STARTED, replied
 
 RUN = UUID(int=1)
 DEEP = json.loads("[" * 81 + "]" * 81)
+VALUE = {"text": "x" * 100}
+RETURNED = ToolReturned(frame="0", call="c1.0", attempt=1, result=VALUE)
+# Entries of schema 8 cannot be read with another dictionary. A better one needs a new schema.
+LETTERS = string.ascii_letters + string.digits + "!#$%&()*+,-.:;<=>?@[]^_{|}~"
+DICTIONARY_OF_SCHEMA_8 = "116b0b502e315dafbd979a425c24acaf1b42b4df53762da150662d6369c12bf4"
 
 
 def returned(value: Any) -> Entry:
@@ -149,10 +154,6 @@ def test_omitted_fields_of_this_schema_are_not_guessed() -> None:
     assert decode_continuation(document(SCHEMA, requester="ada")).origin == ()
 
 
-VALUE = {"text": "x" * 100}
-RETURNED = ToolReturned(frame="0", call="c1.0", attempt=1, result=VALUE)
-
-
 def referring(outcome: Any) -> str:
     """A run whose outcome is stored so."""
     text = encode_continuation(Continuation(run=RUN, outcome={"here": 1}))
@@ -202,11 +203,6 @@ def test_a_reference_to_a_missing_value_is_unreadable(place: Any) -> None:
         outcome_of({"$": place})
     with pytest.raises(Unreadable):
         decode_continuation(referring({"$": place}))
-
-
-# Entries of schema 8 cannot be read with another dictionary. A better one needs a new schema.
-LETTERS = string.ascii_letters + string.digits + "!#$%&()*+,-.:;<=>?@[]^_{|}~"
-DICTIONARY_OF_SCHEMA_8 = "116b0b502e315dafbd979a425c24acaf1b42b4df53762da150662d6369c12bf4"
 
 
 @cache

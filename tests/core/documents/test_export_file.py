@@ -22,6 +22,10 @@ from tests.core.machine.events import AT, STARTED
 RUN = UUID(int=9)
 LEFT = Exported(by="eve")
 BIG = "x" * (KEPT_INLINE + 1)
+OTHER_ENTRIES = "its entries differ from the signed ones"
+OTHER_BLOBS = "its contents differ from the signed ones"
+MISFIT = "its manifest does not fit its entries"
+ILLEGIBLE = "its manifest cannot be read"
 
 
 @cache
@@ -64,12 +68,6 @@ def done() -> ExportFile:
 def with_entries(*entries: str) -> ExportFile:
     package = replace(leaving(), entries=entries)
     return retold(package, entries=export_file.digest_of_entries(entries))
-
-
-OTHER_ENTRIES = "its entries differ from the signed ones"
-OTHER_BLOBS = "its contents differ from the signed ones"
-MISFIT = "its manifest does not fit its entries"
-ILLEGIBLE = "its manifest cannot be read"
 
 
 def test_a_packed_file_reads_back_unchanged() -> None:

@@ -44,6 +44,11 @@ CHILD = opened("0.c1.0", agent="b")
 AGAIN = events.RetryScheduled(attempt=1, cause="error", error="busy", **CALL)
 UNKNOWN = events.OutcomeUnknown(attempt=1, error="cut", **CALL)
 RETURNED = events.ToolReturned(attempt=1, result=1, **CALL)
+HALT: dict[str, Any] = {"frame": "0", "call": ""}
+GATE, ANOTHER = UUID(int=1), UUID(int=2)
+OVER = events.GateClosed(gate=GATE, reason="over", **HALT)
+HELLO = events.MessageReceived(by="ada", text="hello")
+THERE = events.MessageReceived(by="bea", text="there")
 
 
 def refused(now: Continuation, event: Event) -> tuple[str, str]:
@@ -187,11 +192,6 @@ def test_a_frame_whose_model_failed_asks_it_again() -> None:
     assert (now.phase, now.refusals, now.outcome) == (Phase.STARTED, 0, None)
 
 
-HALT: dict[str, Any] = {"frame": "0", "call": ""}
-GATE, ANOTHER = UUID(int=1), UUID(int=2)
-OVER = events.GateClosed(gate=GATE, reason="over", **HALT)
-
-
 def halted(kind: GateKind, gate: UUID = GATE) -> events.GateOpened:
     return events.GateOpened(gate=gate, kind=kind, terms=None, at=AT, **HALT)
 
@@ -246,10 +246,6 @@ def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
             evolve(now, event)
         named = (raised.value.kind, raised.value.subject)
         assert named == ("open gate", str(getattr(event, "gate", None)))
-
-
-HELLO = events.MessageReceived(by="ada", text="hello")
-THERE = events.MessageReceived(by="bea", text="there")
 
 
 def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
