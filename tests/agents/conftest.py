@@ -100,7 +100,6 @@ def hr() -> Registry:
 
 @pytest.fixture
 def engine(hr: Registry, by_hand: None) -> Iterator[Engine]:
-    """The HR agents on the real engine."""
     with engine_of(hr) as one:
         yield one
 

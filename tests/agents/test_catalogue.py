@@ -95,7 +95,6 @@ def test_the_field_is_named(hr: Registry, change: dict[str, Any], field: str, de
 
 
 def greeting(**changed: Any) -> AgentSpec:
-    """A version whose one tool is another."""
     return version(tools=[replace(greet, **changed)])
 
 

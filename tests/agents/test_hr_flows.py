@@ -118,7 +118,6 @@ def test_failed_calls_are_reported(hr: Registry) -> None:
 
 
 def test_effects_and_gates_are_those_of_the_actions(hr: Registry) -> None:
-    """Only the mail may never be repeated; only the rights wait for a person."""
     found = {tool.name: (tool.effect, tool.approval) for tool in hr.tools()}
     assert found == {
         "create_account": (EffectClass.IDEMPOTENT, False),

@@ -36,7 +36,6 @@ WRONG_TOOL = "from agents.sdk import tool\n@tool()\ndef act(x): 'Acts.'"
 
 @pytest.fixture
 def module(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the author's modules."""
     monkeypatch.syspath_prepend(tmp_path)
     settings.AGENTS_DIR = str(tmp_path)
     return tmp_path

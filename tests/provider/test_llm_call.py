@@ -65,7 +65,6 @@ def _frame(hr: Registry, model: str, agent: str = "account_agent", **changes: An
 
 @pytest.fixture
 def ours(hr: Registry, provider: Provider, settings: Settings) -> Frame:
-    """A model of a server of one's own."""
     _name(settings, provider, "our_gpu", Kind.VLLM)
     return _frame(hr, "our_gpu:model")
 

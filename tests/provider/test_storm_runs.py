@@ -154,7 +154,6 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
 
 
 def _pass(seconds: float) -> None:
-    """Let so many seconds pass for every rate limit."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE agents_brake SET since = since - %(s)s * interval '1 second', "

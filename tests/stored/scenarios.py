@@ -59,7 +59,6 @@ def post(number: str) -> str:
 
 
 def _last(turn: Turn) -> Any:
-    """Return the outcome of every proposed call, in one line."""
     heard = [turn.result(name) for name in ("price", "refund", "close", "book", "post", "desk")]
     return say(", ".join(f"{one.tool} {one.outcome}" for one in heard if one is not None))
 
@@ -129,7 +128,6 @@ def _call_is(state: CallState) -> Callable[[Continuation], bool]:
 
 
 def _be_busy(worker: Worker) -> None:
-    """Let the provider be busy when it is first called."""
     known: Any = {"retry_after": None, "at": worker.clock, "jitter": 0.5, "timeout": timedelta(1)}
     frame = worker.now.frame("0")
     worker.advance(on_no_reply(frame, "the provider is busy", retryable=True, **known))
@@ -156,7 +154,6 @@ SCENES = {
 
 
 def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The document of each scene, by its name."""
     for name, scene in scenes.items():
         spec = scene.spec()
         worker = Worker(spec, scene.crash_before, ())

@@ -62,7 +62,6 @@ PRESENT = SCENES | {
 
 
 def _decide(worker: Worker, decision: Decision) -> None:
-    """Decide at the one open gate, and continue the run."""
     [pending] = worker.now.pending
     worker.decide(pending.gate, decision)
     worker.go_on()
@@ -167,7 +166,6 @@ class Heir(Worker):
         self._approvals.show([PICTURE.validate_python(gate) for gate in document["gates"]])
 
     def resume(self) -> None:
-        """Resume the run like a worker that claims it."""
         if self.now.paused is not None:
             self.advance(ResumeSignal(id=2000, by="ada"))
         self.advance(*recover(self.now))
@@ -204,13 +202,11 @@ class Heir(Worker):
 
 
 def state_of(document: dict[str, Any]) -> Continuation:
-    """The stored state, which may refer to the stored entries."""
     journal = document["journal"]
     return decode_continuation(document["continuation"], lambda position: journal[position - 1])
 
 
 def folded(document: dict[str, Any], run: Continuation) -> Continuation:
-    """The state that the entries of the document give."""
     now = initial(run.run)
     for text in document["journal"]:
         entry = decode_entry(text)

@@ -128,7 +128,6 @@ def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
 
 
 def contains(told: Any, written: Any) -> bool:
-    """Tell whether the state contains all recorded values."""
     if isinstance(written, dict) and isinstance(told, dict):
         return all(name in told and contains(told[name], written[name]) for name in written)
     if isinstance(written, list) and isinstance(told, list):

@@ -40,7 +40,6 @@ class NotJsonAtAll:
 
 
 def defined(header: str = "def act(x: int)", body: str = '"""Acts."""', **options: Any) -> ToolSpec:
-    """Make a tool of a function with this header."""
     found: dict[str, Any] = {}
     exec(f"{header}:\n    {body}", globals(), found)  # noqa: S102
     return tool(**options)(found["act"])

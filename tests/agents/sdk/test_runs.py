@@ -179,7 +179,6 @@ class Loose(TypedDict):
 
 
 def called(spec: ToolSpec) -> Flow:
-    """A run that calls the tool once."""
     desk = spec_of("desk", tools=[spec])
     return drive(desk, X, model=[call(spec.name), say("Done.")], business_key="k-1")
 

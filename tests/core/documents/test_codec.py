@@ -116,7 +116,6 @@ def _default(field: Any) -> str | None:
 
 
 def document(schema: int, **more: Any) -> str:
-    """A continuation's text, as a release of that schema wrote it."""
     return json.dumps({"schema": schema, "run": str(RUN), **more})
 
 
@@ -155,7 +154,6 @@ def test_omitted_fields_of_this_schema_are_not_guessed() -> None:
 
 
 def referring(outcome: Any) -> str:
-    """A run whose outcome is stored so."""
     text = encode_continuation(Continuation(run=RUN, outcome={"here": 1}))
     stored = json.dumps(outcome, separators=(",", ":"))
     return text.replace(f'{{"schema":{SCHEMA}', f'{{"schema":{REFERRING}').replace(
@@ -207,7 +205,6 @@ def test_a_reference_to_a_missing_value_is_unreadable(place: Any) -> None:
 
 @cache
 def forms() -> tuple[str, str]:
-    """The text of an entry, and how it is stored."""
     text = encode_entry(returned("x"))
     return text, stored_text(text)
 

@@ -51,7 +51,6 @@ def run_of(*happened: Event) -> tuple[Continuation, list[str]]:
 
 
 def stored(brief: Brief | None) -> str:
-    """A brief continuation, as it is stored."""
     assert brief is not None
     text = encode_continuation(brief.state, brief.told)
     assert json.loads(text)["schema"] == BRIEF
@@ -64,7 +63,6 @@ def decoded(text: str, texts: list[str]) -> Continuation:
 
 @cache
 def small() -> tuple[Continuation, list[str], str]:
-    """A state, the texts of its entries, and its brief continuation."""
     now, texts = run_of(*STARTED, RETURNED)
     return now, texts, stored(read(texts).brief(now))
 

@@ -37,7 +37,6 @@ def kept() -> tuple[Event, dict[str, str]]:
 
 
 def packed(*events: Event, contents: dict[str, str] | None = None) -> ExportFile:
-    """A run whose journal has these events, each in an entry of its own."""
     entries = tuple(encode_entry(Entry(at=AT, events=(event,))) for event in events)
     now = initial(RUN)
     for event in events:
@@ -50,7 +49,6 @@ def packed(*events: Event, contents: dict[str, str] | None = None) -> ExportFile
 
 
 def retold(package: ExportFile, **changes: Any) -> ExportFile:
-    """The package with a manifest that says something else."""
     return replace(package, manifest=json.dumps({**json.loads(package.manifest), **changes}))
 
 

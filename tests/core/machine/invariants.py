@@ -41,7 +41,6 @@ def the_entry_survives_its_json(walk: Walk) -> None:
 
 
 def a_live_run_is_never_stuck(walk: Walk) -> None:
-    """Check that the run has a plan, running work, a wait or an open gate."""
     for now in walk.states[1:]:
         if not now.ended:
             assert (
@@ -54,7 +53,6 @@ def a_live_run_is_never_stuck(walk: Walk) -> None:
 
 
 def a_write_is_started_once_per_approval(walk: Walk) -> int:
-    """Check that writes start once per approval, and gated calls only after one; count the starts."""
     starts = 0
     in_doubt: set[tuple[str, str]] = set()
     for before, event in zip(walk.states, walk.history, strict=False):
@@ -71,7 +69,6 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
 
 
 def nothing_starts_after_a_cancellation(walk: Walk) -> int:
-    """Check that a run that is cancelled starts nothing; count its events."""
     happened = [
         event
         for before, event in zip(walk.states, walk.history, strict=False)
@@ -82,7 +79,6 @@ def nothing_starts_after_a_cancellation(walk: Walk) -> int:
 
 
 def results_are_in_proposal_order(walk: Walk) -> int:
-    """Check that results are in the order of the proposed calls; count the turns with results."""
     seen = 0
     for frame in walk.states[-2].frames.values():
         for said, heard in itertools.pairwise(frame.messages):
@@ -93,7 +89,6 @@ def results_are_in_proposal_order(walk: Walk) -> int:
 
 
 def a_frame_that_does_not_act_has_no_open_call(walk: Walk) -> int:
-    """Check that a frame without running calls has only settled ones; count the ended turns."""
     over = 0
     for now in walk.states:
         for frame in now.frames.values():
@@ -105,7 +100,6 @@ def a_frame_that_does_not_act_has_no_open_call(walk: Walk) -> int:
 
 
 def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
-    """Check that nothing starts in a pause; count the pauses."""
     pauses = 0
     for before, event in zip(walk.states, walk.history, strict=False):
         if before.is_paused:
@@ -119,7 +113,6 @@ def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
 
 
 def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:
-    """Check that a run answers only after its model received every message; count the messages."""
     heard = 0
     for before, now in itertools.pairwise(walk.states):
         root = now.root

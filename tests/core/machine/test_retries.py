@@ -85,7 +85,6 @@ def test_a_call_is_tried_as_often_as_its_policy_says(failures: int, ends: bool) 
 
 @pytest.mark.parametrize("effect", EffectClass)
 def test_only_a_write_with_an_unknown_outcome_is_in_doubt(effect: EffectClass) -> None:
-    """This holds after a crash and after an error; calls of other classes are repeated."""
     call = replace(CALL, terms=options(effect))
     after = OutcomeUnknown if effect is EffectClass.WRITE else RetryScheduled
     assert type(on_worker_lost("0", call)) is after

@@ -82,7 +82,6 @@ class Walk:
         return self._options() or ([events.Resumed(by="bea")] if self.now.is_paused else [])
 
     def _options(self) -> list[Event]:
-        """All possible next events: planned steps, an outcome, a decision, a crash."""
         choices = [event for effect in plan(self.now) for event in self._answers(effect)]
         for frame in self.now.frames.values():
             for call in frame.calls:
@@ -116,7 +115,6 @@ class Walk:
         return self._pace() or self._letter() or choices
 
     def _of_a_live_run(self, choices: list[Event]) -> list[Event]:
-        """Now and then a gate of a frame, a shortage, its grant, or a person who ends the run."""
         if self.random.random() < self._unrest():
             choices = self._halts() or choices
         if self.random.random() < self._unrest() / 4:
@@ -141,7 +139,6 @@ class Walk:
         ]
 
     def _late(self, frame: str, call: Call) -> list[Event]:
-        """A late outcome arrives, before or after people are asked."""
         asked = of_call(self.now, frame, call.id)
         gate = None if asked is None else asked.gate
         place: dict[str, Any] = {"frame": frame, "call": call.id, "attempt": call.attempt}
@@ -151,7 +148,6 @@ class Walk:
         return [returned, replace(returned, outcome="failed", result=None, error="no")]
 
     def _ends_of_waits(self) -> list[Event]:
-        """Return the ends of waiting calls: an event, their time, or nothing in a run that is ending."""
         ending = self.now.phase is Phase.CANCELLING
         outcomes: Any = ("closed",) if ending else ("arrived", "timed_out")
         return [
@@ -177,7 +173,6 @@ class Walk:
         return []
 
     def _releases(self) -> list[Event]:
-        """Another version of the agent of every frame."""
         change = events.Change(part="tool t: effect", before="read", after="write", asks=True)
         return [
             events.AgentChanged(
@@ -302,7 +297,6 @@ class Walk:
         return judgements[: 3 if self.random.random() < 0.1 else 2]
 
     def _impatience(self) -> float:
-        """The chance that a person ends the run now: higher while it is halted, highest if a frame waits."""
         if not any(pending.kind in FRAME_GATES for pending in self.now.pending):
             return 0.003
         return 0.9 if self._strained() else 0.03
@@ -320,7 +314,6 @@ class Walk:
         return 0.4 if self._strained() else 0.04
 
     def _halts(self) -> list[Event]:
-        """A gate of each kind for every frame that has none of it."""
         taken = {(pending.frame, pending.kind) for pending in self.now.pending}
         return [
             self._gate(kind, frame, "", None)
