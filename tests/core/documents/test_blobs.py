@@ -66,9 +66,7 @@ def test_small_values_stay_in_their_event(event: Event) -> None:
 
 
 @pytest.mark.parametrize("event", [returned(None), HAPPENED])
-def test_a_result_over_the_limit_is_set_aside(
-    event: ToolReturned | GateDecided,
-) -> None:
+def test_a_result_over_the_limit_is_set_aside(event: ToolReturned | GateDecided) -> None:
     value = {"x": LARGEST, "y": 1}
     kept, blob = extract_blob(replace(event, result=value))
     text = '{"x":"' + LARGEST + '","y":1}'

@@ -184,16 +184,7 @@ def test_a_value_that_looks_like_a_reference_is_escaped(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "place",
-    [
-        [99, 0, "result"],
-        [7, 9, "result"],
-        [7, 1, "nothing"],
-        [7, 1, 0],
-        [7, 1],
-        5,
-        {},
-        {"was": 1},
-    ],
+    [[99, 0, "result"], [7, 9, "result"], [7, 1, "nothing"], [7, 1, 0], [7, 1], 5, {}, {"was": 1}],
     ids=str,
 )
 def test_a_reference_to_a_missing_value_is_unreadable(place: Any) -> None:

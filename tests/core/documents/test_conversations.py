@@ -136,9 +136,7 @@ def test_a_state_that_its_entries_do_not_tell_is_not_left_out() -> None:
         assert read([*texts, text]).brief(now) is None
 
 
-def test_entries_with_other_messages_are_folded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_entries_with_other_messages_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they do in a release that reads an event in another way."""
     now, texts, text = small()
     monkeypatch.setitem(conversations._CALLS, "ToolReturned", lambda *_: None)

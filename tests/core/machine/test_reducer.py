@@ -8,14 +8,7 @@ import pytest
 
 from runtime.core import events
 from runtime.core.commands import CallModel, EndRun
-from runtime.core.continuation import (
-    Call,
-    CallState,
-    Continuation,
-    FrameState,
-    Phase,
-    Undelivered,
-)
+from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase, Undelivered
 from runtime.core.documents.upcasters import upcast
 from runtime.core.enums import FRAME_GATES, EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
