@@ -9,7 +9,6 @@ import pytest
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from agents.testing import drive
-from agents.testing.drive import Flow
 from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Gate
@@ -47,10 +46,6 @@ def _plain(events: list[dict[str, Any]]) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|\+00:00)", "<time>", text)
 
 
-def _of(flow: Flow) -> list[dict[str, Any]]:
-    return [event for text in flow.journal for event in documents_of(decode_entry(text).events)]
-
-
 @pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
 @pytest.mark.parametrize("name", SAID)
 def test_hr_flows_do_and_journal_the_same_on_engine_and_in_memory(
@@ -78,7 +73,10 @@ def test_hr_flows_do_and_journal_the_same_on_engine_and_in_memory(
 
     assert flow.status == run.status == "completed"
     assert flow.output == json.loads(run.output or "") == SAID[name][verdict]
-    assert _plain(_of(flow)) == _plain(events(run.id))
+    in_memory = [
+        event for text in flow.journal for event in documents_of(decode_entry(text).events)
+    ]
+    assert _plain(in_memory) == _plain(events(run.id))
 
 
 def test_an_approval_waits_in_its_frame(engine: Engine, directory: Directory, sink: Sink) -> None:

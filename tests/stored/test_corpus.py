@@ -214,9 +214,7 @@ def folded(document: dict[str, Any], run: Continuation) -> Continuation:
     return now
 
 
-each = pytest.mark.parametrize(
-    "path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}"
-)
+each = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda one: f"{one.parent.name}-{one.stem}")
 
 
 def test_every_schema_has_documents_of_every_scene() -> None:

@@ -156,9 +156,8 @@ def test_omitted_fields_of_this_schema_are_not_guessed() -> None:
 def referring(outcome: Any) -> str:
     text = encode_continuation(Continuation(run=RUN, outcome={"here": 1}))
     stored = json.dumps(outcome, separators=(",", ":"))
-    return text.replace(f'{{"schema":{SCHEMA}', f'{{"schema":{REFERRING}').replace(
-        '{"here":1}', stored
-    )
+    text = text.replace(f'{{"schema":{SCHEMA}', f'{{"schema":{REFERRING}')
+    return text.replace('{"here":1}', stored)
 
 
 def outcome_of(outcome: Any, event: Event = RETURNED) -> Any:

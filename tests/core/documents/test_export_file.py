@@ -42,10 +42,8 @@ def packed(*events: Event, contents: dict[str, str] | None = None) -> ExportFile
     for event in events:
         now = step(now, [event], head="", at=AT)
     texts = contents or {}
-    manifest = export_file.manifest_of(now, entries, texts)
-    return ExportFile(
-        key_id="k", signature="00", manifest=manifest, entries=entries, contents=texts
-    )
+    signed = export_file.manifest_of(now, entries, texts)
+    return ExportFile(key_id="k", signature="00", manifest=signed, entries=entries, contents=texts)
 
 
 def retold(package: ExportFile, **changes: Any) -> ExportFile:

@@ -91,13 +91,6 @@ def test_a_fork_inherits_results_and_doubts_and_no_permission(
         assert call == before.call("0", "c1.0")
 
 
-def test_a_run_that_is_not_live_cannot_be_forked() -> None:
-    over = replace(after(), phase=Phase.COMPLETED)
-    cancelled = after(events.Cancelling(by="ada", reason="enough"))
-    for now in (initial(uuid4()), cancelled, after(events.Exported(by="eve")), over):
-        assert not quiescent(now)
-
-
 def test_a_fork_is_the_state_with_its_own_id_and_requester() -> None:
     original = after(events.MessageReceived(by="ada", text="hello"), asked())
     fork = initial(uuid4())
