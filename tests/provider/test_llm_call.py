@@ -145,30 +145,20 @@ def test_a_server_that_does_not_stream_is_understood(
     assert both == ["set_privileges", "grant_application_access"]
 
 
-@pytest.mark.parametrize(
-    ("status", "document", "cause", "error", "said"),
-    [
+def test_a_refusal_says_what_is_wrong(ours: Frame, provider: Provider) -> None:
+    refusals: list[tuple[int, Any, FailureCause, str, str]] = [
         (200, {"message": "out of memory"}, FROM_PROVIDER, "", "out of memory"),
         (403, {"message": "No.", "code": "insufficient_quota"}, SETUP, "is used up", "No."),
         (403, {"message": "No.", "code": "model_not_found"}, SETUP, "there is no our_gpu", "No."),
         (400, GEMINI, SETUP, "the key for our_gpu:model was refused", ""),
         (200, PAGE, SETUP, "look at the provider's address", ""),
-    ],
-)
-def test_a_refusal_says_what_is_wrong(
-    ours: Frame,
-    provider: Provider,
-    status: int,
-    document: Any,
-    cause: FailureCause,
-    error: str,
-    said: str,
-) -> None:
-    refusal = document if document is PAGE else {"error": document}
-    provider.refusal = (status, [refusal] if document is GEMINI else refusal)
-    fault = ours.fault()
-    assert (fault.cause, fault.retryable, fault.said) == (cause, True, said)
-    assert error in fault.error
+    ]
+    for status, document, cause, error, said in refusals:
+        refusal = document if document is PAGE else {"error": document}
+        provider.refusal = (status, [refusal] if document is GEMINI else refusal)
+        fault = ours.fault()
+        assert (fault.cause, fault.retryable, fault.said) == (cause, True, said)
+        assert error in fault.error
 
 
 def test_a_reply_ends_the_memory_of_an_outage(ours: Frame) -> None:

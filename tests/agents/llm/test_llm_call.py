@@ -220,29 +220,20 @@ def test_an_agent_without_a_model_to_ask_is_found(models: tuple[str, ...], told:
     assert told in lack
 
 
-@pytest.mark.parametrize(
-    ("configured", "model", "own", "wanted", "asked"),
-    [
-        ("openai:a,openai:b,anthropic:c", _echo, (), "", ("openai:a", "openai:b")),
-        ("openai:a,openai:b,anthropic:c", _echo, (), "openai:b", ("openai:b", "anthropic:c")),
-        ("openai:a,openai:b,anthropic:c", _echo, (), "anthropic:c", ("anthropic:c", "")),
-        ("openai:a,openai:b,anthropic:c", _echo, (), "openai:gone", ("openai:a", "openai:b")),
+def test_the_model_to_ask_is_the_wanted_one_if_it_is_configured(settings: Settings) -> None:
+    three, script = "openai:a,openai:b,anthropic:c", _agent(_echo).model_name
+    cases: list[tuple[str, Model | None, tuple[str, ...], str, tuple[str, str]]] = [
+        (three, _echo, (), "", ("openai:a", "openai:b")),
+        (three, _echo, (), "openai:b", ("openai:b", "anthropic:c")),
+        (three, _echo, (), "anthropic:c", ("anthropic:c", "")),
+        (three, _echo, (), "openai:gone", ("openai:a", "openai:b")),
         ("openai:a", _echo, ("openai:mine",), "", ("openai:mine", "")),
         ("ollama:a", None, (), "", ("ollama:a", "")),
         ("scripted", None, ("ollama:a",), "", ("ollama:a", "")),
-        ("scripted", _echo, ("ollama:a",), "", (_agent(_echo).model_name, "")),
-    ],
-)
-def test_the_model_to_ask_is_the_wanted_one_if_it_is_configured(
-    settings: Settings,
-    configured: str,
-    model: Model | None,
-    own: tuple[str, ...],
-    wanted: str,
-    asked: tuple[str, str],
-) -> None:
-    settings.ABEYANCE_MODEL = configured
-    assert chosen(_agent(model, own), wanted, Outages()) == asked
+        ("scripted", _echo, ("ollama:a",), "", (script, "")),
+    ]
+    for settings.ABEYANCE_MODEL, model, own, wanted, asked in cases:
+        assert chosen(_agent(model, own), wanted, Outages()) == asked
 
 
 def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
