@@ -72,7 +72,7 @@ def _place(where: str, location: Sequence[int | str]) -> str:
 def problems(
     schema: dict[str, Any] | str, value: Any, *, where: str = "input"
 ) -> list[InvalidInput]:
-    """List the problems, at most one for each field, the least deep first."""
+    """List the problems, at most one for each field, the shallowest first."""
     try:
         require_json(value, where)
     except NotJson as exc:

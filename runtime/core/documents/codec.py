@@ -45,7 +45,7 @@ HISTORY = {
     5: "fields that have their default are left out, and a reply what its event says anyway",
     6: "a long run's continuation refers to its entries, which are of schema 5",
     7: "a long run's continuation leaves out what its entries tell, which are of schema 5",
-    8: "a short entry is compressed; within is one of schema 5",
+    8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
 }
 REFERRING = 6
