@@ -82,23 +82,12 @@ def forget_spent(run: UUID) -> None:
 
 
 @pytest.mark.parametrize(
-    ("forgotten", "with_ledger", "status", "started", "why"),
-    [
-        (False, False, "quarantined", 1, "used before"),
-        (True, True, "quarantined", 1, "by the ledger"),
-        (True, False, "completed", 2, ""),  # the limit of the promise, as guarantees.md states it
-    ],
+    ("forgotten", "with_ledger"),
+    [(False, False), (True, True), (True, False)],
     ids=["put back", "use forgotten", "without a ledger"],
 )
 def test_one_approval_is_used_once_though_its_run_is_put_back(
-    target: Target,
-    settings: Settings,
-    tmp_path: Path,
-    forgotten: bool,
-    with_ledger: bool,
-    status: str,
-    started: int,
-    why: str,
+    target: Target, settings: Settings, tmp_path: Path, forgotten: bool, with_ledger: bool
 ) -> None:
     if with_ledger:
         settings.ABEYANCE_LEDGER = tmp_path / "ledger"
@@ -107,8 +96,11 @@ def test_one_approval_is_used_once_though_its_run_is_put_back(
     if forgotten:
         forget_spent(run)
     after = target.advance(run)
-    assert (after.status, target.started(run)) == (status, started)
-    assert why in str(after.reason)
+    if forgotten and not with_ledger:  # the limit of the promise, as guarantees.md states it
+        assert (after.status, target.started(run)) == ("completed", 2)
+    else:
+        assert (after.status, target.started(run)) == ("quarantined", 1)
+        assert ("by the ledger" if forgotten else "used before") in str(after.reason)
 
 
 def test_the_ledger_reveals_a_rolled_back_database(

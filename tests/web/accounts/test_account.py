@@ -12,12 +12,11 @@ from pytest_django import DjangoAssertNumQueries
 
 from approvals.accounts import listing, tokens
 from approvals.accounts.people import create_person
-from approvals.models import LoginFailures, Token
+from approvals.models import LoginFailures, Request, Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from tests.support.cast import PASSWORD, Cast
-from tests.support.office import Office
 from tests.support.pages import has, log_in, shows, text, text_of
 from tests.web.matrix import ROWS, Places
 
@@ -31,10 +30,9 @@ def test_logging_in_never_leads_elsewhere(cast: Cast) -> None:
         assert Client().post("/login/", {**form, "next": asked_for})["Location"] == led_to
 
 
-def test_the_login_leads_to_the_page_of_the_form(office: Office, suspended: UUID) -> None:
-    request = office.request(suspended)
+def test_the_login_leads_to_the_page_of_the_form(asked: Request, suspended: UUID) -> None:
     for form, page in {
-        f"/a/{request.id}/settle/happened/": f"/a/{request.id}/",
+        f"/a/{asked.id}/settle/happened/": f"/a/{asked.id}/",
         f"/runs/{suspended}/pause/": f"/runs/{suspended}/",
         f"/runs/{suspended}/fork/1/": f"/runs/{suspended}/fork/1/",
         "/people/cyril/groups/": "/people/",
