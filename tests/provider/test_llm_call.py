@@ -76,18 +76,11 @@ def _name(
     settings.ABEYANCE_PROVIDERS = {name: endpoint}
 
 
-@pytest.mark.parametrize(("name", "kind", "root", "model", "limit", "strict"), KINDS)
+@pytest.mark.parametrize("row", KINDS, ids=lambda row: row[0])
 def test_a_request_goes_out_as_the_provider_wants_it(
-    hr: Registry,
-    provider: Provider,
-    settings: Settings,
-    name: str,
-    kind: Kind,
-    root: str,
-    model: str,
-    limit: str,
-    strict: list[bool | None],
+    hr: Registry, provider: Provider, settings: Settings, row: tuple[Any, ...]
 ) -> None:
+    name, kind, root, model, limit, strict = row
     provider.root = root
     _name(settings, provider, name, kind)
     tools = (hr.agents["account_agent"].tools[0], note)
@@ -102,12 +95,7 @@ def test_a_request_goes_out_as_the_provider_wants_it(
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, *_ in KINDS])
 def test_a_wrong_key_or_address_is_a_matter_of_setup(
-    hr: Registry,
-    provider: Provider,
-    settings: Settings,
-    name: str,
-    kind: Kind,
-    caplog: pytest.LogCaptureFixture,
+    hr: Registry, provider: Provider, settings: Settings, name: str, kind: Kind, caplog: Any
 ) -> None:
     frame = _frame(hr, f"{name}:model")
     for key, root, said in (

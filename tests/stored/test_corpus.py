@@ -6,6 +6,7 @@ earlier schemas stay as the code of their time wrote them.
 
 import json
 import os
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,7 @@ from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.timers import wait_for
 from runtime.core.continuation import Continuation, Pending
-from runtime.core.documents import compression
-from runtime.core.documents.codec import (
-    BRIEF,
-    HISTORY,
-    REFERRING,
-    SCHEMA,
-    decode_continuation,
-    decode_entry,
-    encode_continuation,
-    encode_entry,
-)
+from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import DECISIONS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
@@ -61,19 +52,13 @@ PRESENT = SCENES | {
 }
 
 
-def _decide(worker: Worker, decision: Decision) -> None:
-    [pending] = worker.now.pending
-    worker.decide(pending.gate, decision)
-    worker.go_on()
+def _decided(verdict: Verdict, **more: Any) -> Callable[[Worker], None]:
+    def decide(worker: Worker) -> None:
+        [pending] = worker.now.pending
+        worker.decide(pending.gate, Decision(verdict=verdict, by="bea", **more))
+        worker.go_on()
 
-
-def _deny(worker: Worker) -> None:
-    _decide(worker, Decision(verdict=Verdict.DENY, by="bea", reason="too much"))
-
-
-def _answer(worker: Worker) -> None:
-    paid = {"paid": "by hand"}
-    _decide(worker, Decision(verdict=Verdict.ANSWER, by="bea", result=paid))
+    return decide
 
 
 # Documents of schema 9 only: after a decision, the model pays another sum.
@@ -81,12 +66,12 @@ AGAIN = {
     "denied": Scene(  # the model repeats the denied call first
         spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
         shows=lambda now: bool(now.pending),
-        then=_deny,
+        then=_decided(Verdict.DENY, reason="too much"),
     ),
     "answered": Scene(
         spec=lambda: desk(PAY, call("refund", number="A-1", euros=30)),
         shows=lambda now: bool(now.pending),
-        then=_answer,
+        then=_decided(Verdict.ANSWER, result={"paid": "by hand"}),
     ),
 }
 
@@ -96,7 +81,7 @@ def write() -> None:
     for name, document in written(PRESENT):
         left = _brief(document)
         short = [compression.stored_text(text) for text in document["journal"]]
-        shorter = document | {"schema": BRIEF, "continuation": left}
+        shorter = document | {"schema": codec.BRIEF, "continuation": left}
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
             _keep(name, one)
@@ -110,9 +95,9 @@ def _brief(document: dict[str, Any]) -> str:
     conversations = Conversations()
     for text in document["journal"]:
         conversations.read(text)
-    brief = conversations.brief(decode_continuation(document["continuation"]))
+    brief = conversations.brief(codec.decode_continuation(document["continuation"]))
     assert brief is not None
-    return encode_continuation(brief.state, brief.told)
+    return codec.encode_continuation(brief.state, brief.told)
 
 
 def _keep(name: str, document: dict[str, Any]) -> None:
@@ -203,13 +188,15 @@ class Heir(Worker):
 
 def state_of(document: dict[str, Any]) -> Continuation:
     journal = document["journal"]
-    return decode_continuation(document["continuation"], lambda position: journal[position - 1])
+    return codec.decode_continuation(
+        document["continuation"], lambda position: journal[position - 1]
+    )
 
 
 def folded(document: dict[str, Any], run: Continuation) -> Continuation:
     now = initial(run.run)
     for text in document["journal"]:
-        entry = decode_entry(text)
+        entry = codec.decode_entry(text)
         now = step(now, entry.events, head="", at=entry.at)
     return now
 
@@ -218,8 +205,8 @@ each = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda one: f"{one.parent.
 
 
 def test_every_schema_has_documents_of_every_scene() -> None:
-    assert max(HISTORY) == DECISIONS
-    for schema in set(HISTORY) - {DECISIONS}:
+    assert max(codec.HISTORY) == DECISIONS
+    for schema in set(codec.HISTORY) - {DECISIONS}:
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
     assert set(ENDS) == {*PRESENT, *AGAIN}
@@ -231,27 +218,27 @@ def test_every_schema_has_documents_of_every_scene() -> None:
 def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     document, schema = json.loads(path.read_text()), int(path.parent.name)
     compressed, newest = schema == compression.SCHEMA, schema == DECISIONS
-    brief = schema in (BRIEF, compression.SCHEMA) or path.stem.endswith("_brief")
-    assert json.loads(document["continuation"])["schema"] == (BRIEF if brief else schema)
+    brief = schema in (codec.BRIEF, compression.SCHEMA) or path.stem.endswith("_brief")
+    assert json.loads(document["continuation"])["schema"] == (codec.BRIEF if brief else schema)
     # A continuation alone refers to entries, and they alone are compressed.
-    assert ('{"$":[' in document["continuation"]) is (schema == REFERRING)
+    assert ('{"$":[' in document["continuation"]) is (schema == codec.REFERRING)
     assert ('"told":{' in document["continuation"]) is brief
     now = state_of(document)
     answered = any(call.answered for frame in now.frames.values() for call in frame.calls)
     assert (bool(now.denials) or answered) is newest
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
-    again = encode_continuation(now)
-    assert json.loads(again)["schema"] == (DECISIONS if newest else SCHEMA)
-    assert decode_continuation(again) == now
+    again = codec.encode_continuation(now)
+    assert json.loads(again)["schema"] == (DECISIONS if newest else codec.SCHEMA)
+    assert codec.decode_continuation(again) == now
     for text in document["journal"]:
-        entry = decode_entry(text)
+        entry = codec.decode_entry(text)
         decided = [event for event in entry.events if isinstance(event, GateDecided)]
         new = any(event.stands or event.verdict is Verdict.ANSWER for event in decided)
-        present = DECISIONS if new else SCHEMA
+        present = DECISIONS if new else codec.SCHEMA
         assert json.loads(text)["schema"] == (schema if compressed else min(schema, present))
-        assert json.loads(encode_entry(entry))["schema"] == present
-        assert decode_entry(compression.stored_text(encode_entry(entry))) == entry
+        assert json.loads(codec.encode_entry(entry))["schema"] == present
+        assert codec.decode_entry(compression.stored_text(codec.encode_entry(entry))) == entry
 
 
 @each
@@ -281,7 +268,7 @@ def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
 def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
     document = json.loads(path.read_text())
     with pytest.raises(NewerSchema):
-        decode_continuation(_newer(document["continuation"]))
+        codec.decode_continuation(_newer(document["continuation"]))
     heir = Heir(_scene(path).spec(), document)
     heir.journal.append(_newer(heir.journal[-1]))
     kept = list(heir.journal)
@@ -295,4 +282,4 @@ def _scene(path: Path) -> Scene:
 
 
 def _newer(text: str) -> str:
-    return json.dumps({**json.loads(text), "schema": max(HISTORY) + 1})
+    return json.dumps({**json.loads(text), "schema": max(codec.HISTORY) + 1})

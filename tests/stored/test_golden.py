@@ -17,14 +17,6 @@ import pytest
 
 from runtime.core import budgets, continuation, enums, limits
 from runtime.core.budgets import Limit
-from runtime.core.continuation import (
-    CallState,
-    Continuation,
-    FrameState,
-    Phase,
-    RunStatus,
-    status_of,
-)
 from runtime.core.documents import budget_text, codec, conversations, export_file
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.enums import EffectClass, FailureCause, GateKind, Risk, Verdict
@@ -49,12 +41,12 @@ WRITTEN = {
 
 # They are in journals, continuations, rows and policies of people; a new one may come, none may change.
 WORDS: dict[type[StrEnum], str] = {
-    Phase: "new started completed failed cancelling cancelled exported",
-    RunStatus: "queued running waiting suspended paused cancelling completed failed cancelled exported"
-    " quarantined",
-    FrameState: "asking retrying acting answered failed closed",
-    CallState: "proposed admitted gated refused denied started retrying delegated returned failed unknown"
-    " closed",
+    continuation.Phase: "new started completed failed cancelling cancelled exported",
+    continuation.RunStatus: "queued running waiting suspended paused cancelling completed failed"
+    " cancelled exported quarantined",
+    continuation.FrameState: "asking retrying acting answered failed closed",
+    continuation.CallState: "proposed admitted gated refused denied started retrying delegated"
+    " returned failed unknown closed",
     EffectClass: "read idempotent transactional write",
     Risk: "low medium high",
     FailureCause: "limit provider network time tool worker setup request",
@@ -135,9 +127,9 @@ def contains(told: Any, written: Any) -> bool:
     return bool(told == written) and type(told) is type(written)
 
 
-def _seen(now: Continuation) -> dict[str, Any]:
+def _seen(now: continuation.Continuation) -> dict[str, Any]:
     return {
-        "status": [str(status_of(now, held=held)) for held in (True, False)],
+        "status": [str(continuation.status_of(now, held=held)) for held in (True, False)],
         "plan": [_plain(effect) for effect in plan(now)],
         "recovery": [_plain(event) for event in recover(now)],
         "waits": [_plain(wait) for wait in now.waits()],

@@ -110,11 +110,7 @@ def test_a_directory_that_does_not_answer_allows_another_attempt(settings: Setti
     ],
 )
 def test_a_fault_is_certain_in_doubt_or_told_to_the_model(
-    settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    method: str,
-    statuses: list[int | None],
-    error: Any,
+    settings: Settings, monkeypatch: Any, method: str, statuses: list[int | None], error: Any
 ) -> None:
     def answer(request: Request) -> Response:
         if request.method != method:

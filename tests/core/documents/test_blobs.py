@@ -7,14 +7,7 @@ from uuid import UUID
 import pytest
 
 from runtime.core.continuation import Call, Continuation
-from runtime.core.documents.blobs import (
-    Blob,
-    InlinedMessages,
-    blob_refs,
-    digest_of,
-    extract_blob,
-    value_of,
-)
+from runtime.core.documents import blobs
 from runtime.core.documents.lost_results import journaled
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import Unreadable
@@ -62,26 +55,26 @@ def returned(result: Any) -> ToolReturned:
     ids=["nothing", "at the limit", "no result", "another's result", "no place for one"],
 )
 def test_small_values_stay_in_their_event(event: Event) -> None:
-    assert extract_blob(event) == (event, None)
+    assert blobs.extract_blob(event) == (event, None)
 
 
 @pytest.mark.parametrize("event", [returned(None), HAPPENED])
 def test_a_result_over_the_limit_is_set_aside(event: ToolReturned | GateDecided) -> None:
     value = {"x": LARGEST, "y": 1}
-    kept, blob = extract_blob(replace(event, result=value))
+    kept, blob = blobs.extract_blob(replace(event, result=value))
     text = '{"x":"' + LARGEST + '","y":1}'
-    assert blob == Blob(digest=digest_of(text), text=text)
+    assert blob == blobs.Blob(digest=blobs.digest_of(text), text=text)
     stored = BlobRef(digest=blob.digest, size=len(text), preview=text[:PREVIEW])
     assert kept == replace(event, stored=stored)
-    assert value_of(blob) == value
+    assert blobs.value_of(blob) == value
     with pytest.raises(Unreadable):
-        value_of(replace(blob, text="2"))
+        blobs.value_of(replace(blob, text="2"))
 
 
 def test_only_calls_and_messages_refer_to_blobs() -> None:
     call = Call(id="c2.0", tool="t", args={}, stored=BlobRef(digest="d2", size=1, preview=""))
     frame = frame_of(messages=MESSAGES, calls=(call, replace(call, stored=None)))
-    assert blob_refs(Continuation(run=UUID(int=1), frames={"0": frame})) == {"d1", "d2"}
+    assert blobs.blob_refs(Continuation(run=UUID(int=1), frames={"0": frame})) == {"d1", "d2"}
 
 
 def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
@@ -91,7 +84,7 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
         asked.append(digest)
         return "the value"
 
-    filled = InlinedMessages(fetch)
+    filled = blobs.InlinedMessages(fetch)
     frame = frame_of(messages=MESSAGES)
     first, second = filled.messages(frame)
     assert first == MESSAGES[0]

@@ -18,16 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.continuation import Continuation
-from runtime.core.documents import compression
-from runtime.core.documents.codec import (
-    HISTORY,
-    REFERRING,
-    SCHEMA,
-    decode_continuation,
-    decode_entry,
-    encode_continuation,
-    encode_entry,
-)
+from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
 from runtime.core.documents.conversations import Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
@@ -62,28 +53,28 @@ def returned(value: Any) -> Entry:
 )
 def test_values_that_would_be_read_differently_are_not_written(value: Any, where: str) -> None:
     with pytest.raises(NotJson, match=f"^{where}"):
-        encode_entry(returned(value))
+        codec.encode_entry(returned(value))
 
 
 def test_unusual_but_valid_values_are_written() -> None:
     texts = ["NaN", {"Infinity": ["-Infinity"]}, "\\u0000", "\U0001f600 ä"]
     entry = returned([*texts, 2**53 - 1, -(2**53 - 1), 0.1234567890123456, [[[]]] * 100])
-    assert decode_entry(encode_entry(entry)) == entry
+    assert codec.decode_entry(codec.encode_entry(entry)) == entry
 
 
-@pytest.mark.parametrize("read", [decode_entry, decode_continuation])
+@pytest.mark.parametrize("read", [codec.decode_entry, codec.decode_continuation])
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema":1}', '{"schema":"1"}', "\x00"])
 def test_a_foreign_document_is_unreadable(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(Unreadable):
         read(text)
     with pytest.raises(NewerSchema):
-        read(f'{{"schema":{max(HISTORY) + 1},"anything":1}}')
+        read(f'{{"schema":{max(codec.HISTORY) + 1},"anything":1}}')
 
 
 def test_omitted_defaults_are_those_of_their_schema() -> None:
     """A changed default changes stored documents: raise SCHEMA, and have upcasters.py write the old one."""
     written = json.loads(Path(__file__).with_name("defaults.json").read_text())
-    assert written["schema"] == SCHEMA
+    assert written["schema"] == codec.SCHEMA
     found = defaults()
     changed = {
         f"{kind}.{name}": (was, found[kind].get(name))
@@ -127,44 +118,44 @@ def document(schema: int, **more: Any) -> str:
         (1, {"attempt": 2}, 1),
         (1, {}, 0),
         (2, {"state": "asking", "attempt": 3}, 0),
-        (SCHEMA, {"state": "asking", "attempt": 3, "failures": 1}, 1),
+        (codec.SCHEMA, {"state": "asking", "attempt": 3, "failures": 1}, 1),
     ],
 )
 def test_old_frames_count_all_but_the_last_attempt_as_failed(
     schema: int, frame: dict[str, Any], failures: int
 ) -> None:
     known = {"id": "0", "agent": "a", "fingerprint": "f", "prompt": "p"}
-    now = decode_continuation(document(schema, frames={"0": {**known, **frame}}))
+    now = codec.decode_continuation(document(schema, frames={"0": {**known, **frame}}))
     assert now.frame("0").failures == failures
-    assert decode_continuation(encode_continuation(now)) == now
+    assert codec.decode_continuation(codec.encode_continuation(now)) == now
 
 
-@pytest.mark.parametrize("schema", [1, 2, SCHEMA])
+@pytest.mark.parametrize("schema", [1, 2, codec.SCHEMA])
 def test_frames_that_are_none_are_unreadable_in_every_schema(schema: int) -> None:
-    assert decode_continuation(document(schema)) == Continuation(run=RUN)
+    assert codec.decode_continuation(document(schema)) == Continuation(run=RUN)
     none: list[Any] = [None, 7, [], {"0": None}, {"0": []}, {"0": {"attempt": None}}, {"0": {}}]
     for frames in none:
         with pytest.raises(Unreadable):
-            decode_continuation(document(schema, frames=frames))
+            codec.decode_continuation(document(schema, frames=frames))
 
 
 def test_omitted_fields_of_this_schema_are_not_guessed() -> None:
-    assert decode_continuation(document(4, requester="ada")).origin == ("ada",)
-    assert decode_continuation(document(SCHEMA, requester="ada")).origin == ()
+    assert codec.decode_continuation(document(4, requester="ada")).origin == ("ada",)
+    assert codec.decode_continuation(document(codec.SCHEMA, requester="ada")).origin == ()
 
 
 def referring(outcome: Any) -> str:
-    text = encode_continuation(Continuation(run=RUN, outcome={"here": 1}))
+    text = codec.encode_continuation(Continuation(run=RUN, outcome={"here": 1}))
     stored = json.dumps(outcome, separators=(",", ":"))
-    text = text.replace(f'{{"schema":{SCHEMA}', f'{{"schema":{REFERRING}')
+    text = text.replace(f'{{"schema":{codec.SCHEMA}', f'{{"schema":{codec.REFERRING}')
     return text.replace('{"here":1}', stored)
 
 
 def outcome_of(outcome: Any, event: Event = RETURNED) -> Any:
     """Return the restored value, with this as the second event of entry 7."""
-    texts = {7: encode_entry(Entry(at=AT, events=(STARTED[0], event)))}
-    now = decode_continuation(referring(outcome), texts.__getitem__)
-    assert now.schema == SCHEMA
+    texts = {7: codec.encode_entry(Entry(at=AT, events=(STARTED[0], event)))}
+    now = codec.decode_continuation(referring(outcome), texts.__getitem__)
+    assert now.schema == codec.SCHEMA
     return now.outcome
 
 
@@ -190,12 +181,12 @@ def test_a_reference_to_a_missing_value_is_unreadable(place: Any) -> None:
     with pytest.raises(Unreadable, match="there is nothing at"):
         outcome_of({"$": place})
     with pytest.raises(Unreadable):
-        decode_continuation(referring({"$": place}))
+        codec.decode_continuation(referring({"$": place}))
 
 
 @cache
 def forms() -> tuple[str, str]:
-    text = encode_entry(returned("x"))
+    text = codec.encode_entry(returned("x"))
     return text, stored_text(text)
 
 
@@ -209,14 +200,14 @@ def test_the_dictionary_is_that_of_its_schema() -> None:
 @given(st.text(max_size=300) | st.dictionaries(st.text(max_size=9), st.integers(0, 9)))
 def test_an_entry_comes_back_as_it_was_stored(result: Any) -> None:
     try:
-        text = encode_entry(returned(result))
+        text = codec.encode_entry(returned(result))
     except NotJson:
         return
     stored = stored_text(text)
     assert stored.isascii()
     assert len(stored) <= len(text)
     assert plain_text(stored) == text
-    assert decode_entry(stored) == returned(result)
+    assert codec.decode_entry(stored) == returned(result)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +216,7 @@ def test_an_entry_comes_back_as_it_was_stored(result: Any) -> None:
     ids=["does not get shorter", "long: Postgres compresses it"],
 )
 def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
-    text = encode_entry(returned(result))
+    text = codec.encode_entry(returned(result))
     assert stored_text(text) == text
 
 
@@ -246,7 +237,7 @@ def test_forms_never_written_by_this_schema_are_not_read(inner: Callable[[str], 
     plain, stored = forms()
     for text in (f'{{"schema":8,"z":"{inner(plain)}"}}', f"{stored} ", f" {stored}"):
         with pytest.raises((Unreadable, NewerSchema)):
-            decode_entry(text)
+            codec.decode_entry(text)
 
 
 @pytest.mark.parametrize("inner", ["AB==", "AA", "A A=="], ids=["last bits", "end", "space"])
@@ -261,5 +252,5 @@ def test_only_text_that_comes_back_is_packed(inner: str) -> None:
 
 def test_a_conversation_is_read_from_compressed_entries() -> None:
     conversations = Conversations()
-    conversations.read(stored_text(encode_entry(Entry(at=AT, events=(STARTED[0],)))))
+    conversations.read(stored_text(codec.encode_entry(Entry(at=AT, events=(STARTED[0],)))))
     assert conversations.whole  # otherwise every entry would be folded

@@ -11,13 +11,7 @@ import pytest
 
 from runtime.core import events
 from runtime.core.continuation import Continuation
-from runtime.core.documents import conversations
-from runtime.core.documents.codec import (
-    BRIEF,
-    decode_continuation,
-    encode_continuation,
-    encode_entry,
-)
+from runtime.core.documents import codec, conversations
 from runtime.core.documents.conversations import Brief, Conversations
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event
@@ -33,7 +27,7 @@ RETURNED = events.ToolReturned(attempt=1, result={"text": "x" * 100}, **CALL)
 
 
 def texts_of(happened: Iterable[Event]) -> list[str]:
-    return [encode_entry(Entry(at=AT, events=(event,))) for event in happened]
+    return [codec.encode_entry(Entry(at=AT, events=(event,))) for event in happened]
 
 
 def read(texts: list[str]) -> Conversations:
@@ -52,13 +46,13 @@ def run_of(*happened: Event) -> tuple[Continuation, list[str]]:
 
 def stored(brief: Brief | None) -> str:
     assert brief is not None
-    text = encode_continuation(brief.state, brief.told)
-    assert json.loads(text)["schema"] == BRIEF
+    text = codec.encode_continuation(brief.state, brief.told)
+    assert json.loads(text)["schema"] == codec.BRIEF
     return text
 
 
 def decoded(text: str, texts: list[str]) -> Continuation:
-    return decode_continuation(text, lambda position: texts[position - 1])
+    return codec.decode_continuation(text, lambda position: texts[position - 1])
 
 
 @cache
@@ -122,7 +116,7 @@ def test_what_no_walk_has_is_read_too(happened: tuple[Event, ...]) -> None:
 )
 def test_parts_missing_from_the_entries_are_not_omitted(event: Event) -> None:
     now, texts, _ = small()
-    several = encode_entry(Entry(at=AT, events=(event, MESSAGE)))
+    several = codec.encode_entry(Entry(at=AT, events=(event, MESSAGE)))
     assert read([*texts, several]).brief(now) is None
 
 
@@ -163,7 +157,7 @@ def test_only_entries_that_were_not_read_before_are_read(count: int) -> None:
         seen.append(position)
         return texts[position - 1]
 
-    assert decode_continuation(text, text_of, found) == now
+    assert codec.decode_continuation(text, text_of, found) == now
     assert seen == list(range(count % (len(texts) + 1) + 1, len(texts) + 1))
     assert found.position == len(texts)
 
@@ -171,9 +165,9 @@ def test_only_entries_that_were_not_read_before_are_read(count: int) -> None:
 def test_without_its_entries_it_is_not_read() -> None:
     _, texts, text = small()
     with pytest.raises(Unreadable, match="lack its omitted parts"):
-        decode_continuation(text)
+        codec.decode_continuation(text)
     with pytest.raises(Unreadable, match="lack its omitted parts"):
-        decode_continuation(text, lambda _: texts[0])
+        codec.decode_continuation(text, lambda _: texts[0])
     newer = [*texts[:2], texts[2].replace('{"schema":5', '{"schema":6'), *texts[3:]]
     assert not read(newer).whole
     with pytest.raises(NewerSchema):

@@ -6,12 +6,7 @@ import pytest
 
 from runtime.core import events
 from runtime.core.continuation import SETTLED, CallState, FrameState, Phase
-from runtime.core.documents.codec import (
-    decode_continuation,
-    decode_entry,
-    encode_continuation,
-    encode_entry,
-)
+from runtime.core.documents import codec
 from runtime.core.enums import Verdict
 from runtime.core.errors import CoreError
 from runtime.core.events import Event
@@ -25,19 +20,19 @@ from tests.core.machine.walks import Walk
 def replay_is_the_live_state(walk: Walk, every: int = 7) -> None:
     """However the history is cut."""
     for cut in range(0, len(walk.history), every):
-        base = decode_continuation(encode_continuation(walk.states[cut]))
+        base = codec.decode_continuation(codec.encode_continuation(walk.states[cut]))
         assert fold(base, walk.history[cut:]) == walk.now
 
 
 def states_survive_their_json(walk: Walk, every: int = 1) -> None:
     for state in walk.states[::every]:
-        assert decode_continuation(encode_continuation(state)) == state
+        assert codec.decode_continuation(codec.encode_continuation(state)) == state
 
 
 def the_entry_survives_its_json(walk: Walk) -> None:
     entry = Entry(at=AT, events=tuple(walk.history))
-    assert decode_entry(encode_entry(entry)) == entry
-    assert encode_entry(entry).isascii()
+    assert codec.decode_entry(codec.encode_entry(entry)) == entry
+    assert codec.encode_entry(entry).isascii()
 
 
 def a_live_run_is_never_stuck(walk: Walk) -> None:

@@ -20,16 +20,8 @@ from runtime.core.events import (
     ToolFailed,
     WaitEnded,
 )
+from runtime.core.machine import retries
 from runtime.core.machine.replay import fold, initial
-from runtime.core.machine.retries import (
-    MAX_ROUND_SECONDS,
-    MIN_ROUND_SECONDS,
-    SETUP_TIMEOUT,
-    on_no_reply,
-    on_not_performed,
-    on_unknown,
-    on_worker_lost,
-)
 from tests.core.machine.events import AT, begun, frame_of, opened, options, replied
 
 POLICY = RetryPolicy(attempts=3, base=2.0, ceiling=10.0)
@@ -41,7 +33,7 @@ NOT_DONE: dict[str, Any] = {"retry_after": None, "at": AT, "jitter": 0.5}
 
 def _asked(frame: Frame, cause: FailureCause, **more: Any) -> RetryScheduled | ModelFailed:
     given = {"retryable": True, "model": "openai:a", "timeout": DAY, **NOT_DONE, **more}
-    return on_no_reply(frame, "no", cause=cause, **given)
+    return retries.on_no_reply(frame, "no", cause=cause, **given)
 
 
 def _again(frame: Frame, cause: FailureCause, **more: Any) -> RetryScheduled:
@@ -53,7 +45,7 @@ def _again(frame: Frame, cause: FailureCause, **more: Any) -> RetryScheduled:
 @pytest.mark.parametrize("cause", FailureCause)
 def test_a_lasting_fault_gets_no_other_attempt(cause: FailureCause) -> None:
     asked = _asked(FRAME, cause)
-    called = on_not_performed("0", CALL, "no", **NOT_DONE, cause=cause)
+    called = retries.on_not_performed("0", CALL, "no", **NOT_DONE, cause=cause)
     if cause in (FailureCause.SETUP, FailureCause.REQUEST):
         assert isinstance(called, ToolFailed)
         assert isinstance(asked, ModelFailed) is (cause is FailureCause.REQUEST)
@@ -79,7 +71,7 @@ def test_the_backoff_doubles_to_its_ceiling_with_full_jitter(
 
 @pytest.mark.parametrize(("failures", "ends"), [(0, False), (1, False), (2, True), (3, True)])
 def test_a_call_is_tried_as_often_as_its_policy_says(failures: int, ends: bool) -> None:
-    event = on_not_performed("0", replace(CALL, failures=failures), "no", **NOT_DONE)
+    event = retries.on_not_performed("0", replace(CALL, failures=failures), "no", **NOT_DONE)
     assert isinstance(event, ToolFailed) is ends
 
 
@@ -87,15 +79,15 @@ def test_a_call_is_tried_as_often_as_its_policy_says(failures: int, ends: bool) 
 def test_only_a_write_with_an_unknown_outcome_is_in_doubt(effect: EffectClass) -> None:
     call = replace(CALL, terms=options(effect))
     after = OutcomeUnknown if effect is EffectClass.WRITE else RetryScheduled
-    assert type(on_worker_lost("0", call)) is after
-    assert type(on_unknown("0", call, "it raised", at=AT, jitter=0.5)) is after
-    assert type(on_worker_lost("0", call, is_write=True)) is OutcomeUnknown
-    assert type(on_not_performed("0", call, "busy", **NOT_DONE)) is RetryScheduled
+    assert type(retries.on_worker_lost("0", call)) is after
+    assert type(retries.on_unknown("0", call, "it raised", at=AT, jitter=0.5)) is after
+    assert type(retries.on_worker_lost("0", call, is_write=True)) is OutcomeUnknown
+    assert type(retries.on_not_performed("0", call, "busy", **NOT_DONE)) is RetryScheduled
 
 
 def test_a_call_that_was_never_judged_has_not_been_started() -> None:
     with pytest.raises(UnknownSubject) as raised:
-        on_worker_lost("0", replace(CALL, terms=None))
+        retries.on_worker_lost("0", replace(CALL, terms=None))
     assert raised.value.subject == CALL.id
 
 
@@ -103,7 +95,7 @@ def test_a_call_that_was_never_judged_has_not_been_started() -> None:
 def test_a_requested_delay_counts_up_to_the_ceiling(after: float, waits: float) -> None:
     until = AT + timedelta(seconds=waits)
     assert _again(FRAME, FailureCause.LIMIT, retry_after=after).until == until
-    called = on_not_performed("0", CALL, "no", **NOT_DONE | {"retry_after": after})
+    called = retries.on_not_performed("0", CALL, "no", **NOT_DONE | {"retry_after": after})
     assert isinstance(called, RetryScheduled)
     assert called.until == until
 
@@ -122,7 +114,7 @@ def test_only_a_model_specific_failure_falls_back(cause: FailureCause) -> None:
 
 def test_without_another_model_a_failure_names_none() -> None:
     for retryable in (True, False):
-        event = on_no_reply(FRAME, "no", retryable=retryable, timeout=DAY, **NOT_DONE)
+        event = retries.on_no_reply(FRAME, "no", retryable=retryable, timeout=DAY, **NOT_DONE)
         assert (event.model, event.partial, getattr(event, "instead", "")) == ("", "", "")
 
 
@@ -160,12 +152,12 @@ def test_a_provider_that_is_out_fails_no_run(cause: FailureCause) -> None:
 @pytest.mark.parametrize("rounds", [0, 1, 3, 6, 9999])
 def test_rounds_get_rarer_up_to_the_longest_wait(rounds: int, jitter: float) -> None:
     event = _again(replace(_out(rounds), failures=2), FailureCause.PROVIDER, jitter=jitter)
-    bound = min(MAX_ROUND_SECONDS, MIN_ROUND_SECONDS * 2 ** min(rounds, 20))
+    bound = min(retries.MAX_ROUND_SECONDS, retries.MIN_ROUND_SECONDS * 2 ** min(rounds, 20))
     assert event.until == AT + timedelta(seconds=bound * (1 + jitter) / 2)
 
 
 def test_a_round_waits_as_long_as_the_provider_asks() -> None:
-    for after, waits in ((60.0, 60.0), (3600.0, MAX_ROUND_SECONDS)):
+    for after, waits in ((60.0, 60.0), (3600.0, retries.MAX_ROUND_SECONDS)):
         event = _again(_out(1), FailureCause.LIMIT, retry_after=after)
         assert event.until == AT + timedelta(seconds=waits)
 
@@ -175,14 +167,15 @@ def test_people_are_asked_a_timeout_after_the_first_failure() -> None:
     event = _again(_out(3, since=hour), FailureCause.PROVIDER)
     assert (event.since, event.asks_at) == (hour, hour + DAY)
     assert _again(_out(3, since=AT - 2 * DAY), FailureCause.PROVIDER).until == AT
-    for timeout, soon in ((DAY, SETUP_TIMEOUT), (timedelta(), timedelta())):  # of a refused key
+    of_refused_keys = ((DAY, retries.SETUP_TIMEOUT), (timedelta(), timedelta()))
+    for timeout, soon in of_refused_keys:
         assert _again(FRAME, FailureCause.SETUP, timeout=timeout).asks_at == AT + soon
 
 
 def test_a_failure_keeps_the_cause_and_words_it_came_with() -> None:
     call = replace(CALL, terms=options(retry=replace(POLICY, on=(FailureCause.TIME,))))
     for cause, kind in ((FailureCause.TIME, RetryScheduled), (FailureCause.NETWORK, ToolFailed)):
-        assert type(on_unknown("0", call, "no", at=AT, jitter=0.5, cause=cause)) is kind
+        assert type(retries.on_unknown("0", call, "no", at=AT, jitter=0.5, cause=cause)) is kind
     for cause in (FailureCause.REQUEST, FailureCause.PROVIDER):
         assert _asked(FRAME, cause, said="status 400").said == "status 400"
 
