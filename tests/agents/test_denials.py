@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-import pytest
-
 from agents.sdk import tool
 from agents.sdk.scripts import script
 from agents.testing import Flow, Turn, call, drive, say
@@ -93,14 +91,8 @@ def test_three_denials_of_one_tool_end_the_run_and_of_two_tools_do_not() -> None
     assert flow.reason == "refund was denied 3 times, last because: no, and stop asking"
 
 
-@pytest.fixture
-def failed() -> Continuation:
-    """A run that ended after three denials."""
-    flow = at_desk(pay(1), pay(2), pay(3))
-    return state(flow.deny("no").deny("no").deny("no"))
-
-
-def test_a_run_that_is_tried_again_keeps_its_denials_and_counts_anew(failed: Continuation) -> None:
+def test_a_run_that_is_tried_again_keeps_its_denials_and_counts_anew() -> None:
+    failed = state(at_desk(pay(1), pay(2), pay(3)).deny("no").deny("no").deny("no"))
     again = evolve(failed, Retried(by="admin", reason="the prompt was wrong"))
     assert again.denials.keys() == failed.denials.keys()
     assert not any(isinstance(command, CancelRun) for command in plan(again))
