@@ -122,9 +122,7 @@ def _gates(number: int) -> Callable[[Continuation], bool]:
 
 
 def _call_is(state: CallState) -> Callable[[Continuation], bool]:
-    return lambda now: any(
-        one.state is state for frame in now.frames.values() for one in frame.calls
-    )
+    return lambda now: any(c.state is state for frame in now.frames.values() for c in frame.calls)
 
 
 def _be_busy(worker: Worker) -> None:

@@ -9,7 +9,6 @@ from runtime.core.continuation import SETTLED, CallState, FrameState, Phase
 from runtime.core.documents import codec
 from runtime.core.enums import Verdict
 from runtime.core.errors import CoreError
-from runtime.core.events import Event
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, fold
@@ -45,6 +44,12 @@ def a_live_run_is_never_stuck(walk: Walk) -> None:
 
 def a_write_is_started_once_per_approval(walk: Walk) -> int:
     starts = 0
+    allowed = {
+        event.gate
+        for event in walk.history
+        if isinstance(event, events.GateDecided)
+        and event.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
+    }
     in_doubt: set[tuple[str, str]] = set()
     for before, event in zip(walk.states, walk.history, strict=False):
         if isinstance(event, events.OutcomeUnknown):
@@ -53,7 +58,7 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
             starts += 1
             call = before.call(event.frame, event.call)
             assert call.terms is not None
-            assert call.gate is None or _allowed(walk.history, call.gate)
+            assert call.gate is None or call.gate in allowed
             # After an unknown outcome only a person's decision starts a call again.
             assert (event.frame, event.call) not in in_doubt or call.gate is not None
     return starts
@@ -122,12 +127,3 @@ def an_ended_run_takes_no_event_and_plans_nothing(walk: Walk) -> None:
             if type(event) is not continues.get(walk.now.phase):
                 with pytest.raises(CoreError):
                     evolve(walk.now, event)
-
-
-def _allowed(history: list[Event], gate: object) -> bool:
-    return any(
-        isinstance(event, events.GateDecided)
-        and event.gate == gate
-        and event.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
-        for event in history
-    )
