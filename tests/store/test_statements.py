@@ -25,11 +25,11 @@ from runtime.store import decisions, leases, loading, pool, runs, steps, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import gates, journal, signals
 from runtime.upkeep import due_runs, retention
+from tests.support.calls import around
 from tests.support.engine import ADA, Rig, claim
 from tests.support.threads import in_thread, wait_until_blocked
 
 PAST = timedelta(hours=-1)
-REAL = steps.commit
 Result = steps.Result
 
 
@@ -38,14 +38,12 @@ def last(gated: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
 
-    def commit(connection: Connection, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
-        if step.release:
-            held.append(step)
-            return Result.LOST
-        return REAL(connection, step, *lent, prepare=prepare)
+    def hold_back(_: object, step: steps.Step, *__: object, prepare: bool) -> steps.Result | None:
+        held.extend([step] * step.release)
+        return Result.LOST if step.release else None
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "commit", commit)
+        around(patch, steps, "commit", before=hold_back)
         gated.advance(gated.start("a"))
     (step,) = held
     return step
