@@ -138,6 +138,16 @@ def test_an_approval_that_no_longer_holds_opens_a_new_gate(rig: MakeBench, chang
     assert len(desk.effects.calls) == 1
 
 
+def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> None:
+    desk = rig({"a": turns(say("done"))})
+    run = desk.start("a")
+    stranger = rig({"b": turns(say("done"))})
+    left = stranger.advance(run)
+    assert (left.status, left.position, left.owner) == ("queued", 1, None)
+    assert left.due_at is not None
+    assert desk.advance(run).status == "completed"  # another one has it at once
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError(), DataError("value too long")])
 def test_a_fault_of_ours_is_an_alarm_and_backs_off_unless_it_lasts(
     gated: Rig,
