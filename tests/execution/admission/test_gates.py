@@ -244,7 +244,13 @@ def test_people_may_take_their_time(gated: Rig, monkeypatch: pytest.MonkeyPatch)
     assert gated.advance(run.id).status == "completed"
 
 
-# Retries
+def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
+    desk = rig(
+        {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 1}), ("t", {"x": 2})), say("done"))},
+        t=FakeTool(gated=True),
+    )
+    run = desk.advance(desk.start("a"))
+    assert [gate.call for gate in desk.open_gates(run.id)] == ["c1.0", "c1.2"]
 
 
 # Expiry
