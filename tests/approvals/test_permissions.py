@@ -18,6 +18,8 @@ from approvals.permissions import request_rules
 from approvals.permissions.access import Access
 from approvals.permissions.principals import principal_of
 from approvals.permissions.scopes import ALL_SCOPES, Scope
+from approvals.queries import inbox
+from approvals.queries.requests import approval
 from approvals.requests import verification
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden
@@ -147,6 +149,8 @@ def test_a_person_in_the_origin_before_the_gate_cannot_decide(bea: Actor) -> Non
     run = seeds.run()
     Run.objects.filter(pk=run).update(origin=["ada", "bea"])
     (request,) = seeds.opened(seeds.snapshot(run))
+    assert approval(request.id, actor=bea).origin == ("ada", "bea")
+    assert inbox.counts(principal_of(bea)) == inbox.Counts(mine=0, in_doubt=0, others=1)
     with pytest.raises(Forbidden) as caught:
         seeds.decide(request, bea)
     assert caught.value.code == "origin"
