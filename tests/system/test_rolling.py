@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import processes
 from tests.support.people import Office, until
-from tests.support.scripted_agents import ledger, rolling
+from tests.support.scripted_agents import holding, ledger
 from tests.support.stack import with_ledger
 
 pytestmark = pytest.mark.e2e
@@ -31,13 +31,13 @@ print('grown', grown)
 
 def test_old_and_new_workers_share_runs_without_ping_pong(sandbox: Path) -> None:
     """Before and after the migrations of the new release."""
-    stack, book = with_ledger(sandbox, "rolling", rolling.__name__)
+    stack, book = with_ledger(sandbox, "rolling", holding.__name__)
     with stack:
         office = Office(stack)
         runs = {f"shared{n}": office.begin("additive", name=f"shared{n}") for n in range(RUNS)}
         for run in runs.values():
             office.wait(run, "suspended")
-        with processes.another(stack, "worker", "new", **{rolling.NEWER: "1"}) as newer:
+        with processes.another(stack, "worker", "new", **{holding.NEWER: "1"}) as newer:
             for run in runs.values():
                 _approve(office, run)
             said = office.execute(NEXT_RELEASE, DATABASE_URL=stack.superuser_url)
@@ -51,7 +51,7 @@ def test_old_and_new_workers_share_runs_without_ping_pong(sandbox: Path) -> None
         keys = [effect.key for effect in ledger.read(book)]
         assert len(keys) == 2 * len(runs)
         for name, run in runs.items():
-            assert keys.index(f"{name}/1") < keys.index(f"{name}/2")
+            assert keys.index(f"{name}/c1.0") < keys.index(f"{name}/c2.0")
             met = [one["fingerprint"] for one in office.events(run) if "fingerprint" in one]
             assert len(met) == len(set(met)) <= 2  # never back to the old one
         code = "from runtime.models import Run; print('epochs', *Run.objects.values_list('epoch', flat=True))"

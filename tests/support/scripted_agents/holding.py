@@ -1,4 +1,4 @@
-"""Agents whose tools hold until a test lets go of them, hang, end their process, or take a moment.
+"""Agents whose tools hold until a test lets go of them, hang, end their process, take a moment, or ask first.
 
 In the ledger a call is `name/tool` when it begins, and a call that held is `name/tool/end` when it ends. A test lets go
 of it by a file beside the ledger."""
@@ -6,6 +6,7 @@ of it by a file beside the ledger."""
 import os
 import threading
 import time
+from collections.abc import Sequence
 
 from django.db import connection
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from tests.support.specs import spec_of
 
 DEADLINE = 120.0
 SECONDS = 0.3
+NEWER = "ABEYANCE_FAULTS_NEWER"  # in the environment of a process that has the newer release of `additive`
 
 
 @tool(effect="idempotent", deadline=DEADLINE)
@@ -46,6 +48,19 @@ def ask_postgres(context: ToolContext, name: str) -> str:
         cursor.execute("SELECT pg_sleep(%s)", [SECONDS])
     ledger.note(f"{name}/ask_postgres", context.attempt)
     return "asked"
+
+
+@tool(effect="write", approval=True)
+def note_down(context: ToolContext, name: str) -> str:
+    """Write a line into the ledger, after an approval."""
+    ledger.note(f"{name}/{context.call}", context.attempt)
+    return "noted"
+
+
+@tool(effect="read")
+def look_up(name: str) -> str:
+    """Look something up."""
+    return name
 
 
 @tool(effect="idempotent")
@@ -80,17 +95,17 @@ def hanging(turn: Turn) -> Reply:
     return together(*(call("hang", number=number) for number in range(turn.input["number"])))
 
 
-def _calling(name: str, *tools: ToolSpec) -> AgentSpec:
-    """An agent that makes these calls one after the other."""
+def _calling(name: str, *calls: ToolSpec, spare: Sequence[ToolSpec] = ()) -> AgentSpec:
+    """An agent that makes these calls one after the other; it never calls its `spare` tools."""
 
     @script
     def play(turn: Turn) -> Reply:
         done = len(turn.results)
-        return (
-            call(tools[done].name, name=turn.input["name"]) if done < len(tools) else say("Done.")
-        )
+        if done == len(calls):
+            return say("Done.")
+        return call(calls[done].name, name=turn.input["name"])
 
-    return spec_of(name, model=play, tools=list(dict.fromkeys(tools)))
+    return spec_of(name, model=play, tools=list(dict.fromkeys((*calls, *spare))))
 
 
 patient_again = _calling("patient_again", hold_again, note)
@@ -98,6 +113,9 @@ patient_once = _calling("patient_once", hold_once, note)
 borrower = _calling("borrower", ask_postgres)
 ends_it_all = _calling("ends_it_all", end_it_all)
 ticks = _calling("ticks", tick, tick, tick)
+additive = _calling(
+    "additive", note_down, note_down, spare=[look_up] if NEWER in os.environ else []
+)
 hangs = spec_of("hangs", input=Calls, model=hanging, tools=[hang])
 
 
