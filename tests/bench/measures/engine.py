@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.bench.figures import Finding, Line, median
-from tests.bench.measures import crashes, crowds, walks
+from tests.bench.measures import crowds, walks
 from tests.bench.meters import Meters
 from tests.bench.rounds import Contender, Pair, compared, details, of_cost, of_syncs, pairs, take
 from tests.bench.sides import baseline
@@ -74,7 +74,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         if plan.syncs:
             lines += of_syncs(driver, both, plan.syncs)
         if plan.crashes:
-            lines += crashes.measure(site, driver, both, 1000, plan.crashes)
+            lines += walks.killed(site, driver, both, 1000, plan.crashes)
         if plan.waiting:
             lines += crowds.measure(site, driver, both, plan.waiting, alone)
         site.end(loop, *workers)

@@ -18,9 +18,9 @@ from tests.bench.sides.desk import Desk
 from tests.bench.sides.driver import AT_ONCE, Driver, driving
 from tests.bench.sides.workload import newcomers
 from tests.bench.site import Site
+from tests.support.people import newcomer
 
 AGENT = "hr_onboarding_single"
-FIELDS = ("full_name", "email", "username", "security_level")
 NOTE = (
     "{processes} worker processes of as many threads on each side, each on a core of its own. The directory and the"
     " mailbox share the machine, and are the same for both; the processor time is without theirs."
@@ -58,7 +58,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 
 def people(count: int) -> Iterator[dict[str, Any]]:
-    return ({name: one[name] for name in FIELDS} for one in newcomers(count))
+    return (newcomer(one["username"]) for one in newcomers(count))
 
 
 def _warm(driver: Driver, one: Contender) -> Contender:
