@@ -1,24 +1,105 @@
-"""Rounds of flows, of one side and then of the other: their speed, their cost, and the comparison."""
+"""Rounds of flows, of one side and then of the other: their speed, their cost, and the comparison.
 
+A cost is processor time of every kind of process, and Postgres's own counts.
+"""
+
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tests.bench.figures import Line, percentile, ratio
-from tests.bench.meters import REPORTED_WITHIN, Cost, Meters
 from tests.bench.sides.driver import AT_ONCE, Driven, Driver, Side
 from tests.bench.sides.workload import newcomers
-from tests.bench.site import Program
+from tests.bench.site import Program, Site, cpu_of
+
+READ = """
+    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS wrote,
+        (SELECT coalesce(sum(calls) FILTER (WHERE query !~* '^(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)'), 0)
+            FROM pg_stat_statements) AS statements,
+        (SELECT coalesce(sum(calls), 0) FROM pg_stat_statements) AS trips,
+        pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS wal,
+        (SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io WHERE object = 'wal') AS syncs,
+        pg_stat_clear_snapshot()::text
+"""
+COUNTS = ("wrote", "statements", "trips", "wal", "syncs")
+# A process that has come to rest tells Postgres' collector of its last second only then.
+REPORTED_WITHIN = 10.5
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds of wall clock and of processor time, and counts.
+
+    `wrote` counts transactions that wrote, `statements` those without BEGIN and COMMIT, `trips` with them, `wal` bytes.
+    `syncs` is only right if everything was at rest for REPORTED_WITHIN before and after.
+    """
+
+    seconds: float = 0.0
+    driver: float = 0.0
+    workers: float = 0.0
+    postgres: float = 0.0
+    broker: float = 0.0
+    wrote: float = 0.0
+    statements: float = 0.0
+    trips: float = 0.0
+    wal: float = 0.0
+    syncs: float = 0.0
+
+    @property
+    def own(self) -> float:
+        """Processor time of the web process's stand-in and the workers."""
+        return self.driver + self.workers
+
+    @property
+    def cpu(self) -> float:
+        """Processor time of everything."""
+        return self.own + self.postgres + self.broker
+
+    def __sub__(self, other: "Cost") -> "Cost":
+        return Cost(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
+
+    def __truediv__(self, number: float) -> "Cost":
+        return Cost(**{name: value / number for name, value in asdict(self).items()})
+
+    def less(self, idle: "Cost") -> "Cost":
+        """Without what Postgres counted of everything at rest, for as many seconds; processor time stays as it is."""
+        share = self.seconds / idle.seconds if idle.seconds else 0.0
+        return self - Cost(**{name: getattr(idle, name) * share for name in COUNTS})
+
+
+class Meters:
+    """Reads the costs of a site so far, for one side's workers."""
+
+    def __init__(self, site: Site, workers: list[Program], driver: Driver | None = None) -> None:
+        self.workers = workers
+        self._site, self._driver = site, driver
+        self._connection = site.connect()
+
+    def read(self) -> Cost:
+        (row,) = self._connection.execute(READ).fetchall()
+        return Cost(
+            seconds=time.perf_counter(),
+            driver=self._driver.cpu() if self._driver else 0.0,
+            workers=sum(worker.cpu() for worker in self.workers),
+            postgres=self._site.postgres_cpu(),
+            broker=cpu_of(self._site.broker.pid),
+            **{name: float(str(value)) for name, value in zip(COUNTS, row, strict=False)},
+        )
+
+    def rest(self, seconds: float) -> Cost:
+        before = self.read()
+        time.sleep(seconds)
+        return self.read() - before
+
+
+class Contender(Meters):
     """A side with its workers and their meters, and what Postgres counts of everything at rest."""
 
-    side: Side
-    workers: list[Program]
-    meters: Meters
-    idle: Cost = field(default_factory=Cost)
+    def __init__(self, site: Site, driver: Driver, side: Side, workers: list[Program]) -> None:
+        super().__init__(site, workers, driver)
+        self.side = side
+        self.idle = Cost()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +133,13 @@ def take(
     agent: str = "onboard",
     given: Callable[[int], Iterable[Any]] = newcomers,
 ) -> Round:
-    before = one.meters.read()
+    before = one.read()
     started = driver.start(one.side, agent, given(count), width)
-    paused = one.meters.read()
+    paused = one.read()
     pending = one.side.pending(started.runs)
-    pause = one.meters.read() - paused
+    pause = one.read() - paused
     finished = driver.finish(one.side, pending, width)
-    cost = one.meters.read() - before - pause
+    cost = one.read() - before - pause
     return Round(started, finished, cost.less(one.idle) / count)
 
 
@@ -110,15 +191,14 @@ def details(busy: list[Pair]) -> list[Line]:
 
 def of_syncs(driver: Driver, both: Sequence[Contender], flows: int) -> list[Line]:
     """Count the waits of Postgres for the disk, which it reports only some time after it is idle."""
-    meters = both[0].meters
-    meters.rest(REPORTED_WITHIN)
-    idle = meters.rest(REPORTED_WITHIN)
+    both[0].rest(REPORTED_WITHIN)
+    idle = both[0].rest(REPORTED_WITHIN)
 
     def counted(one: Contender, width: int) -> float:
-        before = one.meters.read()
+        before = one.read()
         take(driver, one, flows, width)
-        one.meters.rest(REPORTED_WITHIN)
-        return (one.meters.read() - before).less(idle).syncs / flows
+        one.rest(REPORTED_WITHIN)
+        return (one.read() - before).less(idle).syncs / flows
 
     found = {width: [counted(one, width) for one in both] for width in (1, AT_ONCE)}
     return [

@@ -40,7 +40,7 @@ def measure(
     """Both sides with so many suspended flows; `alone` are rounds of one at a time that were taken without them."""
     theirs, ours = (_gather(site, driver, contender, flows) for contender in both)
     beside = pairs(driver, both, len(alone), len(alone[0][0].started.runs), 1)
-    rest = both[1].meters.rest(REST)
+    rest = both[1].rest(REST)
 
     def growth(side: int) -> list[float]:
         """Times beside the crowd to those without it."""

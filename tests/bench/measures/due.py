@@ -16,7 +16,7 @@ import redis
 
 from runtime.broker import dispatch
 from tests.bench.figures import Finding, Line, number
-from tests.bench.meters import Meters
+from tests.bench.rounds import Meters
 from tests.bench.site import Site
 
 SWEEPERS = 2

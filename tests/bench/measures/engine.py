@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from tests.bench.figures import Finding, Line, median
 from tests.bench.measures import crowds, walks
-from tests.bench.meters import Meters
 from tests.bench.rounds import Contender, Pair, compared, details, of_cost, of_syncs, pairs, take
 from tests.bench.sides import baseline
 from tests.bench.sides.desk import Desk
@@ -59,7 +58,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         started = [_started(site) for _ in range(processes)]
         workers = [worker for worker, *_ in started]
         both = [
-            _warm(driver, Contender(side, programs, Meters(site, programs, driver)), plan.rest)
+            _warm(driver, Contender(site, driver, side, programs), plan.rest)
             for side, programs in ((baseline, [loop]), (desk, workers))
         ]
         # Before long runs leave free pages behind, in which flows would go unnoticed.
@@ -97,7 +96,8 @@ def _warm(driver: Driver, one: Contender, rest: float) -> Contender:
     take(driver, one, 8 * (os.cpu_count() or 1), AT_ONCE)
     take(driver, one, 4, 1, agent="delegate")
     take(driver, one, 1, 1, agent="walk", given=lambda _: [{"steps": 50}])
-    return replace(one, idle=one.meters.rest(rest))
+    one.idle = one.rest(rest)
+    return one
 
 
 def _of_speed(alone: list[Pair], busy: list[Pair], nested: list[Pair]) -> list[Line]:

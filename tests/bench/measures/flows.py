@@ -6,12 +6,10 @@ turns, round by round, as in the `engine` measure.
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tests.bench.figures import Finding
-from tests.bench.meters import Meters
 from tests.bench.rounds import Contender, compared, of_cost, pairs, take
 from tests.bench.sides import baseline
 from tests.bench.sides.desk import Desk
@@ -35,10 +33,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
             (baseline, [site.directory_worker() for _ in range(processes)]),
             (Desk(), [site.worker() for _ in range(processes)]),
         )
-        both = [
-            _warm(driver, Contender(side, workers, Meters(site, workers, driver)))
-            for side, workers in sides
-        ]
+        both = [_warm(driver, Contender(site, driver, side, workers)) for side, workers in sides]
         quiet = pairs(driver, both, rounds, alone, 1, agent=AGENT, given=people)
         busy = pairs(driver, both, rounds, crowd, AT_ONCE, agent=AGENT, given=people)
         site.end(*both[0].workers, *both[1].workers)
@@ -64,4 +59,5 @@ def people(count: int) -> Iterator[dict[str, Any]]:
 def _warm(driver: Driver, one: Contender) -> Contender:
     """Take a side as far as everything is imported and prepared."""
     take(driver, one, 8 * len(one.workers), AT_ONCE, agent=AGENT, given=people)
-    return replace(one, idle=one.meters.rest(3.0))
+    one.idle = one.rest(3.0)
+    return one

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from statistics import median
 
 from tests.bench.figures import Finding, Line, number
-from tests.bench.meters import Cost, Meters
-from tests.bench.rounds import Contender, take
+from tests.bench.rounds import Contender, Cost, take
 from tests.bench.sides.desk import Desk
 from tests.bench.sides.driver import AT_ONCE, Driver, driving
 from tests.bench.sides.without import GUARANTEES, VARIABLE, left_out
@@ -37,7 +36,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 def _costs(site: Site, driver: Driver, desk: Desk, flows: int, without: str) -> Cost:
     """Return the costs of one flow, without the named guarantee if one is named."""
     worker = site.worker("tests.bench.sides.without", **{VARIABLE: without})
-    contender = Contender(desk, [worker], Meters(site, [worker], driver))
+    contender = Contender(site, driver, desk, [worker])
     with left_out(without):
         take(driver, contender, AT_ONCE, AT_ONCE)  # until everything is imported and prepared
         found = take(driver, contender, flows, AT_ONCE).cost

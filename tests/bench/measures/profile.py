@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 from tests.bench.figures import Finding, Line, number
-from tests.bench.meters import Meters
 from tests.bench.rounds import Contender, take
 from tests.bench.sides.desk import Desk
 from tests.bench.sides.driver import AT_ONCE, Driver, driving
@@ -54,7 +53,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 
 def _flows(site: Site, driver: Driver, desk: Desk, worker: Program, flows: int) -> float:
     """Take so many flows; the worker's milliseconds for each."""
-    contender = Contender(desk, [worker], Meters(site, [worker], driver))
+    contender = Contender(site, driver, desk, [worker])
     return 1000 * take(driver, contender, flows, AT_ONCE).cost.workers
 
 

@@ -15,8 +15,7 @@ from uuid import UUID
 import psutil
 
 from tests.bench.figures import Line, median, ratio
-from tests.bench.meters import Cost
-from tests.bench.rounds import Contender
+from tests.bench.rounds import Contender, Cost
 from tests.bench.sides.driver import SUSPENDED, Driver
 from tests.bench.site import Site, cpu_of
 
@@ -88,9 +87,9 @@ def measure(
 
 def _walk(site: Site, driver: Driver, one: Contender, steps: int) -> Walked:
     name = one.side.name
-    before, meters = site.kept(name), one.meters.read()
+    before, meters = site.kept(name), one.read()
     started = driver.start(one.side, "walk", [{"steps": steps}], 1)
-    cost = one.meters.read() - meters
+    cost = one.read() - meters
     finished = driver.finish(one.side, one.side.pending(started.runs), 1)
     return Walked(
         time=started.times[0],
