@@ -117,7 +117,8 @@ PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 # How each scene ends if all its approvals end alike: approved, denied or expired. A call in doubt is then run again
 # or given up; it does not expire.
 ENDS: dict[str, tuple[str | None, ...]] = {
-    "approval": PRICED,
+    **dict.fromkeys(("approval", "hold"), PRICED),
+    **dict.fromkeys(("paused", "waiting", "message", "denied", "answered"), REFUNDED),
     "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
     "nested_approval": ("desk success",) * 3,
     "in_doubt": ("post success", "post failed", None),
@@ -125,12 +126,6 @@ ENDS: dict[str, tuple[str | None, ...]] = {
     "call_retrying": ("book success",) * 3,
     "model_retrying": ("price success",) * 3,
     "cancelling": ("no longer needed",) * 3,
-    "hold": PRICED,
-    "paused": REFUNDED,
-    "waiting": REFUNDED,
-    "message": REFUNDED,
-    "denied": REFUNDED,
-    "answered": REFUNDED,
 }
 MAX_GATES = 10
 IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}
@@ -188,9 +183,7 @@ class Heir(Worker):
 
 def state_of(document: dict[str, Any]) -> Continuation:
     journal = document["journal"]
-    return codec.decode_continuation(
-        document["continuation"], lambda position: journal[position - 1]
-    )
+    return codec.decode_continuation(document["continuation"], lambda place: journal[place - 1])
 
 
 def folded(document: dict[str, Any], run: Continuation) -> Continuation:
