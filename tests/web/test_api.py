@@ -10,7 +10,6 @@ from django.test import Client
 
 from approvals.errors import AlreadyDecided
 from runtime import errors
-from runtime.core.continuation import RunStatus
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, UnknownAgent
 from runtime.models import Run
@@ -23,7 +22,7 @@ from tests.support.pages import shows
 BODY = {"agent": "hr_onboarding", "input": NEWCOMER, "business_key": "newhire-2026"}
 
 
-def test_starting_runs(ada_api: Caller, admin_api: Caller, office: Office, published: None) -> None:
+def test_starting_runs(ada_api: Caller, admin_api: Caller, published: None) -> None:
     """The same key and input is the same run, for each person."""
     answer = ada_api.post("/runs", BODY)
     assert answer.status_code == 201
@@ -37,7 +36,6 @@ def test_starting_runs(ada_api: Caller, admin_api: Caller, office: Office, publi
     assert code_of(other) == (409, "business_key")
     assert admin_api.post("/runs", BODY).status_code == 201
     assert Run.objects.count() == 2
-    assert office.advance(UUID(run["id"])).status == RunStatus.SUSPENDED
 
 
 def test_an_invalid_field_is_named(ada_api: Caller, office: Office, published: None) -> None:
@@ -85,8 +83,8 @@ def test_the_list_is_filtered_and_paged(ada_api: Caller, office: Office) -> None
     only = ada_api.get("/runs?business_key=key-1").json()["items"]
     assert [run["id"] for run in only] == [runs[1]]
     assert ada_api.get("/runs?business_key=other").json() == {"items": [], "next": None}
-    for query in ("limit=0", "limit=201", "cursor=x"):
-        assert field_of(ada_api.get(f"/runs?{query}")) == (422, query.partition("=")[0])
+    for query in ("limit=0", "limit=201"):
+        assert field_of(ada_api.get(f"/runs?{query}")) == (422, "limit")
 
 
 def test_the_journal_is_in_order(ada_api: Caller, office: Office, suspended: UUID) -> None:
@@ -103,18 +101,13 @@ def test_the_journal_is_in_order(ada_api: Caller, office: Office, suspended: UUI
     assert (gate["frame"], gate["call"]) == ("0.c1.0", "c2.0")
 
 
-def test_admins_verify_a_continuation(admin_api: Caller, office: Office, suspended: UUID) -> None:
-    path = f"/runs/{suspended}/continuation"
-    document = admin_api.get(path).json()
-    assert (document["run"], document["paused"]) == (str(suspended), None)
-    assert set(document["frames"]) == {"0", "0.c1.0"}
-    verified = admin_api.get(f"/runs/{suspended}/verification").json()
-    assert verified["run"] == str(suspended)
-    assert (verified["status"], verified["sound"], verified["findings"]) == ("suspended", True, [])
+def test_admins_verify_a_run(admin_api: Caller, suspended: UUID) -> None:
+    sound = {"status": "suspended", "sound": True, "findings": []}
+    found = admin_api.get(f"/runs/{suspended}/verification").json()
+    assert found == found | sound
     Run.objects.filter(id=suspended).update(head="x")
-    verified = admin_api.get(f"/runs/{suspended}/verification").json()
-    assert [finding["subject"] for finding in verified["findings"]] == ["head"]
-    assert not verified["sound"]
+    found = admin_api.get(f"/runs/{suspended}/verification").json()
+    assert (found["sound"], [one["subject"] for one in found["findings"]]) == (False, ["head"])
 
 
 pytestmark = pytest.mark.django_db
