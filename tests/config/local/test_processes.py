@@ -5,8 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -20,51 +21,53 @@ from config.local.processes.spawn import MARK
 from config.local.processes.supervisor import STOP_SIGNALS, Service, SignalPipe, Stop, Supervisor
 
 
-class Record:
-    """Records the supervisor's lines and the order in which services stop."""
+class Office:
+    """A supervisor, with the lines that it says and the processes that it recorded."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.log = folder / "log"
+        self.log.touch()
         self.lines: list[str] = []
         self.pids: list[int] = []
+        self.pipe = SignalPipe()
+        self.supervisor = Supervisor(self.pipe, self.lines.append, self._record)
 
-    def service(
-        self, name: str, code: str, *, stop_order: int = 1, stop_timeout: float = 5.0
-    ) -> Service:
-        def start() -> subprocess.Popen[bytes]:
-            with (self.folder / "log").open("ab") as log:
-                return spawn.start(
-                    [sys.executable, "-c", code],
-                    account=users.starter(),
-                    environment=spawn.plain_environment(),
-                    folder=self.folder,
-                    log=log,
-                )
+    def spawn(self, code: str, core: int | None = None) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return spawn.start(
+                [sys.executable, "-c", code],
+                account=users.starter(),
+                environment=spawn.plain_environment(),
+                folder=self.folder,
+                log=log,
+                core=core,
+            )
 
-        return Service(name=name, start=start, stop_order=stop_order, stop_timeout=stop_timeout)
+    def start(self, name: str, code: str, **options: float) -> None:
+        given: dict[str, Any] = {"stop_order": 1, "stop_timeout": 5.0, **options}
+        self.supervisor.start(Service(name=name, start=lambda: self.spawn(code), **given))
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            self.pipe.pause(0.05)
+
+    def wait_for_up(self, count: int) -> None:
+        self.wait_until(lambda: self.log.read_text().count("up") == count)
+
+    def _record(self, pids: Iterable[int]) -> None:
+        self.pids = list(pids)
 
 
 @pytest.fixture
-def pipe() -> Iterator[SignalPipe]:
+def office(tmp_path: Path) -> Iterator[Office]:
     before = {number: signal.getsignal(number) for number in (*STOP_SIGNALS, signal.SIGCHLD)}
-    yield SignalPipe()
+    office = Office(tmp_path)
+    yield office
+    office.supervisor.stop()
     signal.set_wakeup_fd(-1)
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-@pytest.fixture
-def record(tmp_path: Path) -> Record:
-    return Record(tmp_path)
-
-
-@pytest.fixture
-def supervisor(pipe: SignalPipe, record: Record) -> Iterator[Supervisor]:
-    supervisor = Supervisor(
-        pipe, record.lines.append, lambda pids: setattr(record, "pids", list(pids))
-    )
-    yield supervisor
-    supervisor.stop()
 
 
 SLEEP = "import time; time.sleep(600)"
@@ -79,36 +82,27 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 WITH_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])"
 
 
-def _until(pipe: SignalPipe, condition: object) -> None:
-    while not condition():  # type: ignore[operator]
-        pipe.pause(0.05)
-
-
-def test_restart_pauses_grow_for_a_process_that_keeps_dying(
-    pipe: SignalPipe, supervisor: Supervisor, record: Record
-) -> None:
-    supervisor.start(record.service("worker", "raise SystemExit(3)"))
+def test_restart_pauses_grow_for_a_process_that_keeps_dying(office: Office) -> None:
+    office.start("worker", "raise SystemExit(3)")
 
     def thrice() -> bool:
-        supervisor.check()
-        return supervisor.ends("worker") == 3
+        office.supervisor.check()
+        return office.supervisor.ends("worker") == 3
 
-    _until(pipe, thrice)
-    ended = [line for line in record.lines if "ended" in line]
+    office.wait_until(thrice)
+    ended = [line for line in office.lines if "ended" in line]
     assert ended == [
         f"worker ended (exit code 3); again in {pause} s" for pause in ("0.1", "0.2", "0.4")
     ]
 
 
-def test_workers_are_replaced_and_killed_if_they_do_not_stop(
-    pipe: SignalPipe, supervisor: Supervisor, record: Record
-) -> None:
+def test_workers_are_replaced_and_killed_if_they_do_not_stop(office: Office) -> None:
     stubborn = STUBBORN.replace("time.sleep", "print('up', flush=True); time.sleep")
-    supervisor.start(record.service("worker", STOPPABLE.replace("{name}", "told"), stop_timeout=60))
-    supervisor.start(record.service("stubborn", stubborn, stop_timeout=0.1))
-    supervisor.start(record.service("web", SLEEP))
-    before, log = list(record.pids), record.folder / "log"
-    _until(pipe, lambda: log.read_text().count("up") == 2)
+    office.start("worker", STOPPABLE.replace("{name}", "told"), stop_timeout=60)
+    office.start("stubborn", stubborn, stop_timeout=0.1)
+    office.start("web", SLEEP)
+    before, supervisor = list(office.pids), office.supervisor
+    office.wait_for_up(2)
     supervisor.replace(lambda service: service.name != "web")
     kill_at = supervisor._services[0].kill_at
     supervisor.replace(lambda service: service.name != "web")
@@ -116,12 +110,12 @@ def test_workers_are_replaced_and_killed_if_they_do_not_stop(
 
     def replaced() -> bool:
         supervisor.check()
-        return len(record.pids) == 3 and not set(record.pids) & set(before[:2])
+        return len(office.pids) == 3 and not set(office.pids) & set(before[:2])
 
-    _until(pipe, replaced)
-    assert record.pids[2] == before[2]
-    assert "told" in log.read_text()
-    assert not [line for line in record.lines if "ended" in line]
+    office.wait_until(replaced)
+    assert office.pids[2] == before[2]
+    assert "told" in office.log.read_text()
+    assert not [line for line in office.lines if "ended" in line]
 
 
 def test_changed_or_removed_files_that_load_replace_the_workers(tmp_path: Path) -> None:
@@ -150,55 +144,37 @@ def test_changed_or_removed_files_that_load_replace_the_workers(tmp_path: Path) 
     ]
 
 
-def test_stages_are_stopped_one_after_the_other(
-    pipe: SignalPipe, supervisor: Supervisor, record: Record
-) -> None:
+def test_stages_are_stopped_one_after_the_other(office: Office) -> None:
     for name, stop_order in (("database", 3), ("broker", 2), ("web", 1)):
-        supervisor.start(
-            record.service(name, STOPPABLE.replace("{name}", name), stop_order=stop_order)
-        )
-    log = record.folder / "log"
-    _until(pipe, lambda: log.read_text().count("up ") == 3)
-    supervisor.stop()
-    assert log.read_text().split()[3:] == ["web", "broker", "database"]
-    assert record.pids == []
+        office.start(name, STOPPABLE.replace("{name}", name), stop_order=stop_order)
+    office.wait_for_up(3)
+    office.supervisor.stop()
+    assert office.log.read_text().split()[3:] == ["web", "broker", "database"]
+    assert office.pids == []
 
 
-def test_a_process_that_does_not_stop_is_killed_with_its_group(
-    pipe: SignalPipe, supervisor: Supervisor, record: Record
-) -> None:
-    supervisor.start(record.service("stubborn", STUBBORN, stop_timeout=0.1))
-    supervisor.start(record.service("parent", WITH_CHILD, stop_timeout=0.1))
-    parent = psutil.Process(record.pids[1])
-    _until(pipe, parent.children)
-    everybody = [psutil.Process(pid) for pid in record.pids] + parent.children()
-    supervisor.stop()
+def test_a_process_that_does_not_stop_is_killed_with_its_group(office: Office) -> None:
+    office.start("stubborn", STUBBORN, stop_timeout=0.1)
+    office.start("parent", WITH_CHILD, stop_timeout=0.1)
+    parent = psutil.Process(office.pids[1])
+    office.wait_until(parent.children)
+    everybody = [psutil.Process(pid) for pid in office.pids] + parent.children()
+    office.supervisor.stop()
     _, alive = psutil.wait_procs(everybody, timeout=60)
     assert alive == []
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_stop_signal_ends_the_next_pause(pipe: SignalPipe, number: signal.Signals) -> None:
+def test_a_stop_signal_ends_the_next_pause(office: Office, number: signal.Signals) -> None:
     signal.raise_signal(number)
     with pytest.raises(Stop):
-        pipe.pause(600)
+        office.pipe.pause(600)
 
 
-def test_a_process_starts_although_its_core_was_taken_away(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("wb") as log:
-        process = spawn.start(
-            [sys.executable, "-c", "print('here')"],
-            account=users.starter(),
-            environment=spawn.plain_environment(),
-            folder=tmp_path,
-            log=log,
-            core=4095,
-        )
+def test_a_process_starts_although_its_core_was_taken_away(office: Office) -> None:
+    process = office.spawn("print('here')", core=4095)
     assert process.wait(60) == 0
-    assert (tmp_path / "log").read_text() == "here\n"
-
-
-_WAIT = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+    assert office.log.read_text() == "here\n"
 
 
 @pytest.fixture
@@ -209,8 +185,13 @@ def home(tmp_path: Path) -> Iterator[DataDir]:
 
 
 def _waiting(extra: dict[str, str]) -> subprocess.Popen[str]:
+    code = "import sys; print('up', flush=True); sys.stdin.read()"
     process = subprocess.Popen(
-        _WAIT, env=os.environ | extra, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        env=os.environ | extra,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"  # its environment is complete now

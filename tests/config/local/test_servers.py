@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from wsgiref.util import setup_testing_defaults
 
 import pytest
 from scim2_server.utils import load_default_provider
@@ -42,12 +43,12 @@ def _ask(
     path: str,
     *,
     token: str = "right",
-    query: str = "",
     body: dict[str, Any] | None = None,
 ) -> tuple[int, dict[str, Any]]:
     """Send the application one request, as a WSGI server does."""
     data = json.dumps(body).encode() if body is not None else b""
     answered: list[str] = []
+    path, _, query = path.partition("?")
     environ = {
         "REQUEST_METHOD": method,
         "PATH_INFO": path,
@@ -55,11 +56,9 @@ def _ask(
         "CONTENT_TYPE": "application/scim+json",
         "CONTENT_LENGTH": str(len(data)),
         "HTTP_AUTHORIZATION": f"Bearer {token}",
-        "SERVER_NAME": "127.0.0.1",
-        "SERVER_PORT": "80",
-        "wsgi.url_scheme": "http",
         "wsgi.input": io.BytesIO(data),
     }
+    setup_testing_defaults(environ)
     application = Directory(storage, provider(), "right")
     said = b"".join(application(environ, lambda status, *_: answered.append(status)))  # type: ignore[arg-type]
     return int(answered[0].split()[0]), json.loads(said) if said else {}
@@ -67,9 +66,8 @@ def _ask(
 
 def test_a_user_is_found_by_its_external_id_with_its_roles(storage: SqliteStorage) -> None:
     _ask(storage, "POST", "/v2/Users", body=_user("new.hire", "run/0/c1.0"))
-    status, found = _ask(
-        storage, "GET", "/v2/Users", query="filter=externalId%20eq%20%22run%2F0%2Fc1.0%22"
-    )
+    filtered = "/v2/Users?filter=externalId%20eq%20%22run%2F0%2Fc1.0%22"
+    status, found = _ask(storage, "GET", filtered)
     assert status == 200
     assert [user["userName"] for user in found["Resources"]] == ["new.hire"]
     assert found["Resources"][0]["roles"] == [{"value": "security-level-2"}]
