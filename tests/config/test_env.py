@@ -113,9 +113,7 @@ def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
     azure = Endpoint(name="azure", kind=Kind.AZURE, url=address, key="sk-canary")
     team = Endpoint(name="team", kind=Kind.OPENAI, url="http://team:8000/v1")
     assert given == {"our_gpu": gpu, "azure": azure, "team": team}
-
-
-def test_a_key_alone_is_not_sent_to_openai() -> None:
+    # A key alone is not sent to OpenAI.
     with pytest.raises(InvalidSetting, match=r"^ABEYANCE_PROVIDER_ACME_URL must be set"):
         environment.read({"ABEYANCE_PROVIDER_ACME_KEY": "sk-canary"})
 

@@ -13,8 +13,6 @@ LIMIT = 2 * 1024 * 1024
 
 
 class Seen:
-    """Records the requests that reached Django and the answers to the sender."""
-
     def __init__(self) -> None:
         self.scope: Message | None = None
         self.headers: dict[bytes, bytes] = {}

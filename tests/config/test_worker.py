@@ -59,7 +59,6 @@ HEARTBEAT = 1  # connection of its own
 
 @pytest.fixture
 def queues() -> Iterator[worker_queues.QueueOrder]:
-    """Yield the queue order of a worker with 16 threads."""
     worker_queues.set_concurrency(16)
     one = worker_queues.QueueOrder()
     one.update([dispatch.NEW, dispatch.RESUMED])
@@ -74,11 +73,16 @@ class Request:
     id: str
 
 
-def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
-    """Return the queues that the worker reads while so many threads are busy."""
-    requests = [Request(id=str(number)) for number in range(taken)]
+def _received(count: int) -> list[Request]:
+    requests = [Request(id=str(number)) for number in range(count)]
     for one in requests:
         signals.task_received.send(sender=None, request=one)
+    return requests
+
+
+def _asked(queues: worker_queues.QueueOrder, taken: int) -> list[str]:
+    """Return the queues that the worker reads while so many threads are busy."""
+    requests = _received(taken)
     asked = queues.consume(2)
     for one in requests:
         signals.task_postrun.send(sender=None, task_id=one.id)
@@ -97,11 +101,9 @@ def test_resumed_runs_come_first_and_reserve_an_eighth(
 
 
 def test_a_hint_that_celery_drops_frees_its_thread(queues: worker_queues.QueueOrder) -> None:
-    requests = [Request(id=str(number)) for number in range(14)]
-    for one in requests:
-        signals.task_received.send(sender=None, request=one)
+    requests = _received(14)
     assert queues.consume(2) == [dispatch.RESUMED]
-    del one, requests
+    del requests
     assert queues.consume(2) == [dispatch.RESUMED, dispatch.NEW]
 
 

@@ -34,7 +34,6 @@ STYLE = (
 
 
 def draw() -> str:
-    """Return the picture as SVG."""
     layers = _layers()
     top, packages = GAP, list[str]()
     for names in layers[""][:-1]:

@@ -61,7 +61,6 @@ Row = tuple[str, ...]
 
 
 def lists() -> str:
-    """Return the page of closed lists."""
     return _page(
         "Closed lists",
         "Tables and API answers hold no other values.",
@@ -80,7 +79,6 @@ def lists() -> str:
 
 
 def http_api() -> str:
-    """Return the page of the API: its addresses, the scopes of tokens, its error codes."""
     return _page(
         "HTTP API",
         "Every address begins with `/api/v1`. Send `Authorization: Bearer TOKEN`, and JSON. `GET /api/v1/openapi.json`"
@@ -94,7 +92,6 @@ def http_api() -> str:
 
 
 def commands() -> str:
-    """Return the page of commands."""
     return _page(
         "Commands",
         "`manage.py` commands read the environment of their process. Beside `make up` write"
@@ -112,7 +109,6 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def write_all() -> None:
-    """Write every page, and the picture of the layers."""
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
     layers_picture.TARGET.write_text(layers_picture.draw(), encoding="utf-8")

@@ -24,7 +24,6 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 
 def _code(page: Path) -> str:
-    """What stands in code: in backticks or in a block."""
     text = page.read_text("utf-8")
     return "\n".join(inline or block for inline, block in CODE.findall(text))
 

@@ -4,7 +4,6 @@ MUTANTS says how many are tried (400; `all` for all of them), MUTANTS_SEED which
 of the core and the policy with twenty of their walks, the tests of what its module is for, then all walks.
 """
 
-import ast
 import os
 import random
 import sys
@@ -46,7 +45,6 @@ POSTGRES = Lock()  # there is one test database
 
 
 def everything() -> list[Mutant]:
-    """Every mutant there is."""
     others = (ROOT / "runtime/upkeep/retention_rules.py", ROOT / "approvals/policy.py")
     files = [*sorted((ROOT / "runtime/core").rglob("*.py")), *others]
     return [one for file in files for one in mutants(_path(file), file.read_text())]
@@ -83,7 +81,7 @@ def _living(tried: list[Mutant]) -> int:
     living = 0
     with trials.copy() as folder:
         for one in tried:
-            text = ast.unparse(one.tree((ROOT / one.file).read_text()))
+            text = one.changed((ROOT / one.file).read_text())
             with trials.changed(folder, one.file, text):
                 if _lives(folder, one):
                     _say(f"lives: {one.name}")

@@ -7,8 +7,10 @@ the wording of errors (arguments of a raised exception or of `super().__init__`)
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 COMPARISONS: dict[type[ast.cmpop], ast.cmpop] = {
@@ -39,72 +41,60 @@ SKIPPED = {"decorator_list", "annotation", "returns", "bases", "type_params"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One change: its place in a file, the `text` of its line, the old and the new text."""
+    """One change: its number in a file, the `text` of its line, the old and the new text."""
 
     file: str
+    number: int
     line: int
     text: str
     before: str
     after: str
-    path: "Path"
-    other: ast.AST
 
     @property
     def name(self) -> str:
         return f"{self.file}:{self.line}: {self.before} -> {self.after}"
 
-    def tree(self, source: str) -> ast.Module:
-        """The module with the change; `source` is its text."""
+    def changed(self, source: str) -> str:
+        """Return the text of the file, which is `source`, with the change."""
         tree = ast.parse(source)
-        _put(tree, self.path, self.other)
-        return ast.fix_missing_locations(tree)
+        _, other, put = next(islice(_changes(tree), self.number, None))
+        put(other)
+        return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def mutants(file: str, source: str) -> Iterator[Mutant]:
-    """Every change of a file with this text, in its order."""
-    tree, lines = ast.parse(source), source.splitlines()
-    for path in _paths(tree, ()):
-        node = _at(tree, path)
+    lines = source.splitlines()
+    for number, (node, other, _) in enumerate(_changes(ast.parse(source))):
+        yield Mutant(
+            file=file,
+            number=number,
+            line=node.lineno,
+            text=lines[node.lineno - 1].strip(),
+            before=_said(node),
+            after=_said(other),
+        )
+
+
+Put = Callable[[ast.AST], object]
+
+
+def _changes(tree: ast.AST) -> Iterator[tuple[Any, ast.AST, Put]]:
+    """Yield each node that can change with another one, and the function that puts that in its place."""
+    for node, put in _places(tree):
         for other in _others(node):
-            yield Mutant(
-                file=file,
-                line=getattr(node, "lineno", 0),
-                text=lines[getattr(node, "lineno", 1) - 1].strip(),
-                before=_said(node),
-                after=_said(other),
-                path=path,
-                other=other,
-            )
+            yield node, other, put
 
 
-Step = tuple[str, int | None]
-Path = tuple[Step, ...]
-
-
-def _paths(node: ast.AST, here: Path) -> Iterator[Path]:
-    yield here
+def _places(node: ast.AST) -> Iterator[tuple[ast.AST, Put]]:
+    """Yield every node below this one in the order of the text, and the function that replaces it."""
     for field, value in ast.iter_fields(node):
         if field in SKIPPED or (isinstance(node, ast.Raise) and field == "exc") or _words(node):
             continue
-        children = value if isinstance(value, list) else [value]
-        for index, child in enumerate(children):
+        for index, child in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(child, ast.AST) and not _is_docstring(child):
-                yield from _paths(child, (*here, (field, index if value is children else None)))
-
-
-def _at(tree: ast.AST, path: Path) -> Any:
-    node: Any = tree
-    for field, index in path:
-        node = getattr(node, field) if index is None else getattr(node, field)[index]
-    return node
-
-
-def _put(tree: ast.AST, path: Path, other: ast.AST) -> None:
-    parent, (field, index) = _at(tree, path[:-1]), path[-1]
-    if index is None:
-        setattr(parent, field, other)
-    else:
-        getattr(parent, field)[index] = other
+                at = partial(setattr, node, field)
+                yield child, partial(value.__setitem__, index) if value is not child else at
+                yield from _places(child)
 
 
 def _others(node: ast.AST) -> Iterator[ast.AST]:

@@ -18,7 +18,6 @@ LIMITED = ("sh", "-c", f'ulimit -v {4 * 1024**2}; exec "$@"', "sh", sys.executab
 
 @contextmanager
 def copy() -> Iterator[Path]:
-    """Yield a copy of the tree."""
     with tempfile.TemporaryDirectory(prefix="abeyance-mutants-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -29,7 +29,6 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """Every mutant of the table, in its order."""
     file, tests = "", tuple[str, ...]()
     for line in TABLE.read_text("utf-8").splitlines():
         if line.startswith("    "):

@@ -29,7 +29,6 @@ def office(sandbox: Path) -> Iterator[Office]:
 
 
 def letter(args: object, task: str = ADVANCE, **changed: object) -> bytes:
-    """A message as Celery writes it, with some changes."""
     made = json.loads(dispatch._message(uuid4(), NEW))
     body = json.dumps([args, {}, {"callbacks": None, "errbacks": None}]).encode()
     headers = {**made["headers"], "task": task}

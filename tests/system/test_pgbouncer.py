@@ -23,7 +23,6 @@ NAME = "through_pgbouncer"
 
 @pytest.fixture(scope="module")
 def direct(postgres_url: str) -> Iterator[str]:
-    """A database of its own, without PgBouncer."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {NAME}")
         yield psycopg.conninfo.make_conninfo(postgres_url, dbname=NAME)

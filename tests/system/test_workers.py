@@ -34,7 +34,6 @@ class Workers:
         ledger.mark(self.book, f"{name}.go")
 
     def said(self, text: str) -> list[int]:
-        """Count each worker's log lines with this text."""
         return [hand.said(text) for hand in self.workers]
 
     def epoch(self, run: str) -> int:
@@ -42,7 +41,6 @@ class Workers:
         return int(self.office.execute(code).split("epoch")[-1])
 
     def stop_holder(self, key: str) -> processes.Hand:
-        """Stop the process in which the tool holds."""
         (pid,) = until(lambda: self.who(key) or None, "the tool to begin")
         (holder,) = (hand for hand in self.workers if hand.pid == pid)
         holder.process.suspend()

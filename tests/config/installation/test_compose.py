@@ -118,14 +118,12 @@ def test_only_the_web_sees_the_private_key_and_all_keep_the_ledger(
     assert seen["worker"] == {"worker-keys": True, "ledger": False}
     assert seen["prepare"] == {"keys": False, "worker-keys": False}
     for name, process in TABLE.items():
-        (volume,) = [one for one in services[name]["volumes"] if one["source"] != "ledger"]
-        assert volume["target"] == keys
-        assert (volume["source"] == "keys") is process.decides
-        (ledger,) = [one for one in services[name]["volumes"] if one["source"] == "ledger"]
-        place = services[name]["environment"]["ABEYANCE_LEDGER"]
-        assert place.startswith(f"{ledger['target']}/")
+        targets = {one["source"]: one["target"] for one in services[name]["volumes"]}
+        ledger = targets.pop("ledger")
+        assert targets == {"keys" if process.decides else "worker-keys": keys}
+        assert services[name]["environment"]["ABEYANCE_LEDGER"].startswith(f"{ledger}/")
     made = " ".join(rest for name, rest in compose.instructions() if name == "RUN")
-    assert ledger["target"] in made  # or the volume would belong to root
+    assert ledger in made  # or the volume would belong to root
 
 
 def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[str, Any]) -> None:
@@ -167,7 +165,6 @@ def test_only_workers_get_the_variables_of_providers_env(tmp_path: Path) -> None
 
 
 def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
-    """The services with the documented override for agents in a folder."""
     chosen = {name: f"chosen-{name}" for name in ROWS if name not in IMAGE | {"ABEYANCE_WORKERS"}}
     found = _with_override(tmp_path, {**chosen, "ABEYANCE_WORKERS": "3"})
     for name in ROWS.keys() - IMAGE - NOT_HERE:
@@ -222,7 +219,6 @@ def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
 
 
 def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
-    """The services with the override from the documentation."""
     (block,) = re.findall(r"^```yaml\n(.*?)^```", INSTALL, re.MULTILINE | re.DOTALL)
     override = folder / "docker-compose.override.yml"
     override.write_text(block)

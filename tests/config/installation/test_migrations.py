@@ -169,7 +169,6 @@ def _of(operation: Operation, state: ProjectState, app: str) -> Iterator[str]:
 
 
 def _stored(field: "Field[object, object]") -> dict[str, object]:
-    """Return the parts of a field that the database stores."""
     _, path, _, given = field.deconstruct()
     known = {key: value for key, value in given.items() if key not in ("choices", "default")}
     return {"path": path, **known}

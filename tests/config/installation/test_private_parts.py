@@ -1,10 +1,9 @@
 """No class of ours overrides or reads private names of a library's class; ruff checks other uses (SLF001)."""
 
-import ast
 import importlib
 import inspect
 import pkgutil
-import textwrap
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 ROOMS = ("agents", "approvals", "config", "runtime")
 # Django's own word for options is `_meta`, and its documentation lists `_default_manager` and `_state`.
 DOCUMENTED = {"_meta", "_default_manager", "_state"}
+PRIVATE = r"_(?!_)\w+"
 
 
 def _classes() -> Iterator[type]:
@@ -30,34 +30,24 @@ def _is_ours(one: type) -> bool:
     return one.__module__.split(".")[0] in ROOMS
 
 
-def _private_names(one: type) -> tuple[set[str], set[str]]:
-    """Return the private names that the class defines or sets, and those that it reads from itself."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
-    defined, read = set(), set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                defined.add(name)
-            case ast.Name(id=name, ctx=ast.Store()):
-                defined.add(name)
-            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
-                defined.add(name)
-            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
-                read.add(name)
-    return set(filter(_is_private, defined)), set(filter(_is_private, read))
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
-
-
 def _taken_from_others(one: type) -> set[str]:
     bases = [base for base in one.__mro__[1:] if base is not object]
     others = [base for base in bases if not _is_ours(base)]
-    defined, read = _private_names(one) if others else (set(), set())
-    ours = defined.union(*(_private_names(base)[0] for base in bases if others and _is_ours(base)))
+    if not others:
+        return set()
+    defined, used = _private_names(one)
+    ours = defined.union(*(_private_names(base)[0] for base in bases if _is_ours(base)))
     theirs = {name for base in others for name in vars(base)}
-    return ((defined & theirs) | (read - ours)) - DOCUMENTED
+    return ((defined & theirs) | (used - ours)) - DOCUMENTED
+
+
+def _private_names(one: type) -> tuple[set[str], set[str]]:
+    """Return the private names that the class defines or sets, and those that it uses of itself."""
+    source = inspect.getsource(one)
+    functions = re.findall(rf"\bdef ({PRIVATE})\(", source)
+    values = re.findall(rf"(?m)(?:^ +|\b(?:self|cls)\.)({PRIVATE})(?:: [^=\n]+)? = ", source)
+    used = re.findall(rf"\b(?:self|cls)\.({PRIVATE})", source)
+    return {*functions, *values}, set(used)
 
 
 @pytest.mark.filterwarnings(

@@ -79,7 +79,6 @@ OF_BOTH = """
 
 
 def may(role: str, statement: str) -> bool:
-    """Run a statement with the rights of a role, roll it back, and tell whether it was permitted."""
     try:
         as_role(role, statement)
     except psycopg.errors.InsufficientPrivilege:

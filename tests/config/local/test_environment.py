@@ -87,7 +87,6 @@ def test_an_environment_that_cannot_be_made(checkout: Path, venv: str, line: str
 
 @pytest.fixture(scope="module")
 def empty_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an environment that contains only pip."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     return folder

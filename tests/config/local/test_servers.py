@@ -45,7 +45,6 @@ def _ask(
     token: str = "right",
     body: dict[str, Any] | None = None,
 ) -> tuple[int, dict[str, Any]]:
-    """Send the application one request, as a WSGI server does."""
     data = json.dumps(body).encode() if body is not None else b""
     answered: list[str] = []
     path, _, query = path.partition("?")

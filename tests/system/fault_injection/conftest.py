@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from django.conf import settings
@@ -31,15 +30,16 @@ def office(cast: Cast, tmp_path: Path, by_hand: None) -> Iterator[Office]:
 
 @pytest.fixture
 def loops(
-    transactional_db: None, office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    transactional_db: None,
+    postgres_url: str,
+    office: Office,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MakeLoop]:
     """Start loops on the test database, with the session's keys and the ledger; none is left at the end."""
-    where = connection.settings_dict
-    who = f"{where['USER']}:{quote(where['PASSWORD'])}"
-    port = f":{where['PORT']}" if where["PORT"] else ""
-    place = f"{quote(str(where['HOST']), safe='')}{port}/{where['NAME']}"
     # The server of forks starts with the first loop.
-    monkeypatch.setenv("DATABASE_URL", f"postgres://{who}@{place}")
+    server = postgres_url.rpartition("/")[0]
+    monkeypatch.setenv("DATABASE_URL", f"{server}/{connection.settings_dict['NAME']}")
     monkeypatch.setenv("REDIS_URL", settings.REDIS_URL)
     monkeypatch.setenv("KEYS_DIR", str(settings.KEYS_DIR))
     monkeypatch.setenv("ABEYANCE_AGENTS", "tests.support.scripted_agents.flows")

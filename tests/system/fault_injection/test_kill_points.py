@@ -93,14 +93,9 @@ def test_a_crash_at_any_point_loses_and_repeats_nothing(
         if (doubts := in_doubt_gates(one.run)) != one.under_way:
             found.append(f"{doubts} calls in doubt, but {one.under_way} writes were under way")
         wrong += [f"{problem} after {one}" for problem in found]
-    figures.summary(
-        f"kill points: {len(points.registry())} points",
-        runs=len(deaths),
-        kills=len(deaths),
-        wrong=wrong,
-        in_doubt_gates=sum(one.under_way for one in deaths),
-        seconds=time.monotonic() - began_at,
-    )
+    what, kills = f"kill points: {len(points.registry())} points", len(deaths)
+    doubts = sum(one.under_way for one in deaths)
+    figures.summary(what, wrong, began_at, runs=kills, kills=kills, in_doubt=doubts)
     assert {one.point for one in deaths} == points.registry()
     assert wrong == []
     doubtful = {one.point for one in deaths if one.under_way}
@@ -213,14 +208,8 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(loops: MakeLoop, office: 
         for run, score in runs.items()
         for problem in problems(lines.get(str(run), ()), run, score)
     ]
-    figures.summary(
-        f"random kills of a loop, seed {SEED}",
-        runs=len(runs),
-        kills=KILLS,
-        wrong=wrong,
-        in_doubt_gates=sum(in_doubt_gates(run) for run in runs),
-        seconds=time.monotonic() - began_at,
-    )
+    what, doubts = f"random kills of a loop, seed {SEED}", sum(map(in_doubt_gates, runs))
+    figures.summary(what, wrong, began_at, runs=len(runs), kills=KILLS, in_doubt=doubts)
     assert wrong == []
     assert lost > KILLS / 4
 

@@ -60,7 +60,6 @@ class Crew:
         return len(self.runs) - len(self._ended) <= left
 
     def review(self) -> None:
-        """Decide all open requests."""
         for kind in ("approval", "in_doubt"):
             path = f"/api/v1/approvals?status=pending&kind={kind}&limit=200"
             _, inbox = self._stack.ask("bea", "GET", path)
@@ -100,18 +99,11 @@ class Crew:
         figures.resumed("its decision", since_decision)
         if self.deaths:
             figures.resumed("its decision or the last death of everything after it", since_death)
-        figures.summary(
-            what,
-            runs=len(self.runs),
-            kills=kills,
-            wrong=wrong,
-            in_doubt_gates=in_doubt,
-            seconds=time.monotonic() - self._began_at,
-        )
+        runs, began_at = len(self.runs), self._began_at
+        figures.summary(what, wrong, began_at, runs=runs, kills=kills, in_doubt=in_doubt)
         return wrong, in_doubt
 
     def work_until(self, left: int, within: float) -> None:
-        """Decide all open requests until at most so many runs are open."""
         with self._telling():
             until(lambda: self.work(left) or None, f"all runs but {left} to end", within=within)
 

@@ -1,24 +1,19 @@
 """The figures of these tests: actions, counts and outcomes."""
 
 import sys
+import time
 from collections.abc import Sequence
 
 
 def summary(
-    what: str,
-    *,
-    runs: int,
-    kills: int,
-    wrong: Sequence[str],
-    in_doubt_gates: int,
-    seconds: float,
+    what: str, wrong: Sequence[str], began_at: float, *, runs: int, kills: int, in_doubt: int
 ) -> None:
-    """One line: an action, its count and its outcome."""
     lost = sum(problem.startswith("lost") for problem in wrong)
     repeated = sum(problem.startswith("repeated") for problem in wrong)
     say(
         f"FIGURES {what}: {runs} runs, {kills} kills, {lost} lost, {repeated} repeated,"
-        f" {in_doubt_gates} calls in doubt, {len(wrong) - lost - repeated} other problems, {seconds:.0f} s"
+        f" {in_doubt} calls in doubt, {len(wrong) - lost - repeated} other problems,"
+        f" {time.monotonic() - began_at:.0f} s"
     )
 
 

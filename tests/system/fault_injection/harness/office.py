@@ -168,7 +168,6 @@ def writes_under_way(now: Continuation) -> list[str]:
 
 
 def in_doubt_gates(run: UUID) -> int:
-    """Count the in-doubt gates of a run."""
     return Gate.objects.filter(run=run, kind=GateKind.IN_DOUBT).count()
 
 

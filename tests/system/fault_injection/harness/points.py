@@ -47,7 +47,6 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
 
 
 def commits() -> set[tuple[str, int]]:
-    """Every kind of commit and depth that must be passed."""
     kinds = [event.__name__ for event in EVENT_TYPES]
     return {
         (kind, depth)
@@ -57,7 +56,6 @@ def commits() -> set[tuple[str, int]]:
 
 
 def registry() -> set[str]:
-    """Every point, by name."""
     effects = set(product(["model", *EffectClass], DEPTHS))
     return {
         f"{moment}:{kind}:{depth}"
