@@ -1,5 +1,6 @@
 """The documents, and the code blocks in them."""
 
+import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,3 +25,10 @@ def blocks(page: Path, language: str | None = None) -> list[Block]:
     """The blocks of a page in order, all of them or those of a language."""
     found = [Block(**match.groupdict()) for match in _FENCE.finditer(page.read_text("utf-8"))]
     return [block for block in found if language in (None, block.language)]
+
+
+def functions_of(path: str) -> set[str]:
+    """Return the names of the functions of a file, none if it is not there."""
+    file = ROOT / path
+    tree = ast.parse(file.read_text() if file.exists() else "")
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

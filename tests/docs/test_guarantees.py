@@ -1,11 +1,11 @@
 """Each row of guarantees.md and security.md names a test; each test that is named exists, in tests/README.md too."""
 
-import ast
 import re
 
 import pytest
 
 from config.env.environment import ROOT
+from tests.docs.pages import functions_of
 
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 TABLES = {
@@ -26,17 +26,9 @@ def test_every_row_of_the_tables_names_a_test(page: str) -> None:
 @pytest.mark.parametrize("page", [*TABLES, "tests/README.md"])
 def test_every_test_that_is_named_exists(page: str) -> None:
     named = NAMED.findall(_text(page))
-    missing = [f"{path}::{name}" for path, name in named if name not in _tests_of(path)]
+    missing = [f"{path}::{name}" for path, name in named if name not in functions_of(path)]
     assert missing == []
 
 
 def _text(page: str) -> str:
     return (ROOT / page).read_text()
-
-
-def _tests_of(path: str) -> set[str]:
-    file = ROOT / path
-    if not file.exists():
-        return set()
-    tree = ast.parse(file.read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

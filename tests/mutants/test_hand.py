@@ -1,11 +1,11 @@
 """The tables of mutants are about this code: `python -m tests.mutants` (make mutants) tries them."""
 
-import ast
 import re
 
 import pytest
 
 from config.env.environment import ROOT
+from tests.docs.pages import functions_of
 from tests.mutants import core
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.tried import ROWS, Row
@@ -31,11 +31,6 @@ def test_every_upstream_bug_names_its_test_and_mutants() -> None:
     for line in lines:
         shown = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", line[-1])
         assert shown or "cannot occur: " in line[-1], line[0]
-        assert [name for path, name in shown if name not in _functions(path)] == []
+        assert [name for path, name in shown if name not in functions_of(path)] == []
     assert {bug for row in ROWS for bug in row.bugs} <= set(names)
     assert sum(bool(row.bugs) for row in ROWS) >= 15
-
-
-def _functions(path: str) -> set[str]:
-    tree = ast.parse((ROOT / path).read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
