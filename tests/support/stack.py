@@ -7,11 +7,12 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 
 import psutil
+import psycopg
 
-from config.local.http_client import request
+from config.local.http_client import Unreachable, request
 from config.local.processes.spawn import MARK
 from config.local.servers import postgres
 from tests.support import commands
@@ -133,6 +134,14 @@ class Stack:
         sockets = json.loads((self.home / "processes.json").read_text())["sockets"]
         password = json.loads((self.home / "secrets.json").read_text())["postgres_superuser"]
         return postgres.url(Path(sockets), postgres.SUPERUSER, password)
+
+    def rows(self, query: LiteralString, *given: object) -> list[tuple[Any, ...]]:
+        """Ask the embedded Postgres as its superuser. Raise Unreachable while there is none."""
+        try:
+            with psycopg.connect(self.superuser_url, connect_timeout=2) as connection:
+                return connection.execute(query, given or None).fetchall()
+        except (psycopg.OperationalError, OSError) as error:
+            raise Unreachable(str(error)) from error
 
     def ask(
         self, person: str, method: str, path: str, body: dict[str, Any] | None = None

@@ -4,7 +4,6 @@ import os
 import signal
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.bench.sides import agents
@@ -29,10 +28,9 @@ def test_a_long_run_is_resumed_by_the_process_that_had_it(sandbox: Path) -> None
     stack = Stack(
         sandbox / "sticky", ABEYANCE_WORKERS=str(WORKERS), ABEYANCE_AGENTS=agents.__name__
     )
-    with stack, psycopg.connect(stack.superuser_url, autocommit=True) as connection:
+    with stack:
         office = Office(stack)
-        ready = (WORKERS,)
-        until(lambda: connection.execute(BEATING).fetchone() == ready or None, "the workers", 120)
+        until(lambda: stack.rows(BEATING) == [(WORKERS,)] or None, "the workers", 120)
 
         def suspended() -> str:
             run = office.begin("walk", steps=STEPS)
@@ -41,8 +39,7 @@ def test_a_long_run_is_resumed_by_the_process_that_had_it(sandbox: Path) -> None
 
         def had(run: str) -> tuple[object, ...]:
             """The worker that had the run last, its process, and whether the run is long."""
-            found = connection.execute(HAD, (run,)).fetchone()
-            assert found is not None
+            (found,) = stack.rows(HAD, run)
             assert found[2]
             return found
 

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from config.processes import CONNECTIONS_OF_A_WORKER
@@ -25,33 +24,27 @@ CONNECTIONS = """
     SELECT application_name, count(*) FROM pg_stat_activity
     WHERE application_name LIKE 'abeyance worker %' GROUP BY 1
 """
+COMPLETED = "SELECT count(*) FROM runtime_run WHERE status = 'completed'"
 
 
 def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) -> None:
     stack, book = with_ledger(sandbox, "ten", holding.__name__, ABEYANCE_WORKERS=str(WORKERS))
     most: Counter[str] = Counter()
-    with stack, psycopg.connect(stack.superuser_url, autocommit=True) as connection:
-
-        def ready() -> bool | None:
-            return connection.execute(BEATING).fetchone() == (WORKERS,) or None
-
+    with stack:
         # The stack says that it is ready when one worker is: the first ones could take every run.
-        until(ready, "every worker to be ready", 120)
+        until(lambda: stack.rows(BEATING) == [(WORKERS,)] or None, "every worker to be ready", 120)
         Office(stack).execute(START.format(agent="borrower", number=RUNS))
 
         def done() -> bool | None:
-            for name, count in connection.execute(CONNECTIONS).fetchall():
+            for name, count in stack.rows(CONNECTIONS):
                 most[name] = max(most[name], count)
-            row = connection.execute(
-                "SELECT count(*) FROM runtime_run WHERE status = 'completed'"
-            ).fetchone()
-            return row == (RUNS,) or None
+            return stack.rows(COMPLETED) == [(RUNS,)] or None
 
         until(done, "every run to end", 120)
-        lost = connection.execute("SELECT count(*) FROM runtime_loss").fetchone()
+        lost = stack.rows("SELECT count(*) FROM runtime_loss")
     effects = ledger.read(book)
     assert sorted(one.key for one in effects) == sorted(f"{n}/ask_postgres" for n in range(RUNS))
     assert len({one.process for one in effects}) == WORKERS
-    assert lost == (0,)
+    assert lost == [(0,)]
     assert len([name for name in most if re.fullmatch(r"abeyance worker \d+", name)]) >= WORKERS
     assert max(most.values()) <= CONNECTIONS_OF_A_WORKER, most

@@ -37,8 +37,8 @@ class Workers:
         return [hand.said(text) for hand in self.workers]
 
     def epoch(self, run: str) -> int:
-        code = f"from runtime.models import Run; print('epoch', Run.objects.get(id={run!r}).epoch)"
-        return int(self.office.execute(code).split("epoch")[-1])
+        ((epoch,),) = self.office.stack.rows("SELECT epoch FROM runtime_run WHERE id = %s", run)
+        return int(epoch)
 
     def stop_holder(self, key: str) -> processes.Hand:
         (pid,) = until(lambda: self.who(key) or None, "the tool to begin")

@@ -54,9 +54,8 @@ def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) ->
     with stack:
         assert not (stack.home / "credentials.json").exists()
         screen = "\n".join(stack.said)
-        assert (
-            f"make manage HOME_DIR='{stack.home}' CMD=\"people add NAME --group admins\"" in screen
-        )
+        command = f"make manage HOME_DIR='{stack.home}' CMD=\"people add NAME --group admins\""
+        assert command in screen
         assert "Log in" not in screen
         assert _manage(stack.home, "people", "list").stdout == ""
         said = _manage(stack.home, "people", "add", "root", "--group", "admins", "--generate")
@@ -66,10 +65,7 @@ def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) ->
         assert request(_url(stack), "GET", "/api/v1/runs", token=token)[0] == 200
         assert _same_settings(stack)
         refused = _manage(stack.home, "people", "disable", "root")
-        assert refused.returncode == 1
-        assert refused.stderr == (
-            "CommandError: root is the last active admin and cannot be disabled.\n"
-        )
+        assert (refused.returncode, "root is the last active admin" in refused.stderr) == (1, True)
 
 
 @pytest.mark.e2e

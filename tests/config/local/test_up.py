@@ -128,11 +128,8 @@ def test_the_next_start_recovers_from_a_kill_of_everything(stack: Stack) -> None
     stack.start()
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
     worker = processes.of(stack, "worker").process  # it is ready with a live worker
-    with psycopg.connect(worker.environ()["DATABASE_URL"]) as connection:
-        beats = connection.execute(
-            "SELECT process FROM runtime_worker WHERE beat_at >= pg_postmaster_start_time()"
-        )
-        assert (worker.pid,) in beats.fetchall()
+    beats = "SELECT process FROM runtime_worker WHERE beat_at >= pg_postmaster_start_time()"
+    assert (worker.pid,) in stack.rows(beats)
 
 
 def test_the_next_start_ends_orphans_of_a_killed_launcher(stack: Stack) -> None:

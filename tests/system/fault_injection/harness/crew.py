@@ -14,7 +14,8 @@ from tests.support.people import until
 from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack, with_ledger
-from tests.system.fault_injection.harness import figures, office, records
+from tests.system.fault_injection.harness import figures, office
+from tests.system.fault_injection.harness.records import journals
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 
@@ -55,7 +56,7 @@ class Crew:
         self.review()
         ended = "SELECT id FROM runtime_run WHERE id = ANY(%s::uuid[]) AND status = ANY(%s)"
         left_open = list(self.runs.keys() - self._ended)
-        rows = records.ask(self._stack, ended, left_open, list(office.ENDS))
+        rows = self._stack.rows(ended, left_open, list(office.ENDS))
         self._ended |= {str(run) for (run,) in rows}
         return len(self.runs) - len(self._ended) <= left
 
@@ -80,11 +81,11 @@ class Crew:
             wrong.append(verified.stderr)
         since_decision, since_death = list[float](), list[float]()
         statuses, happened = self._statuses(), ledger.by_run(self._book)
-        gates = records.ask(self._stack, "SELECT id::text, kind, decided_at FROM runtime_gate")
+        gates = self._stack.rows("SELECT id::text, kind, decided_at FROM runtime_gate")
         decided = {gate: at for gate, _, at in gates}
         in_doubt = sum(kind == "in_doubt" for _, kind, _ in gates)
         wrong += [f"lost: {run} is not there" for run in self.runs.keys() - statuses.keys()]
-        for run, told in records.journals(self._stack, self.runs):
+        for run, told in journals(self._stack, self.runs):
             score = self.runs[run]
             if statuses[run] != score.ends:
                 wrong.append(f"{run} is {statuses[run]}")
@@ -128,7 +129,7 @@ class Crew:
             yield from (log.name, *log.read_text(errors="replace").splitlines()[-40:])
 
     def _statuses(self) -> dict[str, str]:
-        return dict(records.ask(self._stack, "SELECT id::text, status FROM runtime_run"))
+        return dict(self._stack.rows("SELECT id::text, status FROM runtime_run"))
 
     def _decide(self, approval: dict[str, Any]) -> None:
         if approval["kind"] == "approval":

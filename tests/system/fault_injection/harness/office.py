@@ -58,14 +58,13 @@ class Office:
     def tend(self, run: UUID, score: Score) -> str:
         """Do the actions that the run waits for. Returns its status."""
         too_early = (score.paused and self._hold_up(run)) or (score.written and self._write(run))
-        if too_early:
-            return Run.objects.values_list("status", flat=True).get(id=run)
-        for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
-            with suppress(TooEarly, ApprovalError):
-                self._decide(request, score)
-        if score.cancelled:
-            self._cancel(run, score)
-        self._tell(run)
+        if not too_early:
+            for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
+                with suppress(TooEarly, ApprovalError):
+                    self._decide(request, score)
+            if score.cancelled:
+                self._cancel(run, score)
+            self._tell(run)
         return Run.objects.values_list("status", flat=True).get(id=run)
 
     def _decide(self, request: Request, score: Score) -> None:
@@ -84,10 +83,8 @@ class Office:
             return
         verdict, grant = "deny" if score.denied else "approve", None
         if request.kind == GateKind.LIMIT:
-            verdict, grant = (
-                "continue",
-                {one["limit"]: 1 for one in json.loads(request.args)["limits"]},
-            )
+            used_up = json.loads(request.args)["limits"]
+            verdict, grant = "continue", {one["limit"]: 1 for one in used_up}
         elif score.cancelled:
             return
         decide.decide(
@@ -125,13 +122,9 @@ class Office:
     def _tell(self, run: UUID) -> None:
         """Tell of what its calls wait for, and tell it twice."""
         for wait in Wait.objects.filter(run=run):
+            event = f"{run}/{wait.frame}/{wait.call}"
             for _ in range(2):
-                deliver(
-                    id=f"{run}/{wait.frame}/{wait.call}",
-                    name=wait.event,
-                    data=wait.match,
-                    actor=ADMIN,
-                )
+                deliver(id=event, name=wait.event, data=wait.match, actor=ADMIN)
 
     def _cancel(self, run: UUID, score: Score) -> None:
         """Once the call lingers and every gate is open; then let it go."""
