@@ -1,11 +1,11 @@
-"""The hand-made mutants, then those of the core (make mutants).
+"""The hand-made mutants, then those of the core (make mutants), or `hand` or `core` alone.
 
 MUTANT is a part of the lines of hand-made ones to try, a file for example. MUTANTS says how many of the core's are
 tried (400, or `all`), MUTANTS_SEED which ones.
 """
 
-import argparse
 import os
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,10 +16,7 @@ from tests.support import embedded
 
 def main() -> int:
     kinds = {"hand": tried.main, "core": core.main}
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("kind", nargs="?", choices=list(kinds), help="(default: both)")
-    only = parser.parse_args().kind
-    wanted = [only] if only else list(kinds)
+    wanted = sys.argv[1:] or list(kinds)
     with TemporaryDirectory(prefix="abeyance-mutants-") as name:
         folder, servers = Path(name), Path(name) / "servers"
         folder.chmod(0o755)

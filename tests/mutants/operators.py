@@ -123,7 +123,7 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
             changed = copy.copy(node)
             changed.test = ast.UnaryOp(op=ast.Not(), operand=test)
             yield changed
-        case ast.Return(value=value) if value is not None and not _is_none(value):
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
             yield ast.Return(value=ast.Constant(value=None))
         case ast.Expr() | ast.Assign() | ast.AugAssign() | ast.Raise():
             yield ast.Pass()
@@ -141,10 +141,6 @@ def _words(node: ast.AST) -> bool:
 def _is_plain(test: ast.expr) -> bool:
     """Tell whether no other operator changes the test into its opposite."""
     return not isinstance(test, ast.Compare | ast.UnaryOp)
-
-
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _is_docstring(node: ast.AST) -> bool:

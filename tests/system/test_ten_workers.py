@@ -32,7 +32,7 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(sandbox: Path) ->
     most: Counter[str] = Counter()
     with stack:
         # The stack says that it is ready when one worker is: the first ones could take every run.
-        until(lambda: stack.rows(BEATING) == [(WORKERS,)] or None, "every worker to be ready", 120)
+        until(lambda: stack.rows(BEATING) == [(WORKERS,)] or None, "the workers", 120)
         Office(stack).execute(START.format(agent="borrower", number=RUNS))
 
         def done() -> bool | None:

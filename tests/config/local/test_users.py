@@ -10,10 +10,9 @@ import pytest
 from config.local.processes import users
 from config.local.servers import binaries
 
-only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change accounts")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change accounts")
 
 
-@only_root
 def test_access_is_checked_as_the_account_itself(sandbox: Path, tmp_path: Path) -> None:
     account = users.unprivileged()
     assert account.uid != 0
@@ -24,7 +23,6 @@ def test_access_is_checked_as_the_account_itself(sandbox: Path, tmp_path: Path) 
     assert users.can_access(users.starter(), hidden)
 
 
-@only_root
 def test_programs_out_of_reach_are_copied_whole_and_once(
     sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from runtime.models import Run
 from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import writes
 from tests.system.fault_injection.conftest import MakeLoop
-from tests.system.fault_injection.harness.office import ENDS, Office, in_doubt_gates
+from tests.system.fault_injection.harness.office import ENDS, Office, in_doubt_gates, problems
 
 pytestmark = pytest.mark.faults
 
@@ -33,4 +33,4 @@ def test_killing_four_slots_leaves_at_most_four_doubts(loops: MakeLoop, office: 
     assert Run.objects.get(id=run).status == "completed"
     assert len(begun) == SLOTS
     assert in_doubt_gates(run) == SLOTS  # each of them is asked about, and none of the other six
-    assert office.problems(run, score) == []
+    assert problems(ledger.read(office.ledger), run, score) == []

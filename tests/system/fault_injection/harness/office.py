@@ -45,10 +45,6 @@ class Office:
 
     ledger: Path
 
-    def problems(self, run: UUID, score: Score) -> list[str]:
-        """Return the errors of an ended run."""
-        return problems(ledger.by_run(self.ledger).get(str(run), []), run, score)
-
     def start(self, score: Score) -> UUID:
         with transaction.atomic():
             return create(
