@@ -230,5 +230,6 @@ def _delegation_info(caller: AgentSpec, child: AgentSpec, args: Any) -> CallInfo
         schema=child.input_schema,
         schema_digest=sha256_of(child.input_schema),
         deadline=DEFAULT_DEADLINE,
+        result_schema=child.output_schema or {"type": "string"},
         delegate=child.name,
     )

@@ -2,19 +2,22 @@
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 from agents.sdk import tool
 from agents.sdk.scripts import script
-from agents.testing import Flow, Turn, call, drive, say
+from agents.testing import Flow, Turn, call, drive, say, together
 from runtime.core.commands import CancelRun
 from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_continuation, encode_entry
 from runtime.core.documents.conversations import DECISIONS
+from runtime.core.enums import Decision, Verdict
 from runtime.core.events import CallRefused, Forked, GateOpened, Retried
 from runtime.core.machine.forks import forked
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry
+from runtime.ports.approvals import ApprovalVoid
 from tests.support.specs import spec_of
 
 AGAIN = "a person denied this call before in this run, and it is not asked again"
@@ -76,6 +79,23 @@ def test_a_sub_agent_that_is_called_again_does_not_ask_again() -> None:
     )
     assert flow.deny("too much").output == "Done."
     assert asked(flow) == 1
+
+
+def test_an_approval_that_is_void_asks_no_person_what_another_denied() -> None:
+    boss = spec_of("boss", subagents=[desk])
+    both = together(call("desk", name="A-1"), call("desk", name="B-2"))
+    models = {
+        "boss": [both, say("Done.")],
+        "desk": script(lambda turn: say("No.") if turn.results else pay(40)),
+    }
+    flow = drive(boss, {"name": "A-1"}, models=models)
+    first, second = (gate.gate for gate in flow.gates)
+    flow._worker.decide(first, Decision(verdict=Verdict.DENY, by="bea", reason="too much"))
+    void = ApprovalVoid("its reviewer has left")
+    with patch.object(flow._worker._approvals, "verify_approval", side_effect=void):
+        flow._worker.decide(second, Decision(verdict=Verdict.APPROVE, by="cy", reason=""))
+    flow._worker.go_on()
+    assert (flow.output, asked(flow)) == ("Done.", 2)
 
 
 def test_an_expired_request_is_asked_again() -> None:

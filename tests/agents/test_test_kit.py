@@ -2,11 +2,13 @@
 
 import json
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from pydantic import BaseModel
 
 from agents.sdk import Budget, ToolContext, tool
 from agents.testing import Flow, Turn, call, drive, say, together
@@ -53,6 +55,10 @@ def unlock(code: str) -> str:
     return f"opened with {code[:1]}"
 
 
+class Paid(BaseModel):
+    paid: str
+
+
 desk = spec_of("desk", tools=[refund, post, unlock])
 
 
@@ -79,6 +85,19 @@ def test_an_answer_takes_the_place_of_the_call_and_must_be_of_its_type() -> None
     flow = at_desk(PAY, last).answer({"paid": "by hand"})
     assert flow.output == "success {'paid': 'by hand'} True"
     assert done == []
+
+
+def test_an_answer_instead_of_a_sub_agent_must_be_what_the_sub_agent_returns() -> None:
+    typed = replace(desk, name="typed", output=Paid, output_schema=Paid.model_json_schema())
+    boss = spec_of("boss", subagents=[desk, typed], approvals="every_call")
+
+    def gated(name: str) -> Flow:
+        return drive(boss, A1, models={"boss": [call(name, **A1), say("Done.")], name: []})
+
+    for name, result, wrong in (("desk", "By hand.", {}), ("typed", {"paid": "yes"}, {"paid": 1})):
+        with pytest.raises(InvalidInput):
+            gated(name).answer(wrong)
+        assert gated(name).answer(result).output == "Done."
 
 
 def test_two_gates_are_decided_each_for_itself() -> None:

@@ -3,6 +3,9 @@
 from datetime import timedelta
 
 from runtime.core.continuation import SETTLED
+from runtime.core.enums import Verdict
+from runtime.core.events import Forked
+from runtime.core.machine.forks import state_of
 from runtime.core.machine.replay import Entry
 from runtime.queries.journal import JournalLine
 from runtime.queries.spans.fold import Fold, fold
@@ -12,13 +15,17 @@ from tests.core.machine.walks import Walk
 
 
 def _folded(seed: int) -> Fold:
+    return _folded_walk(Walk(seed))
+
+
+def _folded_walk(walk: Walk) -> Fold:
     lines = [
         JournalLine(
             position=number,
             entry=Entry(at=AT + timedelta(seconds=number), events=(event,)),
             mac="",
         )
-        for number, event in enumerate(Walk(seed).history, 1)
+        for number, event in enumerate(walk.history, 1)
     ]
     return fold(lines, start=AT)
 
@@ -37,3 +44,25 @@ def test_calls_recorded_in_the_original_are_called_so() -> None:
     recorded = [call for call in calls if call.state in SETTLED and not call.spans]
     states = {span.state for call in recorded if not call.child for span in call.shown()}
     assert states == {SpanState.RECORDED}
+
+
+def test_pages_count_the_denials_that_the_engine_counts() -> None:
+    walks = [Walk(seed) for seed in range(100)]
+    assert [_folded_walk(walk).denials for walk in walks] == [walk.now.denials for walk in walks]
+    counted = [one.counts for walk in walks for one in walk.now.denials.values()]
+    assert {True, False} <= set(counted)
+
+
+def test_a_fork_says_whose_results_it_copied() -> None:
+    shown = set()
+    for seed in range(3, 300, 10):
+        _, copy = (walk := Walk(seed)).history[:2]
+        assert isinstance(copy, Forked)
+        walk.history = walk.history[:2]
+        records = _folded_walk(walk).frames
+        for frame in state_of(copy).frames.values():
+            for call in frame.calls:
+                record = records[frame.id].by_id[call.id]
+                assert record.decided_by == (call.reported_by or "")
+                shown.add((call.answered, record.verdict))
+    assert shown == {(True, Verdict.ANSWER), (False, None)}

@@ -124,6 +124,17 @@ def test_a_cancelled_run_tries_nothing_again() -> None:
     assert (found.ending.by, found.ending.reason) == ("ada", "enough")
 
 
+@pytest.mark.parametrize("verdict", ["deny", "answer"])
+def test_a_call_that_was_tried_may_have_left_traces_before_people_were_asked(verdict: str) -> None:
+    gate = _call("GateOpened", gate=str(uuid4()), kind="approval", terms=TERMS)
+    decided = _call("GateDecided", gate=gate["gate"], verdict=verdict, by="bea", reason="no")
+    told = []
+    for before in ([], [*STARTED, _retry("c1.0")]):
+        found = read_transcript(_journal([OPENED, _replied("0", "t"), *before, gate, decided]))
+        told += [call.has_side_effects for call in found.calls()]
+    assert told == [False, True]
+
+
 def test_reading_leaves_no_traces() -> None:
     read = _call("CallAdmitted", terms={**TERMS, "effect": "read"})
     returned = _call("ToolReturned", attempt=1, result=1)

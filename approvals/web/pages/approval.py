@@ -93,12 +93,13 @@ def _page(
 ) -> HttpResponse:
     principal = principals.principal_of(actor)
     seen = page_context(shown, principal, problem)
-    denials = seen["transcript"].denials(shown.tool)
+    denied = seen["transcript"].denied(shown.tool)
+    this = {seen["call"].digest} if seen["call"] else set()
     context = {
         **seen,
         **_similar(shown, principal),
-        "denials": denials,
-        "ends_run": denials + 1 >= MAX_DENIALS,
+        "denials": len(denied),
+        "ends_run": len(denied | this) >= MAX_DENIALS,
         "together": requests.of_turn(shown, principal),
         "stale": isinstance(problem, DigestMismatch),
         "max_denials": MAX_DENIALS,

@@ -29,13 +29,17 @@ def retried(now: Continuation, event: Retried, phase: Phase) -> Continuation:
         left={},
         outcome=None,
         refusals=0,
-        denials={digest: _uncounted(denial) for digest, denial in now.denials.items()},
+        denials=uncounted(now.denials),
         cancelled_by="",
     )
 
 
-def _uncounted(denial: Denial) -> Denial:
-    return Denial(tool=denial.tool, reason=denial.reason, counts=False)
+def uncounted(denials: dict[str, Denial]) -> dict[str, Denial]:
+    """Return the denials of a run that is tried again: they stand, but no longer count towards its end."""
+    return {
+        digest: Denial(tool=denial.tool, reason=denial.reason, counts=False)
+        for digest, denial in denials.items()
+    }
 
 
 def _frame(frame: Frame, event: Retried) -> Frame:

@@ -140,13 +140,14 @@ class Admission:
         try:
             info = self._describe(now, frame, found)
             terms = _terms(now, frame, found, info)
+            if terms.digest == found.terms.digest and self._confirmed(now, found, decision):
+                return None
+            _require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        if terms.digest != found.terms.digest or not self._confirmed(now, found, decision):
-            return self._gated(now, frame, found, info, terms)
-        return None
+        return self._gated(now, frame, found, info, terms)
 
     def verify_decision(self, signal: GateDecidedSignal) -> None:
         """Raise Tampered unless a person with the right to decide signed this decision."""

@@ -18,6 +18,10 @@ from runtime.queries.spans.states import SpanKind, SpanState
 # Final states, and states in which the call may have had its effect.
 _OVER = SETTLED | {CallState.CLOSED}
 _MAY_HAVE_HAPPENED = frozenset({CallState.STARTED, CallState.RETURNED, CallState.UNKNOWN})
+# States in which it may have had its effect only if it was tried: people may be asked between two attempts.
+_MAY_HAVE_BEEN_TRIED = frozenset(
+    {CallState.CLOSED, CallState.RETRYING, CallState.GATED, CallState.DENIED}
+)
 _NOT_BEGUN = {
     **dict.fromkeys(SETTLED, SpanState.RECORDED),
     CallState.ADMITTED: SpanState.TO_START,
@@ -40,8 +44,8 @@ class CallRecord:
 
     `verdict` is its last decision, `decided_by` the reviewer, empty for an expiry. `attempt` and `started_at` belong to
     its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
-    person resolved it; `late` that a late outcome settled it. `counts` says that its denial counts towards the end of
-    the run.
+    person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
+    last asked about.
     """
 
     id: str
@@ -59,7 +63,7 @@ class CallRecord:
     until: datetime | None = None
     lost: bool = False
     late: bool = False
-    counts: bool = False
+    digest: str = ""
     result: Any = None
     child: str | None = None
     spans: list[Span] = field(default_factory=list)
@@ -111,10 +115,9 @@ class CallRecord:
         """Tell whether the call changed the outside world, or may have. Cancelling the run does not undo that."""
         if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
             return False
-        if self.verdict is Verdict.ANSWER:
-            return False
-        lost = self.state in (CallState.CLOSED, CallState.RETRYING) and self.attempt > 0
-        return lost or self.state in _MAY_HAVE_HAPPENED
+        if self.verdict is Verdict.ANSWER or self.state in _MAY_HAVE_BEEN_TRIED:
+            return self.attempt > 0
+        return self.state in _MAY_HAVE_HAPPENED
 
     def shown(self) -> list[Span]:
         """Return the spans, or one placeholder for a call that has not started."""
@@ -131,7 +134,7 @@ class CallRecord:
     ) -> None:
         """Open a gate of the call."""
         if event.terms is not None:
-            self.effect = event.terms.effect
+            self.effect, self.digest = event.terms.effect, event.terms.digest
         if event.kind is GateKind.IN_DOUBT:
             self.state = CallState.UNKNOWN
         else:  # for the first time, or again because the approved action changed
@@ -141,7 +144,7 @@ class CallRecord:
     def decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
         """End a gate with its decision."""
         self.verdict, self.decided_by, self.note = event.verdict, event.by, redact(event.reason)
-        self.state, self.counts = _AFTER[event.verdict], event.stands
+        self.state = _AFTER[event.verdict]
         if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
             self.result = redact(event.stored or event.result)
         for span in self._of_gate(event.gate):
@@ -231,8 +234,7 @@ class CallRecord:
                 assert_never(event.outcome)
 
     def reopen(self) -> None:
-        """Undo the closing of the call with its run, because the run is retried. Denials are counted anew."""
-        self.counts = False
+        """Undo the closing of the call with its run, because the run is retried."""
         if self.state is CallState.CLOSED:
             lost = CallState.UNKNOWN if self.lost else CallState.PROPOSED
             self.state, self.note = CallState.DELEGATED if self.child else lost, ""

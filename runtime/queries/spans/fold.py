@@ -14,10 +14,11 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.continuation import MAX_DEPTH, CallState, Undelivered
+from runtime.core.continuation import MAX_DEPTH, CallState, Denial, Undelivered
 from runtime.core.enums import Verdict
 from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
+from runtime.core.machine.failed_runs import uncounted
 from runtime.core.machine.forks import state_of
 from runtime.queries import time_limits
 from runtime.queries.journal import JournalLine
@@ -102,6 +103,7 @@ class Fold:
         self.origin: Origin | None = None
         self.exported = False
         self.pause: Pause | None = None
+        self.denials: dict[str, Denial] = {}
         self.start = start or datetime.min.replace(tzinfo=UTC)
         self._whole = whole
         self._gates = gates
@@ -191,6 +193,7 @@ class Fold:
             frames = list(copied(state, self._at))
         except (CoreError, LookupError):
             return
+        self.denials = dict(state.denials)
         for frame, said in frames:
             self.frames[frame.id] = frame
             for one in said:
@@ -212,6 +215,7 @@ class Fold:
 
     def _retried(self, event: e.Retried) -> None:
         self.ending = None
+        self.denials = uncounted(self.denials)
         for frame in self.frames.values():
             frame.retried(self._at)
         self._decide_on_run(event.by, f"Tried the failed run again{_because(event.reason)}")
@@ -361,6 +365,8 @@ class Fold:
             case e.GateDecided():
                 call.decided(event, self._at, self._gates.get(event.gate))
                 self._add_decision(frame, event, call.tool)
+                if event.stands:
+                    self.denials[call.digest] = Denial(tool=call.tool, reason=event.reason)
                 if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
                     self._add_message(frame, "result", call.tool, call.result, reported_by=event.by)
             case e.GateClosed():

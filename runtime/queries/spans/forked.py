@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
+from runtime.core.enums import Verdict
 from runtime.core.machine.messages import MESSAGE
 from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redact
@@ -61,11 +62,20 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         state=call.state,
         note=redact(str(call.result or "")) if settled_badly else "",
         effect=call.terms.effect if call.terms else None,
+        digest=call.terms.digest if call.terms else "",
+        verdict=_verdict(call),
+        decided_by=call.reported_by or "",
         attempt=call.attempt,
         started_at=call.started_at,
         lost=call.state is CallState.UNKNOWN,
         result=None if settled_badly else redact(call.stored or call.result),
     )
+
+
+def _verdict(call: Call) -> Verdict | None:
+    if call.reported_by is None:
+        return None
+    return Verdict.ANSWER if call.answered else Verdict.HAPPENED
 
 
 def _utterances(frame: Frame, giver: str) -> Iterator[Utterance]:

@@ -1,11 +1,11 @@
 """The transcript of a run: its frames, each with its calls and messages."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.continuation import CallState
+from runtime.core.continuation import CallState, Denial
 from runtime.queries.journal import read
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
@@ -21,6 +21,7 @@ class Transcript:
     ending: Ending | None = None
     origin: Origin | None = None
     pause: Pause | None = None
+    denials: Mapping[str, Denial] = field(default_factory=dict)
 
     def frames(self) -> Iterator[FrameRecord]:
         """Yield the frames, a parent before its children."""
@@ -63,10 +64,13 @@ class Transcript:
         waits += [frame.retry.until for frame in self.frames() if frame.retry]
         return min((until for until in waits if until is not None), default=None)
 
-    def denials(self, tool: str) -> int:
-        """Return how many denials of this tool count towards the end of the run."""
-        calls = (call for frame in self.frames() for call in frame.calls)
-        return sum(call.counts and call.tool == tool for call in calls)
+    def denied(self, tool: str) -> frozenset[str]:
+        """Return the digests of this tool's actions whose denials count towards the end of the run."""
+        return frozenset(
+            digest
+            for digest, denial in self.denials.items()
+            if denial.counts and denial.tool == tool
+        )
 
     def call(self, frame: str, call: str) -> CallRecord | None:
         """Return a call; None if the journal does not mention it."""
@@ -87,6 +91,7 @@ def transcript_of(told: Fold) -> Transcript:
         ending=told.ending,
         origin=told.origin,
         pause=told.pause,
+        denials=told.denials,
     )
 
 
