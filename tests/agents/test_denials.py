@@ -84,7 +84,7 @@ def test_a_sub_agent_that_is_called_again_does_not_ask_again() -> None:
 def test_an_approval_that_is_void_asks_no_person_what_another_denied() -> None:
     boss = spec_of("boss", subagents=[desk])
     both = together(call("desk", name="A-1"), call("desk", name="B-2"))
-    models = {
+    models: dict[str, Any] = {
         "boss": [both, say("Done.")],
         "desk": script(lambda turn: say("No.") if turn.results else pay(40)),
     }

@@ -18,6 +18,7 @@ from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
 from runtime.web.requests import form_text
@@ -85,6 +86,11 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
     )
 
 
+def _is_sealed(args: Any) -> bool:
+    """Tell whether these arguments are secrets, or hold one: each proposal is sealed anew, so it is another action."""
+    return sealing.REDACTED in (args.values() if isinstance(args, dict) else [args])
+
+
 def _page(
     request: HttpRequest,
     shown: requests.Approval,
@@ -103,6 +109,7 @@ def _page(
         "together": requests.of_turn(shown, principal),
         "stale": isinstance(problem, DigestMismatch),
         "max_denials": MAX_DENIALS,
+        "comes_again": _is_sealed(shown.args),
         "reason": form_text(request.POST, "reason"),
         **result_field.context(request, shown, problem),
     }

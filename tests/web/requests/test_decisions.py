@@ -20,6 +20,7 @@ from approvals.adapter import Approvals
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from runtime.broker import dispatch
+from runtime.keyring import sealing
 from runtime.models import Gate, Run, Signal
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store import pool
@@ -27,7 +28,7 @@ from runtime.store.tables import signals
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of
 from tests.support.cast import PASSWORD
-from tests.support.fake_ports import ask, turns
+from tests.support.fake_ports import ask, say, turns
 from tests.support.office import Office
 from tests.support.pages import has, log_in, send, shows, text_of
 
@@ -81,6 +82,17 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
         "failed",
         "set_privileges was denied 3 times, last because: level 2 is too high",
     )
+
+
+def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: Office) -> None:
+    sealed = sealing.seal("swordfish", sealing.place("set_privileges", "args", "note"))
+    args = {"username": "newhire", "security_level": 3, "note": sealed}
+    office.effects.agents["account_agent"] = turns(ask(("set_privileges", args)), say("No."))
+    asked = office.request(office.start())
+    page = shows(bea, asked, sealing.REDACTED, "If you deny it")
+    assert "the same call again" not in page
+    send(bea, asked, "deny", reason="no")
+    assert "The same call" not in shows(bea, asked, "The call never starts")
 
 
 def test_an_answer_takes_the_place_of_the_call(
