@@ -1,17 +1,14 @@
 """One pass over a journal gives frames, calls and spans whose states agree."""
 
-from datetime import timedelta
-
 from runtime.core.continuation import SETTLED
 from runtime.core.enums import Verdict
 from runtime.core.events import Forked
 from runtime.core.machine.forks import state_of
-from runtime.core.machine.replay import Entry
-from runtime.queries.journal import JournalLine
 from runtime.queries.spans.fold import Fold, fold
 from runtime.queries.spans.states import SpanResult, SpanState
 from tests.core.machine.events import AT
 from tests.core.machine.walks import Walk
+from tests.queries.test_states import lines_of
 
 
 def _folded(seed: int) -> Fold:
@@ -19,15 +16,7 @@ def _folded(seed: int) -> Fold:
 
 
 def _folded_walk(walk: Walk) -> Fold:
-    lines = [
-        JournalLine(
-            position=number,
-            entry=Entry(at=AT + timedelta(seconds=number), events=(event,)),
-            mac="",
-        )
-        for number, event in enumerate(walk.history, 1)
-    ]
-    return fold(lines, start=AT)
+    return fold(lines_of(walk.history), start=AT)
 
 
 def test_an_ended_run_has_no_open_span() -> None:

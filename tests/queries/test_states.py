@@ -1,12 +1,13 @@
 """A page that shows one state of a long run keeps that state alone: all of them take memory in the square."""
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
+from runtime.core.events import Event
 from runtime.core.machine.replay import Entry
 from runtime.queries.budget_usage import usage_of
 from runtime.queries.history import state_at
@@ -16,11 +17,18 @@ from tests.core.machine.test_compaction import turn
 
 RUN = UUID(int=1)
 LONG = [begun(), opened(), *[event for number in range(1, 401) for event in turn(number)]]
-LINES = tuple(
-    JournalLine(position=at, entry=Entry(at=AT + timedelta(seconds=at), events=(event,)), mac="")
-    for at, event in enumerate(LONG, 1)
-)
 MAX_BYTES = 6_000_000  # all states take 7,600,000, and with the documents of two 11,700,000
+
+
+def lines_of(events: Iterable[Event]) -> tuple[JournalLine, ...]:
+    """A journal with one event in each entry, a second apart."""
+    entries = [
+        Entry(at=AT + timedelta(seconds=at), events=(event,)) for at, event in enumerate(events, 1)
+    ]
+    return tuple(JournalLine(position=at, entry=one, mac="") for at, one in enumerate(entries, 1))
+
+
+LINES = lines_of(LONG)
 
 
 @pytest.mark.parametrize(
