@@ -4,6 +4,7 @@ import asyncio
 import gc
 import queue
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any
@@ -58,51 +59,53 @@ def note(text: str) -> str:
     return text
 
 
-def _frame(hr: Registry, model: str, agent: str = "account_agent", **changes: Any) -> Frame:
-    spec = replace(hr.agents[agent], model=None, models=(model,), **changes)
-    return Frame(AgentEffects(registry_of(spec)), agent, NEWCOMER)
+MakeFrame = Callable[..., Frame]
 
 
 @pytest.fixture
-def ours(hr: Registry, provider: Provider, settings: Settings) -> Frame:
-    _name(settings, provider, "our_gpu", Kind.VLLM)
-    return _frame(hr, "our_gpu:model")
+def at(hr: Registry, provider: Provider, settings: Settings) -> MakeFrame:
+    """Frames whose model is at an endpoint of that kind."""
 
+    def frame(
+        name: str = "our_gpu", kind: Kind = Kind.VLLM, model: str = "model", **given: Any
+    ) -> Frame:
+        endpoint = Endpoint(name=name, kind=kind, url=provider.url, **{"key": KEY, **given})
+        settings.ABEYANCE_PROVIDERS = {name: endpoint}
+        agent = hr.agents["hr_access_bundle"]
+        asks: dict[str, Any] = {
+            "model": None,
+            "models": (f"{name}:{model}",),
+            "tools": (*agent.tools, note),
+        }
+        spec = replace(agent, temperature=0.5, max_tokens=100, **asks)
+        return Frame(AgentEffects(registry_of(spec)), spec.name, NEWCOMER)
 
-def _name(
-    settings: Settings, provider: Provider, name: str, kind: Kind, key: str = KEY, **given: Any
-) -> None:
-    endpoint = Endpoint(name=name, kind=kind, url=provider.url, key=key, **given)
-    settings.ABEYANCE_PROVIDERS = {name: endpoint}
+    return frame
 
 
 @pytest.mark.parametrize("row", KINDS, ids=lambda row: row[0])
 def test_a_request_goes_out_as_the_provider_wants_it(
-    hr: Registry, provider: Provider, settings: Settings, row: tuple[Any, ...]
+    provider: Provider, at: MakeFrame, row: tuple[Any, ...]
 ) -> None:
-    name, kind, root, model, limit, strict = row
-    provider.root = root
-    _name(settings, provider, name, kind)
-    tools = (hr.agents["account_agent"].tools[0], note)
-    frame = _frame(hr, f"{name}:{model}", temperature=0.5, max_tokens=100, tools=tools)
-    answer = frame.ask()
+    name, kind, provider.root, model, limit, strict = row
+    answer = at(name, kind, model).ask()
     assert [call.tool for call in answer.calls] == ["create_account"]
     assert answer.model == f"{name}:{model}"
     (body,) = provider.bodies
     assert (body["model"], body["temperature"], body[limit]) == (model, 0.5, 100)
-    assert [one["function"].get("strict") for one in body["tools"]] == strict
+    first, *_, last = (one["function"].get("strict") for one in body["tools"])
+    assert [first, last] == strict
 
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, *_ in KINDS])
 def test_a_wrong_key_or_address_is_a_matter_of_setup(
-    hr: Registry, provider: Provider, settings: Settings, name: str, kind: Kind, caplog: Any
+    provider: Provider, at: MakeFrame, name: str, kind: Kind, caplog: pytest.LogCaptureFixture
 ) -> None:
-    frame = _frame(hr, f"{name}:model")
     for key, root, said in (
         ("sk-canary", "/v1", f"the key for {name}:model was refused (status 401)"),
         (KEY, "/elsewhere", "look at the name of the model and the provider's address"),
     ):
-        _name(settings, provider, name, kind, key)
+        frame = at(name, kind, key=key)
         provider.root = root
         fault = frame.fault()
         assert (fault.cause, fault.retryable) == (SETUP, True)
@@ -110,19 +113,17 @@ def test_a_wrong_key_or_address_is_a_matter_of_setup(
         assert "canary" not in fault.error + caplog.text
 
 
-def test_an_own_server_needs_no_key(hr: Registry, provider: Provider, settings: Settings) -> None:
+def test_an_own_server_needs_no_key(provider: Provider, at: MakeFrame) -> None:
     provider.key = "none"
-    _name(settings, provider, "our_gpu", Kind.VLLM, key="")
-    assert _frame(hr, "our_gpu:model").ask().calls
+    assert at(key="").ask().calls
 
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_server_that_does_not_stream_is_understood(
-    hr: Registry, provider: Provider, settings: Settings, asks: bool
+    provider: Provider, at: MakeFrame, asks: bool
 ) -> None:
-    _name(settings, provider, "our_gpu", Kind.VLLM, streams=asks)
     provider.streams = False
-    frame = _frame(hr, "our_gpu:model", "hr_access_bundle")
+    frame = at(streams=asks)
     answer = frame.ask()
     assert [(call.tool, call.args) for call in answer.calls] == [(CREATE.tool, CREATE.args)]
     assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
@@ -133,7 +134,7 @@ def test_a_server_that_does_not_stream_is_understood(
     assert both == ["set_privileges", "grant_application_access"]
 
 
-def test_a_refusal_says_what_is_wrong(ours: Frame, provider: Provider) -> None:
+def test_a_refusal_says_what_is_wrong(provider: Provider, at: MakeFrame) -> None:
     refusals: list[tuple[int, Any, FailureCause, str, str]] = [
         (200, {"message": "out of memory"}, FROM_PROVIDER, "", "out of memory"),
         (403, {"message": "No.", "code": "insufficient_quota"}, SETUP, "is used up", "No."),
@@ -144,12 +145,13 @@ def test_a_refusal_says_what_is_wrong(ours: Frame, provider: Provider) -> None:
     for status, document, cause, error, said in refusals:
         refusal = document if document is PAGE else {"error": document}
         provider.refusal = (status, [refusal] if document is GEMINI else refusal)
-        fault = ours.fault()
+        fault = at().fault()
         assert (fault.cause, fault.retryable, fault.said) == (cause, True, said)
         assert error in fault.error
 
 
-def test_a_reply_ends_the_memory_of_an_outage(ours: Frame) -> None:
+def test_a_reply_ends_the_memory_of_an_outage(at: MakeFrame) -> None:
+    ours = at()
     outages, both = ours.handler.outages, ("our_gpu:model", "our_gpu:second")
     outages.begin("our_gpu:model")
     assert outages.choose(both) == "our_gpu:second"

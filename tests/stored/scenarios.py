@@ -107,18 +107,18 @@ def document_of(worker: Worker) -> dict[str, Any]:
     }
 
 
+def _gates(number: int) -> Callable[[Continuation], bool]:
+    return lambda now: len(now.pending) == number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """A run of an agent, made anew by `spec`, in its first state that `shows` it; `then` something happens to it."""
 
     spec: Callable[[], AgentSpec]
-    shows: Callable[[Continuation], bool]
+    shows: Callable[[Continuation], bool] = field(default=_gates(1))
     crash_before: tuple[str, ...] = ()
     then: Callable[[Worker], None] = field(default=lambda worker: None)
-
-
-def _gates(number: int) -> Callable[[Continuation], bool]:
-    return lambda now: len(now.pending) == number
 
 
 def _call_is(state: CallState) -> Callable[[Continuation], bool]:
@@ -132,10 +132,10 @@ def _be_busy(worker: Worker) -> None:
 
 
 SCENES = {
-    "approval": Scene(spec=lambda: desk(call("price", **INPUT), PAY), shows=_gates(1)),
+    "approval": Scene(spec=lambda: desk(call("price", **INPUT), PAY)),
     "two_approvals": Scene(spec=lambda: desk(BOTH), shows=_gates(2)),
-    "nested_approval": Scene(spec=boss, shows=_gates(1)),
-    "in_doubt": Scene(spec=lambda: desk(POST), shows=_gates(1), crash_before=("post",)),
+    "nested_approval": Scene(spec=boss),
+    "in_doubt": Scene(spec=lambda: desk(POST), crash_before=("post",)),
     "call_started": Scene(spec=lambda: desk(POST), shows=_call_is(CallState.STARTED)),
     "call_retrying": Scene(spec=lambda: desk(BOOK), shows=_call_is(CallState.RETRYING)),
     "model_retrying": Scene(

@@ -32,21 +32,13 @@ FOLDER = Path(__file__).parent
 WAIT = call("wait_for", event="paid", match=INPUT, until="2030-01-05T09:00:00Z")
 PAUSED = PauseSignal(id=1000, by="ada", reason="the books are being closed")
 PRESENT = SCENES | {
-    "hold": Scene(
-        spec=lambda: desk(call("price", **INPUT), PAY, holds=Holds(every=1)),
-        shows=lambda now: bool(now.pending),
-    ),
-    "paused": Scene(
-        spec=lambda: desk(PAY),
-        shows=lambda now: bool(now.pending),
-        then=lambda worker: worker.advance(PAUSED),
-    ),
+    "hold": Scene(spec=lambda: desk(call("price", **INPUT), PAY, holds=Holds(every=1))),
+    "paused": Scene(spec=lambda: desk(PAY), then=lambda worker: worker.advance(PAUSED)),
     "waiting": Scene(
         spec=lambda: desk(WAIT, PAY, more=[wait_for]), shows=lambda now: bool(now.all_waiting())
     ),
     "message": Scene(
         spec=lambda: desk(PAY),
-        shows=lambda now: bool(now.pending),
         then=lambda worker: worker.write(by="ada", text="it was the wrong order"),
     ),
 }
@@ -65,12 +57,10 @@ def _decided(verdict: Verdict, **more: Any) -> Callable[[Worker], None]:
 AGAIN = {
     "denied": Scene(  # the model repeats the denied call first
         spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
-        shows=lambda now: bool(now.pending),
         then=_decided(Verdict.DENY, reason="too much"),
     ),
     "answered": Scene(
         spec=lambda: desk(PAY, call("refund", number="A-1", euros=30)),
-        shows=lambda now: bool(now.pending),
         then=_decided(Verdict.ANSWER, result={"paid": "by hand"}),
     ),
 }

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core import budgets, continuation, enums, limits
+from runtime.core import budgets, continuation, limits
 from runtime.core.budgets import Limit
 from runtime.core.documents import budget_text, codec, conversations, export_file
 from runtime.core.documents.blobs import blob_refs
@@ -82,28 +82,13 @@ def test_numbers_and_names_that_people_rely_on() -> None:
     assert (continuation.MAX_DEPTH, continuation.MAX_REFUSALS) == (16, 5)
     assert continuation.MAX_DENIALS == 3
     assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
-    assert budget_text.MAX == {
-        Limit.TURNS: 1_000_000,
-        Limit.CALLS: 1_000_000,
-        Limit.TOKENS: 1_000_000_000_000,
-        Limit.MICROS: 1_000_000_000_000,
-        Limit.SECONDS: 31_622_400,
-        Limit.DEPTH: 16,
-    }
-    units = "turns, tool calls, tokens, US dollars, active seconds, nesting levels"
-    assert [budget_text.unit_of(limit) for limit in Limit] == units.split(", ")
+    most = [1_000_000, 1_000_000, 1_000_000_000_000, 1_000_000_000_000, 31_622_400, 16]
+    assert [budget_text.MAX[limit] for limit in Limit] == most
     assert {"setup", "request"} == retries.PERMANENT
     assert {"limit", "provider", "network", "time"} == retries.FALLBACK_CAUSES
     assert list(codec.HISTORY) == list(range(1, conversations.DECISIONS + 1))
     assert limits.JSON_DEPTH == 64
     assert export_file.MAX_BYTES == 67_108_864
-    of_frame = dict.fromkeys(("hold", "limit", "version"), ("continue", "stop"))
-    assert of_frame.keys() == enums.FRAME_GATES
-    assert {
-        "approval": ("approve", "deny", "answer"),
-        "in_doubt": ("happened", "run_again", "give_up"),
-        **of_frame,
-    } == enums.VERDICTS
 
 
 def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
