@@ -5,8 +5,8 @@ import json
 import queue
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID, uuid4
 
 import pytest
@@ -76,9 +76,8 @@ def test_a_queue_with_ten_thousand_hints_has_no_room(
     broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "ROOM", 2)
-    dispatch.send_all(
-        [(uuid4(), queue) for queue in (dispatch.NEW, dispatch.NEW, dispatch.RESUMED)]
-    )
+    for name in (dispatch.NEW, dispatch.NEW, dispatch.RESUMED):
+        dispatch.send_all([(uuid4(), name)])
     assert dispatch.queues_with_room() == {dispatch.RESUMED, dispatch.ISOLATED}
 
 
@@ -203,20 +202,13 @@ def test_a_process_without_a_queue_keeps_no_run(
 def test_a_worker_of_resumed_runs_has_a_queue_of_its_own(
     queues: str, has_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[str] = []
-    app = SimpleNamespace(conf=SimpleNamespace(task_queues={}))
-
-    def made(*, queues: list[str], **_: Any) -> Any:
-        read.extend(queues)
-        return SimpleNamespace(start=lambda: None, exitcode=0)
-
-    app.Worker = made
+    app = Mock(**{"conf.task_queues": {}, "Worker.return_value.exitcode": 0})
     monkeypatch.setattr(worker, "app", app)
     monkeypatch.setattr(worker, "_share_connections", lambda: None)
     worker.main(["--queues", queues])
     assert (dispatch._own_queue is not None) is has_own
     own = [dispatch._own_queue] if has_own else []
-    assert read == [*queues.split(","), *own]
+    assert app.Worker.call_args.kwargs["queues"] == [*queues.split(","), *own]
     assert list(app.conf.task_queues) == own
 
 

@@ -136,18 +136,11 @@ def _members(members: type[StrEnum]) -> list[Row]:
     return [(f"`{member}`", said[member.name]) for member in members]
 
 
-def _after(members: type[StrEnum], table: dict[tuple[Any, str], Any]) -> list[Row]:
-    """Return each state with the states that may follow it."""
-    said = _comments(members)
-    after = {
-        state: sorted(
-            {str(new) for (old, _), new in table.items() if old is state and new is not state}
-        )
-        for state in members
-    }
-    return [
-        (f"`{state}`", ", ".join(after[state]) or "none", said[state.name]) for state in members
-    ]
+def _after(members: type[StrEnum], table: dict[tuple[Any, str], Any]) -> Iterator[Row]:
+    """Yield each state with the states that may follow it."""
+    for (name, said), state in zip(_members(members), members, strict=True):
+        after = {str(new) for (old, _), new in table.items() if old is state} - {str(state)}
+        yield name, ", ".join(sorted(after)) or "none", said
 
 
 def _gates() -> list[Row]:
@@ -173,20 +166,20 @@ def _events() -> list[Row]:
 
 
 def _first_sentence(documented: object) -> str:
-    text = " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+    text = _paragraph(inspect.getdoc(documented) or "")
     sentence = re.match(r".*?[.:](?= [A-Z`]|$)", text)
     return sentence[0] if sentence else text
 
 
 def _operations() -> list[Row]:
     return [
-        (f"`{method.upper()} {path.removeprefix('/api/v1')}`", _sentence(operation["description"]))
+        (f"`{method.upper()} {path.removeprefix('/api/v1')}`", _paragraph(operation["description"]))
         for path, methods in api.get_openapi_schema()["paths"].items()
         for method, operation in methods.items()
     ]
 
 
-def _sentence(text: str) -> str:
+def _paragraph(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].split())
 
 

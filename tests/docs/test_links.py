@@ -1,14 +1,13 @@
 """What README and docs point at is there: files, headings, make targets, modules, commands."""
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from config.env.environment import ROOT
 from tests.docs.pages import PAGES, README
-from tests.docs.screenshots import MAX_BYTES, PICTURES
+from tests.docs.screenshots import IMAGES, PICTURES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`|^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -58,16 +57,11 @@ def test_every_target_command_module_and_file_exists(page: Path) -> None:
 
 
 def _is_there(name: str) -> bool:
-    """A module, or something in one; a log's or a port's name is one as well."""
-    head, _, last = name.rpartition(".")
-    try:
-        if find_spec(name) is not None:
-            return True
-    except ModuleNotFoundError:
-        pass
-    source = ROOT.joinpath(*head.split("."))
-    files = [source.with_suffix(".py"), source / "__init__.py"]
-    return any(last in file.read_text("utf-8") for file in files if file.exists())
+    """A package, a module, or something in one; a log's or a port's name is one as well."""
+    place = ROOT.joinpath(*name.split("."))
+    files = [place.parent.with_suffix(".py"), place.parent / "__init__.py"]
+    texts = [file.read_text("utf-8") for file in files if file.exists()]
+    return _is_file(str(place)) or any(place.name in text for text in texts)
 
 
 def _is_file(path: str) -> bool:
@@ -77,20 +71,14 @@ def _is_file(path: str) -> bool:
 
 
 def test_the_pictures_are_those_of_the_script_and_small() -> None:
-    pictures = {path.name: path for path in (ROOT / "docs" / "img").glob("*.png")}
-    assert set(pictures) == {f"{picture.name}.png" for picture in PICTURES}
-    assert {name for name, path in pictures.items() if path.stat().st_size > MAX_BYTES} == set()
-
-
-DOCS = ROOT / "docs"
-INDEX = DOCS / "README.md"
+    sizes = {path.name: path.stat().st_size for path in IMAGES.glob("*.png")}
+    assert set(sizes) == {f"{picture.name}.png" for picture in PICTURES}
+    assert max(sizes.values()) <= 200 * 1024
 
 
 def test_index_names_every_page() -> None:
-    linked = {
-        (DOCS / target).resolve()
-        for target in re.findall(r"\]\(([^)#]+)\)", INDEX.read_text("utf-8"))
-    }
-    adrs = DOCS / "explanation" / "adr"
-    pages = {page for page in PAGES if page not in (README, INDEX) and page.parent != adrs}
-    assert linked == pages | {adrs}
+    index = ROOT / "docs" / "README.md"
+    targets = re.findall(r"\]\(([^)#]+)\)", index.read_text("utf-8"))
+    adrs = index.with_name("explanation") / "adr"
+    pages = {page for page in PAGES if page not in (README, index) and page.parent != adrs}
+    assert {(index.parent / target).resolve() for target in targets} == pages | {adrs}

@@ -27,8 +27,8 @@ REPLY = {
 BROKEN_OFF = {**REPLY, "stop_reason": None}
 
 
-def _error(kind: str, message: str) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": kind, "message": message}}
+def _error(message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": "some_error", "message": message}}
 
 
 def _stream(reply: dict[str, Any]) -> bytes:
@@ -58,7 +58,7 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def answer(request: Request) -> Response:
         known = request.headers["Authorization"].startswith(f"Bearer {KEY}")
         right = known and request.url.path == "/v1/messages"
-        status, document = answers.pop(0) if right else (401, _error("authentication", KEY))
+        status, document = answers.pop(0) if right else (401, _error(KEY))
         asks = json.loads(request.content).get("stream")
         if status == WHOLE:
             status = 400 if asks else 200
@@ -94,20 +94,16 @@ def test_a_call_comes_back_as_any_other(
 
 
 def test_a_refusal_names_its_cause_and_no_key(answers: list[Any], frame: Frame) -> None:
-    def refused(
-        status: int, message: str, cause: FailureCause, after: float | None
-    ) -> tuple[str, str]:
-        answers.append((status, _error("some_error", message)))
+    for status, message, cause, after, error in (
+        (529, "too busy", FailureCause.LIMIT, 3.0, "asks for fewer requests"),
+        (400, "max_tokens is too large", FailureCause.REQUEST, None, "rejected the"),
+        (401, KEY, FailureCause.SETUP, None, "the key for anthropic:loopback was refused"),
+    ):
+        answers.append((status, _error(message)))
         fault = frame.fault()
+        assert error in fault.error
         assert (fault.cause, fault.retry_after) == (cause, after)
         assert fault.retryable is (cause is not FailureCause.REQUEST)
-        assert KEY not in fault.error + fault.said
+        assert KEY not in fault.error
+        assert fault.said == ("" if message == KEY else message)
         assert answers == []  # the client itself does not ask again
-        return fault.error, fault.said
-
-    error, said = refused(529, "too busy", FailureCause.LIMIT, 3.0)
-    assert ("asks for fewer requests" in error, said) == (True, "too busy")
-    error, said = refused(400, "max_tokens is too large", FailureCause.REQUEST, None)
-    assert ("rejected the" in error, said) == (True, "max_tokens is too large")
-    error, _ = refused(401, KEY, FailureCause.SETUP, None)
-    assert "the key for anthropic:loopback was refused" in error
