@@ -1,10 +1,13 @@
 """What a person does in a browser: reads pages, and sends the forms of requests."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Request
 
@@ -62,3 +65,10 @@ def in_order(page: str, *words: str) -> None:
     """Check that the words are on the page, the first occurrence of each after that of the one before."""
     places = [page.index(word) for word in words]
     assert places == sorted(places)
+
+
+@contextmanager
+def queries_at_most(number: int) -> Iterator[None]:
+    with CaptureQueriesContext(connection) as made:
+        yield
+    assert len(made) <= number, [query["sql"] for query in made]

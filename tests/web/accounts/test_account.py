@@ -8,7 +8,6 @@ import pytest
 from django.contrib.auth.models import Group as GroupRow
 from django.contrib.auth.models import User
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
 
 from approvals.accounts import listing, tokens
 from approvals.accounts.people import create_person
@@ -17,7 +16,7 @@ from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.policy import Group
 from runtime.errors import Forbidden
 from tests.support.cast import PASSWORD, Cast
-from tests.support.pages import has, log_in, shows, text, text_of
+from tests.support.pages import has, log_in, queries_at_most, shows, text, text_of
 from tests.web.matrix import ROWS, Places
 
 NEW = "another horse battery"
@@ -219,14 +218,12 @@ def test_a_token_is_revoked_of_the_person_named(admin: Client, cast: Cast) -> No
 
 
 def test_people_are_found_by_name_and_the_rest_is_counted(
-    admin: Client,
-    monkeypatch: pytest.MonkeyPatch,
-    django_assert_max_num_queries: DjangoAssertNumQueries,
+    admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
         person = create_person(username=f"p{number}", password=PASSWORD, groups=[Group.REVIEWERS])
         tokens.create(person, ALL_SCOPES)
-    with django_assert_max_num_queries(12):
+    with queries_at_most(12):
         text(admin, "/people/")
     monkeypatch.setattr(listing, "LIMIT", 2)
     page = shows(admin, "/people/?open=cyril", "22 more people fit")

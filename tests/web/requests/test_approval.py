@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries, Settings
+from pytest_django import Settings
 
 from approvals.models import Request
 from approvals.policy import Group
@@ -19,7 +19,7 @@ from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.office import Office
-from tests.support.pages import has, in_order, send, shows, text
+from tests.support.pages import has, in_order, queries_at_most, send, shows, text
 
 
 def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) -> None:
@@ -51,12 +51,12 @@ def test_shows_every_argument_whole_with_its_type(bea: Client, office: Office) -
 
 
 def test_calls_of_one_turn_are_shown_together_decided_separately(
-    bea: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
+    bea: Client, office: Office
 ) -> None:
     office.approve(office.start())
     office.ask_twice()
     first, second = Request.objects.filter(run=office.start()).order_by("call")
-    with django_assert_max_num_queries(15):
+    with queries_at_most(15):
         page = shows(bea, first, "Compared with")
     other = "Set the privileges of another to 2"
     together = page[page.index("Requested together") : page.index("Progress")]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
 
 from approvals.models import Request
 from approvals.queries import inbox as lists
@@ -16,7 +15,7 @@ from runtime.core.enums import GateKind
 from tests.support import seeds
 from tests.support.cast import Cast
 from tests.support.office import BEA, Office
-from tests.support.pages import has, in_order, shows, text
+from tests.support.pages import has, in_order, queries_at_most, shows, text
 
 Waiting = Callable[..., list[Request]]
 CAUGHT_UP = "You're all caught up"
@@ -130,10 +129,7 @@ def test_an_open_page_gets_its_rows_outcomes(bea: Client, cyril: Client, waiting
 
 
 def test_the_inbox_takes_eight_queries_at_most(
-    bea: Client,
-    admin: Client,
-    waiting: Waiting,
-    django_assert_max_num_queries: DjangoAssertNumQueries,
+    bea: Client, admin: Client, waiting: Waiting
 ) -> None:
     made = waiting(*[None] * 60)
     waiting(None, kind=GateKind.IN_DOUBT)
@@ -141,7 +137,7 @@ def test_the_inbox_takes_eight_queries_at_most(
     known = ",".join(str(one.pk) for one in made[:50])
     for client in (bea, admin):
         for view in lists.View:
-            with django_assert_max_num_queries(8):
+            with queries_at_most(8):
                 text(client, f"/inbox/?view={view}&q=privileges")
-            with django_assert_max_num_queries(8):
+            with queries_at_most(8):
                 _refreshed(client, f"view={view}&known={known}")

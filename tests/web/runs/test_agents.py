@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 import pytest
 from django.db.models import F
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
 
 from agents.catalogue.published import publish
 from agents.models import AgentVersion, FormSubmission, PublishedAgent
@@ -30,7 +29,7 @@ from tests.support.api_client import Caller
 from tests.support.cast import Cast
 from tests.support.engine import body
 from tests.support.office import Office
-from tests.support.pages import has, in_order, send, shows, text, text_of
+from tests.support.pages import has, in_order, queries_at_most, send, shows, text, text_of
 from tests.support.seeds import published as published_agent
 from tests.support.specs import version
 from tests.support.threads import together
@@ -90,11 +89,11 @@ def test_the_agent_page_shows_its_tools_and_its_result(bea: Client, joiner: Publ
 
 @pytest.mark.usefixtures("published")
 def test_its_last_ten_runs_are_those_the_reader_may_read(
-    ada: Client, bea: Client, office: Office, django_assert_max_num_queries: DjangoAssertNumQueries
+    ada: Client, bea: Client, office: Office
 ) -> None:
     for number in range(11):
         office.start(key=f"key-{number}", advanced=False)
-    with django_assert_max_num_queries(12):
+    with queries_at_most(12):
         page = shows(ada, "/agents/hr_onboarding/", "key-10", hides=["key-0<"])
     assert page.count('class="row"') == 10
     shows(bea, "/agents/hr_onboarding/", "None that you may read.")

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries, Settings
+from pytest_django import Settings
 
 from approvals.models import Request
 from runtime.core.machine import retries
@@ -17,7 +17,7 @@ from runtime.ports.effects import ModelFailure, Outcome
 from tests.support.api_client import Caller
 from tests.support.fake_ports import say
 from tests.support.office import Office
-from tests.support.pages import has, in_order, shows, text
+from tests.support.pages import has, in_order, queries_at_most, shows, text
 
 NO_MATCH = "No matching runs"
 
@@ -26,12 +26,7 @@ def _rows(client: Client, query: str) -> int:
     return text(client, f"/runs/{query}").count('class="row"')
 
 
-def test_the_list_names_the_wait_of_each_run(
-    bea: Client,
-    cyril: Client,
-    office: Office,
-    django_assert_max_num_queries: DjangoAssertNumQueries,
-) -> None:
+def test_the_list_names_the_wait_of_each_run(bea: Client, cyril: Client, office: Office) -> None:
     run = office.start(key="newhire-2026")
     waits = "waits for a person at <bdi>set_privileges</bdi>"
     shows(bea, "/runs/", f"/runs/{run}/", "newhire-2026", "Waiting for a person", waits)
@@ -43,7 +38,7 @@ def test_the_list_names_the_wait_of_each_run(
     assert re.search(r"for 2 min 0\d s", page)
     for _ in range(3):
         office.start()
-    with django_assert_max_num_queries(8):
+    with queries_at_most(8):
         text(bea, "/runs/")
 
 
@@ -72,25 +67,15 @@ def test_a_run_shows_its_tree(ada: Client, admin: Client, office: Office, suspen
     names = ("hr_onboarding", "account_agent", "create_account", "set_privileges")
     in_order(rows, *(f"<bdi>{name}</bdi></a>" for name in names))
     has(rows, "waits for a person to decide")
-    in_order(page[page.index('class="tree') :], *(f"<bdi>{name}</bdi></a>" for name in names[:2]))
     links = [f"/api/v1/runs/{suspended}/{link}" for link in ("journal", "continuation")]
     has(page, hides=links)
     shows(admin, suspended, *links)
     office.approve(suspended)
-    answer = '<span class="raw">New Hire is on board.</span>'
-    shows(ada, suspended, "Finished", answer, "approved by <bdi>bea</bdi>")
+    shows(ada, suspended, "Finished", '<span class="raw">New Hire is on board.</span>')
 
 
-def test_a_run_says_how_it_stands(ada: Client, office: Office, suspended: UUID) -> None:
+def test_a_run_says_how_it_stands(ada: Client, office: Office) -> None:
     shows(ada, office.start(advanced=False), "Queued", "<bdi>hr_onboarding</bdi>")
-    for status, words in (
-        ("waiting", "Waiting"),
-        ("cancelling", "Being cancelled"),
-        ("cancelled", "Cancelled"),
-    ):
-        Run.objects.filter(id=suspended).update(status=status)
-        for place in ("/runs/", suspended):
-            shows(ada, place, words)
     denied = office.start()
     office.deny(denied, "Too early.")
     shows(ada, denied, "denied by <bdi>bea</bdi>", "Too early.")
