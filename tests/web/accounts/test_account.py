@@ -81,8 +81,7 @@ def test_a_refused_password_says_why_and_guesses_are_throttled(bea: Client, cast
 
 
 def test_a_token_is_shown_once_and_revoked_by_its_owner(bea: Client, cast: Cast) -> None:
-    for scopes, said in ((["root"], "unknown: root"), ([], "choose at least one")):
-        has(text_of(bea.post("/account/tokens/add/", {"scope": scopes}), 422), said)
+    has(text_of(bea.post("/account/tokens/add/"), 422), "choose at least one")
     answer = bea.post("/account/tokens/add/", {"scope": ["runs:read", "approvals:read"]})
     found = re.search(r"aby_[0-9a-f]{16}_[0-9a-f]{64}", answer.content.decode())
     assert found is not None
@@ -183,8 +182,7 @@ def test_an_admin_disables_people_and_sets_their_passwords(admin: Client, cast: 
     page = _done(admin, "/people/bea/disable/")
     has(page, "bea is disabled", "/people/bea/enable/", hides=["/people/bea/disable/"])
     _done(admin, "/people/bea/enable/")
-    weak = admin.post("/people/bea/password/", {"password": "bea", "again": "bea"})
-    page = text_of(weak, 422)
+    page = text_of(admin.post("/people/bea/password/", {"password": "b", "again": "b"}), 422)
     has(_card(page, "bea"), "The password is not good enough", 'aria-invalid="true"')
     has(_card(page, "ada"), hides=['aria-invalid="true"'])
     _done(admin, "/people/bea/password/", {"password": NEW, "again": NEW})

@@ -28,12 +28,9 @@ def test_the_page_shows_the_call_and_its_ways_out(bea: Client, ada: Client, doub
     started = "<bdi>send_welcome_mail</bdi></b> was started <time"
     ways = [f"/settle/{way}/" for way in ("happened", "run-again", "give-up")]
     typed = ("The tool returns JSON of this schema", "message_id")
-    page = shows(
-        bea, doubt, started, "the connection was cut", "<bdi>username</bdi>", *ways, *typed
-    )
-    in_order(has(page, "Not retried automatically"), "Started call", "Did it happen?")
-    why = "It may have happened, so it is not repeated"
-    of_run = ("In doubt: <bdi>send_welcome_mail</bdi>", why, f"/a/{doubt.id}/", "Resolve it")
+    page = shows(bea, doubt, started, "the connection was cut", *ways, *typed)
+    in_order(page, "Started call", "<bdi>username</bdi>", "Did it happen?")
+    of_run = ("In doubt: <bdi>send_welcome_mail</bdi>", f"/a/{doubt.id}/", "Resolve it")
     shows(ada, doubt.run_id, *of_run)
 
 
@@ -92,14 +89,12 @@ def test_an_invalid_result_is_refused_and_kept_in_the_form(bea: Client, doubt: R
     for result, said in (
         ("", "result is required"),
         ("[" * 100_000, "result is not JSON"),
-        ('{"message_id": 7}', "result.message_id must be of type string"),
-        ("NaN", "result not a finite number"),
-        (HOSTILE, "result is not JSON (line 1)"),
+        ("{}", "result.message_id is missing"),
+        ("typed <script>", "result is not JSON (line 1)"),
     ):
         answer = send(bea, doubt, "settle/happened", result=result, reason=f"I looked. {HOSTILE}")
-        page = has(text_of(answer, 422), said, "I looked.", hides=["<script>"])
-        if result != HOSTILE:
-            has(page.replace("&quot;", '"'), result or "result")
+        kept = (result.replace("<script>", ""), "I looked.")
+        has(text_of(answer, 422), said, *kept, hides=["<script>"])
     doubt.refresh_from_db()
     assert doubt.status == "pending"
 
