@@ -16,11 +16,12 @@ from approvals.queries.similar import similar
 from approvals.web.pages import frame_gate, in_doubt, result_field
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
-from runtime.core.continuation import MAX_DENIALS
+from runtime.core.continuation import MAX_DENIALS, CallState
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
+from runtime.queries.transcript.transcript import Transcript
 from runtime.web.requests import form_text
 
 _SAID = {
@@ -86,6 +87,16 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
     )
 
 
+def _denied(shown: requests.Approval, transcript: Transcript) -> frozenset[str]:
+    """Return the digests of the tool's actions that people denied in the run, with those not in effect yet."""
+    to_come = set()
+    for frame, name, gate, digest in requests.denied_calls(shown):
+        call = transcript.call(frame, name)
+        if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
+            to_come.add(digest)
+    return transcript.denied(shown.tool) | to_come
+
+
 def _is_sealed(args: Any) -> bool:
     """Tell whether these arguments are secrets, or hold one: each proposal is sealed anew, so it is another action."""
     return sealing.REDACTED in (args.values() if isinstance(args, dict) else [args])
@@ -99,7 +110,7 @@ def _page(
 ) -> HttpResponse:
     principal = principals.principal_of(actor)
     seen = page_context(shown, principal, problem)
-    denied = seen["transcript"].denied(shown.tool)
+    denied = _denied(shown, seen["transcript"])
     this = {seen["call"].digest} if seen["call"] else set()
     context = {
         **seen,

@@ -84,6 +84,17 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
     )
 
 
+def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Office) -> None:
+    levels = [{"username": "newhire", "security_level": level} for level in (3, 4, 5)]
+    asks = ask(*(("set_privileges", args) for args in levels))
+    office.effects.agents["account_agent"] = turns(asks, say("No."))
+    first, second, third = Request.objects.filter(run=office.start()).order_by("id")
+    send(bea, first, "deny", reason="too high")
+    shows(bea, third, "was denied 1 time in this run")
+    send(bea, second, "deny", reason="too high")
+    shows(bea, third, "was denied 2 times in this run. One more denial ends the run")
+
+
 def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: Office) -> None:
     sealed = sealing.seal("swordfish", sealing.place("set_privileges", "args", "note"))
     args = {"username": "newhire", "security_level": 3, "note": sealed}
