@@ -133,11 +133,15 @@ def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...
 
 
 def previous_and_next(
-    principal: Principal | None, item: Approval
+    principal: Principal | None, item: Approval, q: str = ""
 ) -> tuple[UUID | None, UUID | None]:
-    """Return the requests before and after an approval in the list `mine`, even if the list does not contain it."""
+    """Return the requests before and after an approval in the list `mine`, even if the list does not contain it.
+
+    Raises InvalidInput naming `q`.
+    """
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
+        filters.condition(q),
         ~Q(kind=GateKind.IN_DOUBT),
         status=Request.Status.PENDING,
     ).exclude(pk=item.id)

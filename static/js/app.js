@@ -6,6 +6,7 @@ const one = (what, where = document) => where.querySelector(what);
 const made = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const root = document.documentElement;
 const main = one("main");
+const shown = performance.now();
 
 // --- Announcements: one live region for screen readers, and toasts that disappear
 
@@ -16,7 +17,7 @@ const say = (text) => { voice.textContent = text; };
 function toast() {
   const toasts = all(".toast");
   if (toasts.length) setTimeout(() => say(toasts.map((it) => it.textContent).join(" ")), 300);
-  setTimeout(() => toasts.forEach((it) => it.remove()), 8000);
+  for (const it of toasts) setTimeout(() => it.remove(), 1000 * (it.dataset.seconds ?? 8));
 }
 
 // --- Time: shown in the reader's zone, counted down by the server's clock
@@ -55,8 +56,11 @@ function countDown() {
 
 // --- Forms: a button is disabled after its form was sent, until the page is shown again
 
-document.addEventListener("submit", ({ target, submitter }) => {
+document.addEventListener("submit", (event) => {
+  const { target, submitter } = event;
   if (target.method !== "post" || !submitter) return;
+  // The second click of a double click may land on the request that opened after the first.
+  if (target.closest(".decide") && one(".toast a") && performance.now() < shown + 1000) return event.preventDefault();
   setTimeout(() => { submitter.disabled = true; }); // a disabled button would not be sent along
   sent.push(submitter);
 });

@@ -14,7 +14,7 @@ const KEYS = {
   ArrowUp: () => step(-1),
   a: () => (inbox ? open("approve") : approve()),
   d: () => (inbox ? open("deny") : one("#reason")?.focus()),
-  u: () => follow(".top a[href='/inbox/']"),
+  u: () => follow(".top a[href^='/inbox/']"),
   "/": () => one("input[type=search]")?.focus(),
   ".": () => regions.filter((region) => region.fresh).forEach(reveal),
   "?": () => one("#keys").showModal(),

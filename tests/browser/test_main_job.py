@@ -100,6 +100,8 @@ def test_bea_approves_a_nested_run_and_an_open_page_and_inbox_follow(
         expect(bea.get_by_text(text).first).to_be_visible()
     assert (office.roles("seen"), office.mails("seen")) == ([], 0)
     bea.get_by_role("button", name="Approve").click()
+    expect(bea.locator(".toast")).to_be_visible()
+    bea.goto(f"/a/{approval}/")
     for page in (bea, ada):
         expect(page.get_by_role("heading", name="Approved by bea")).to_be_visible()
     assert ada.evaluate("window.stayed") is True

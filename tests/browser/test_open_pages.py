@@ -210,6 +210,21 @@ def test_moments_are_shown_in_the_readers_zone(desk: Desk, chromium: Browser, as
         assert (moment.get_attribute("title") or "").endswith(" UTC")
 
 
+def test_the_second_click_of_a_double_click_decides_nothing_on_the_next_page(
+    desk: Desk, bea: Page, office: Office, asked: str
+) -> None:
+    office.start(args={"username": "another", "security_level": 1})
+    desk.open(asked)
+    approve = bea.get_by_role("button", name="Approve")
+    for decided, waits in ((1, 0), (1, 0), (2, 1000)):
+        bea.clock.run_for(waits)
+        approve.click()
+        bea.wait_for_load_state()
+        expect(bea.get_by_role("heading", name="privileges of another")).to_be_visible()
+        assert Request.objects.filter(status="approved").count() == decided
+    expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
+
+
 def test_a_pressed_button_is_disabled_and_confirmed(desk: Desk, bea: Page, asked: str) -> None:
     desk.open(asked)
     approve = bea.get_by_role("button", name="Approve")

@@ -109,7 +109,7 @@ def _page(
     problem: Problem | None = None,
 ) -> HttpResponse:
     principal = principals.principal_of(actor)
-    seen = page_context(shown, principal, problem)
+    seen = page_context(request, shown, principal, problem)
     denied = _denied(shown, seen["transcript"])
     this = {seen["call"].digest} if seen["call"] else set()
     context = {

@@ -1,12 +1,13 @@
 """Handles the forms of decisions: records the decision, then shows the page for its result."""
 
 from collections.abc import Callable
+from math import ceil
 from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 
+from approvals import clock
 from approvals.errors import (
     AlreadyDecided,
     Cancelled,
@@ -16,12 +17,16 @@ from approvals.errors import (
     TooEarly,
 )
 from approvals.permissions import principals
-from approvals.queries import requests
+from approvals.queries import inbox, requests
 from approvals.web.pages import call_status
-from approvals.web.pages.request_page import already_closed
+from approvals.web.pages import place as places
+from approvals.web.pages.request_page import already_closed, to_page
 from runtime.core.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
+from runtime.web.display import plain_visible
+
+MAX_SENTENCE = 100  # characters of a sentence in a message
 
 # Errors that the reviewer can correct or must read.
 Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | InvalidInput
@@ -36,9 +41,10 @@ def handle_decision(
     page: Callable[[HttpRequest, requests.Approval, Actor, Problem], HttpResponse],
     said: tuple[str, str],
 ) -> HttpResponse:
-    """Handle a decision. `act` records it, `page` shows the form again with the problem.
+    """Handle a decision, then show the next request of the inbox, or this one if there is no other.
 
-    `said` holds the words for the decision and for its effect if the run is neither paused nor stopped.
+    `act` records the decision, `page` shows the form again with the problem. `said` holds the words for the decision
+    and for its effect if the run is neither paused nor stopped.
     """
     actor = principals.actor_of(request.user)
     try:
@@ -47,7 +53,35 @@ def handle_decision(
         return already_closed(request, requests.approval(approval, actor=actor), verdict, exc)
     except (Forbidden, TamperedWith, DigestMismatch, TooEarly, InvalidInput) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
+    decided = requests.approval(approval, actor=actor)
+    following = _following(request, decided, actor)
+    what = f"{said[0]}: {_short(decided.sentence)}" if following else said[0]
     messages.success(
-        request, call_status.outcome_text(requests.approval(approval, actor=actor), *said)
+        request,
+        call_status.outcome_text(decided, what, said[1]),
+        extra_tags=_links(decided) if following else "",
     )
-    return redirect("approval", approval=approval)
+    return to_page(request, following or approval)
+
+
+def _following(request: HttpRequest, decided: requests.Approval, actor: Actor) -> UUID | None:
+    """Return the request to show next: the one after this in its place of the inbox, else the one before."""
+    principal = principals.principal_of(actor)
+    before, after = inbox.previous_and_next(principal, decided, places.read(request).q)
+    return after or before
+
+
+def _short(sentence: str) -> str:
+    return plain_visible(
+        sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
+    )
+
+
+def _links(decided: requests.Approval) -> str:
+    """Return the links of the message: the request, then the seconds in which it can be undone, if it can be."""
+    left = (
+        0
+        if decided.effective_at is None
+        else ceil((decided.effective_at - clock.now()).total_seconds())
+    )
+    return f"{decided.id} {left}" if left > 0 else str(decided.id)

@@ -47,7 +47,7 @@ def page(
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent."""
     context = {
-        **page_context(shown, principals.principal_of(actor), problem),
+        **page_context(request, shown, principals.principal_of(actor), problem),
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
         "differences": _differences(shown),

@@ -50,7 +50,7 @@ def page(
     outcome: Verdict | None = None,
 ) -> HttpResponse:
     """Show the page; `outcome` is the form just sent, `problem` its error."""
-    seen = page_context(shown, principals.principal_of(actor), problem)
+    seen = page_context(request, shown, principals.principal_of(actor), problem)
     context = {
         **seen,
         "late": late_outcomes.of_call(

@@ -18,6 +18,7 @@ from approvals.queries import filters
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.requests import Approval
+from approvals.web.pages.place import Place
 from runtime.errors import InvalidInput
 from runtime.queries import outcomes, runs, time_limits
 from runtime.queries.outcomes import CallKey, Outcome
@@ -86,6 +87,7 @@ def _list(
         "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,
         "keep": _query(view, q),
+        "place": Place(view=view, q="" if problem else q).query,
         "source": f"{request.path}?{_query(view, q)}{_query_of(cursor)}",
     }
 

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock
@@ -14,6 +16,7 @@ from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import inbox, requests
 from approvals.requests import statements
+from approvals.web.pages import place as places
 from approvals.web.pages.arguments import arguments
 from approvals.web.pages.call_status import aftermath
 from runtime.core.enums import Verdict
@@ -42,6 +45,7 @@ _VERBS: dict[Verdict, str] = {
 
 
 def page_context(
+    request: HttpRequest,
     shown: requests.Approval,
     principal: Principal | None,
     problem: RequestError | None = None,
@@ -49,12 +53,14 @@ def page_context(
     """Build the context of a page; `problem` is the error of the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
     transcript = read_transcript(shown.run, whole=is_admin)
-    before, next_ = inbox.previous_and_next(principal, shown)
+    place = places.read(request)
+    before, next_ = inbox.previous_and_next(principal, shown, place.q)
     status = _status(shown)
     call = transcript.call(shown.frame, shown.call)
     return {
         "before": before,
         "next": next_,
+        "place": place.query,
         "why": _why(transcript, shown),
         "section": "inbox",
         "approval": shown,
@@ -96,7 +102,7 @@ def already_closed(
     """Redirect a double click to the result of the first. Tell any other person who decided first."""
     mine = seen.decided_by == request.user.get_username()
     if mine and seen.status == statements.STATUS[verdict]:
-        return redirect("approval", approval=seen.id)
+        return to_page(request, seen.id)
     context = {
         "section": "inbox",
         "approval": seen,
@@ -106,6 +112,11 @@ def already_closed(
         "result": form_text(request.POST, "result"),
     }
     return render(request, "approvals/conflict.html", context, status=exc.status)
+
+
+def to_page(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Redirect to the page of a request, in the same place of the inbox."""
+    return redirect(f"{reverse('approval', args=[approval])}{places.read(request).query}")
 
 
 def _agent(shown: requests.Approval) -> str:

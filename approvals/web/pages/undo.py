@@ -5,12 +5,12 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotDecided, TooLate
 from approvals.permissions import principals
+from approvals.web.pages.request_page import to_page
 
 
 @require_POST
@@ -23,4 +23,4 @@ def undo(request: HttpRequest, approval: UUID) -> HttpResponse:
         messages.error(request, f"Nothing was changed. {exc.detail}")
     else:
         messages.success(request, "Undone. Waiting for a decision again.")
-    return redirect("approval", approval=approval)
+    return to_page(request, approval)

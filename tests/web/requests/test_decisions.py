@@ -106,6 +106,29 @@ def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: 
     assert "The same call" not in shows(bea, asked, "The call never starts")
 
 
+def test_the_next_request_of_the_search_opens_after_a_decision(
+    bea: Client, office: Office, settings: Settings
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    names = ("first", "another", "second")
+    runs = [office.start(args={"username": name, "security_level": 1}) for name in names]
+    first, other, second = (office.request(run) for run in runs)
+    place = "?q=of+second"
+    assert f'href="/a/{second.id}/{place}"' in shows(bea, f"/inbox/{place}")
+    shows(bea, f"/a/{second.id}/{place}", f'href="/inbox/{place}"', hides=[str(first.id)])
+    assert _decided(bea, second, place) == f"/a/{second.id}/{place}"  # there is no other
+    assert _decided(bea, first, "") == f"/a/{other.id}/"
+    said = "Approved: Set the privileges of first to 1. It takes effect in"
+    shows(bea, other, said, f'href="/a/{first.id}/">View', f'action="/a/{first.id}/undo/"')
+    assert _decided(bea, other, "?q=risk:none") == f"/a/{other.id}/"  # no such search
+
+
+def _decided(person: Client, request: Request, place: str) -> str:
+    """Approve, and return the page that opens then."""
+    form = {"digest": request.request_digest}
+    return str(person.post(f"/a/{request.id}/approve/{place}", form)["Location"])
+
+
 def test_an_answer_takes_the_place_of_the_call(
     bea: Client, ada: Client, office: Office, asked: Request
 ) -> None:
