@@ -27,7 +27,6 @@ from tests.support.cast import PASSWORD, Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
 from tests.support.office import BEA, NEWCOMER, Office, reseal
-from tests.support.pages import log_in, text
 from tests.support.seeds import decide
 
 Places = dict[str, Any]
@@ -183,12 +182,5 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")
     if last == "start":
-        return {f"in.{name}": value for name, value in NEWCOMER.items()} | _hidden(places)
+        return {f"in.{name}": value for name, value in NEWCOMER.items()}
     return dict(bodies.get(f"{before}/{last}" if last == "add" else last, given))
-
-
-def _hidden(places: Places) -> dict[str, str]:
-    """The hidden fields of the form."""
-    page = text(log_in(User.objects.get(username="ada")), "/agents/hr_onboarding/start/")
-    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page)
-    return {name: value for name, value in found if name != "csrfmiddlewaretoken"}

@@ -41,13 +41,11 @@ def test_starting_runs(ada_api: Caller, admin_api: Caller, published: None) -> N
 def test_an_invalid_field_is_named(ada_api: Caller, office: Office, published: None) -> None:
     for change, field in (
         ({"agent": "stranger"}, "agent"),
-        ({"agent": "nul\x00"}, "agent"),
         ({"business_key": ""}, "business_key"),
         ({"business_key": "\ud800"}, "business_key"),
         ({"business_key": "k" * 201}, "business_key"),
         ({"input": {**NEWCOMER, "username": "nul\x00"}}, "input.username"),
         ({"input": {**NEWCOMER, "security_level": 2**60}}, "input.security_level"),
-        ({"input": {**NEWCOMER, "security_level": float("nan")}}, "input.security_level"),
     ):
         assert field_of(ada_api.post("/runs", {**BODY, **change})) == (422, field), change
     said = ada_api.post("/runs", {**BODY, "input": {"username": 3}}).json()

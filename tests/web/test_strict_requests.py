@@ -12,7 +12,7 @@ from django.test import Client
 
 from approvals.models import Request
 from config.api import api
-from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REASON, MAX_REPORTED
+from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REPORTED
 from tests.support.api_client import Caller, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.web.matrix import ROWS, Places, Row, answer, blank, body_of
@@ -193,7 +193,6 @@ def test_oversized_input_is_refused_with_field_and_limit(
     settle = f"/runs/{doubt.run_id}/gates/{doubt.gate}/settle"
     for refused, field, limit in (
         (ada_api.post("/runs", run), "input", MAX_INPUT),
-        (ada_api.post(f"/runs/{doubt.run_id}/cancel", {"reason": long}), "reason", MAX_REASON),
         (bea_api.post(settle, {"outcome": "happened", "result": long}), "result", MAX_REPORTED),
         (ada_api.send("/runs", " " * (MAX_BODY + 1)), None, MAX_BODY),
     ):

@@ -158,14 +158,12 @@ def test_a_second_admin_confirms_the_assignment_of_the_first(admin: Client, cast
     given = ('value="reviewers" checked', "given by <bdi>admin</bdi> just now")
     has(card, *given, *limits, "You cannot confirm this", hides=[form])
     has(_card(text(second, "/people/"), "cyril"), form)
-    for seq in ("x", "9" * 5_000):  # the second is too long for int()
-        has(text_of(second.post(form, {"seq": seq}), 409), "changed since you saw it")
+    long = "9" * 5_000  # for int()
+    has(text_of(second.post(form, {"seq": long}), 409), "changed since you saw it")
     card = _card(_done(second, form, {"seq": "1"}), "cyril")
     has(card, "confirmed by <bdi>second</bdi>", hides=["Cannot decide"])
     card = _card(_done(admin, "/people/cyril/groups/", {"group": ["admins"]}), "cyril")
     has(card, "waits for a second admin")
-    _done(admin, "/people/cyril/groups/")
-    assert not cast.cyril.groups.exists()
 
 
 def test_an_admins_own_account_is_not_changed_here(admin: Client, cast: Cast) -> None:
@@ -215,9 +213,7 @@ def test_a_token_is_revoked_of_the_person_named(admin: Client, cast: Cast) -> No
         assert admin.post(f"/people/dora/{act}/", form).status_code == 404
 
 
-def test_people_are_found_by_name_and_the_rest_is_counted(
-    admin: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_people_are_found_or_counted(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         person = create_person(username=f"p{number}", password=PASSWORD, groups=[Group.REVIEWERS])
         tokens.create(person, ALL_SCOPES)

@@ -1,7 +1,6 @@
 """What people do with a run: cancel, pause, write, retry, release, fork, export; on pages, over the API, by command."""
 
 import json
-from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,15 @@ from uuid import UUID
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
-from django.utils import timezone
 from pytest_django import Settings
 
 from approvals import audit
 from approvals.models import AuditEntry, Request
-from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.engine import body
-from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.fake_ports import ask, say, turns
 from tests.support.forged_exports import Sender
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, in_order, send, shows, text, text_of
@@ -113,8 +110,6 @@ def test_late_acts_are_told_why(ada: Client, bea: Client, office: Office, suspen
     has(text_of(ada.post(f"/runs/{other}/cancel/", WHY), 409), "over first", WHY["reason"])
     page = text_of(ada.post(f"/runs/{other}/pause/", follow=True))
     has(page, "Nothing was changed: the run is completed already.")
-    long = ada.post(f"/runs/{office.start()}/message/", {"text": "x" * (MAX_MESSAGE + 1)})
-    has(text_of(long, 422), f"at most {MAX_MESSAGE} characters")
     late = text_of(ada.post(f"/runs/{other}/message/", {"text": "<b>"}), 409)
     has(late, "Not sent: the run is completed already", "&lt;b&gt;")
 
@@ -304,12 +299,6 @@ def test_the_fork_page_says_what_becomes_of_each_call(ada: Client, office: Offic
     has(asked, "set_privileges")
     has(kept, "create_account")
     has(_parts(ada, office.in_doubt())[1], "was in doubt")
-    until = (timezone.now() + timedelta(days=2)).isoformat()
-    sleep = ask(("sleep_until", {"moment": until}))
-    office.effects.agents["hr_onboarding"] = turns(sleep, say("done"))
-    office.effects.tools["sleep_until"] = FakeTool(effect=EffectClass.READ, waits="time")
-    told = _parts(ada, office.start())[1]
-    has(told, "waited, and starts to wait again", hides=["approvals are not copied"])
 
 
 def test_an_entry_that_cannot_be_forked_offers_the_nearest_ones(

@@ -1,9 +1,7 @@
 """The page of an approval: the call, the comparison with the last similar one, and its state after a decision."""
 
 import re
-from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -49,9 +47,7 @@ def test_shows_every_argument_whole_with_its_type(bea: Client, office: Office) -
     shows(bea, request, "&lt;script&gt;", "⟦U+202E⟧", hides=["<script>", "\u202e", "\u200b"])
 
 
-def test_calls_of_one_turn_are_shown_together_decided_separately(
-    bea: Client, office: Office
-) -> None:
+def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> None:
     office.approve(office.start())
     office.ask_twice()
     first, second = Request.objects.filter(run=office.start()).order_by("call")
@@ -135,28 +131,16 @@ def _box(client: Client, request: Request) -> str:
     return found[0]
 
 
-def _stop(run: UUID) -> None:
-    engage(agent="", reason="because", actor=None)
-
-
-@pytest.mark.parametrize(
-    ("hinder", "when"),
-    [
-        (lambda run: None, ""),
-        (_stop, "when every agent is resumed"),
-        (
-            lambda run: pause(run=run, reason="", actor=Actor(person="ada")),
-            "when the run is resumed",
-        ),
-    ],
-)
+@pytest.mark.parametrize("paused", [False, True])
 def test_the_page_says_when_an_approved_call_starts(
-    bea: Client, asked: Request, hinder: Callable[[UUID], Any], when: str
+    bea: Client, asked: Request, paused: bool
 ) -> None:
-    hinder(asked.run_id)
+    if paused:
+        pause(run=asked.run_id, reason="", actor=Actor(person="ada"))
     send(bea, asked, "approve", reason="Her lead agreed.")
-    effect = f"It takes effect {when}." if when else "A worker starts it next."
-    status = f"starts {when}" if when else "a worker starts it next"
+    when = "when the run is resumed"
+    effect = f"It takes effect {when}." if paused else "A worker starts it next."
+    status = f"starts {when}" if paused else "a worker starts it next"
     page = has(_text(bea, asked), f"Approved. {effect}", f"Status: approved, {status}")
     has(page, "The call may start once")
     has(_box(bea, asked), "Her lead agreed.", hides=["waiting for a person"])
@@ -167,7 +151,7 @@ def test_the_page_names_the_undo_window(bea: Client, asked: Request, settings: S
     send(bea, asked, "approve")
     page = has(_text(bea, asked), "approved, takes effect in")
     assert re.search(r"Approved\. It takes effect in \d+ min; until then you can undo it\.", page)
-    _stop(asked.run_id)
+    engage(agent="", reason="because", actor=None)
     has(_box(bea, asked), "then waits until every agent is resumed")
 
 

@@ -128,9 +128,7 @@ def test_an_open_page_gets_its_rows_outcomes(bea: Client, cyril: Client, waiting
     _refreshed(cyril, "known=nonsense", 404)
 
 
-def test_the_inbox_takes_eight_queries_at_most(
-    bea: Client, admin: Client, waiting: Waiting
-) -> None:
+def test_the_inbox_takes_few_queries(bea: Client, admin: Client, waiting: Waiting) -> None:
     made = waiting(*[None] * 60)
     waiting(None, kind=GateKind.IN_DOUBT)
     seeds.decide(made[0], BEA)

@@ -88,9 +88,7 @@ def test_the_agent_page_shows_its_tools_and_its_result(bea: Client, joiner: Publ
 
 
 @pytest.mark.usefixtures("published")
-def test_its_last_ten_runs_are_those_the_reader_may_read(
-    ada: Client, bea: Client, office: Office
-) -> None:
+def test_only_runs_that_one_may_read_are_listed(ada: Client, bea: Client, office: Office) -> None:
     for number in range(11):
         office.start(key=f"key-{number}", advanced=False)
     with queries_at_most(12):
