@@ -17,8 +17,10 @@ from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import F
 
 from agents.llm.rate_limits import Permit, RateLimits, Wait
+from agents.models import RateLimit
 from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
 from runtime.control import verification
@@ -153,19 +155,13 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     assert len(provider.bodies) == 1
 
 
-def _pass(seconds: float) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE agents_brake SET since = since - %(s)s * interval '1 second', "
-            "hit_at = hit_at - %(s)s * interval '1 second'",
-            {"s": seconds},
-        )
+def _pass_ten_seconds() -> None:
+    past = timedelta(seconds=10)
+    RateLimit.objects.update(since=F("since") - past, hit_at=F("hit_at") - past)
 
 
 def _gap() -> float:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT gap FROM agents_brake")
-        return float(cursor.fetchone()[0])
+    return RateLimit.objects.get().gap
 
 
 @pytest.fixture
@@ -192,18 +188,18 @@ def test_calls_wait_for_the_named_time_then_go_one_by_one(braked: RateLimits) ->
     first, second = (_wait(braked) for _ in range(2))
     assert (first.queue_number, second.queue_number) == (1, 2)
     assert timedelta(seconds=4) < second.until - first.until < timedelta(seconds=8)
-    _pass(10.0)
+    _pass_ten_seconds()
     assert _go(braked, first.queue_number).is_limited
     assert _wait(braked, second.queue_number).queue_number == 2
     assert _wait(braked).queue_number == 3
-    _pass(10.0)
+    _pass_ten_seconds()
     _go(braked, second.queue_number)
     assert isinstance(braked.acquire("anthropic", 0), Permit)  # other providers are not limited
 
 
 def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> None:
     ticket = _wait(braked).queue_number
-    _pass(10.0)
+    _pass_ten_seconds()
     early = _go(braked, ticket)
     for _ in range(5):
         braked.on_rejected("openai", early, 10.0)
@@ -213,17 +209,14 @@ def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> No
 
 
 def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> None:
-    ticket = 0
-    gaps: list[float] = []
-    while not gaps or gaps[-1]:
-        said = braked.acquire("openai", ticket)
+    gaps = [_gap()]
+    while gaps[-1]:
+        said = braked.acquire("openai", 0)
         if isinstance(said, Wait):
-            ticket = said.queue_number
-            _pass(10.0)
-            continue
+            _pass_ten_seconds()
+            said = braked.acquire("openai", said.queue_number)
         assert isinstance(said, Permit)
         braked.on_success("openai", said)
-        ticket = 0
         gaps.append(_gap())
     assert gaps == sorted(gaps, reverse=True)
     assert len(gaps) > 20
