@@ -67,19 +67,6 @@ def test_a_provider_may_fail_without_anything_happening_twice(
         assert COMPLAINTS[fault] in told[-1]["content"]
 
 
-def test_calls_under_one_id_are_told_apart_on_the_way_back(
-    engine: Engine, provider: Provider, directory: Directory
-) -> None:
-    provider.faults.append(Fault.ONE_ID)
-    run = engine.begin("hr_access_bundle", NEWCOMER)
-    provider.faults.append(Fault.ONE_ID)  # never comes: no more calls
-    run = engine.decide(run, Verdict.DENY, "no ticket", tool="set_privileges")
-    run = engine.decide(run, Verdict.APPROVE)
-    said = json.loads(run.output or "")
-    assert "Security level 3 was denied: no ticket." in said
-    assert "Access to intranet was granted." in said
-
-
 def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
     engine: Engine, provider: Provider, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
