@@ -20,7 +20,6 @@ class Fault(StrEnum):
     MALFORMED_JSON = "malformed_json"  # 200, and half a document
     UNKNOWN_TOOL = "unknown_tool"  # a call of a tool that was not offered
     DUPLICATE_CALLS = "duplicate_calls"  # every call twice, under the same id
-    ONE_ID = "one_id"  # every call of the reply under the same id
     MALFORMED_ARGUMENTS = "malformed_arguments"  # arguments that end in the middle
 
 
@@ -34,10 +33,6 @@ def _duplicate_calls(message: Message) -> Message:
     return {**message, "tool_calls": [call for call in message["tool_calls"] for _ in range(2)]}
 
 
-def _one_id(message: Message) -> Message:
-    return {**message, "tool_calls": [{**call, "id": "call_0"} for call in message["tool_calls"]]}
-
-
 def _malformed_arguments(message: Message) -> Message:
     broken = json.loads(json.dumps(message["tool_calls"]))
     for call in broken:
@@ -49,7 +44,6 @@ def _malformed_arguments(message: Message) -> Message:
 SPOILERS: dict[Fault, Callable[[Message], Message]] = {
     Fault.UNKNOWN_TOOL: _unknown_tool,
     Fault.DUPLICATE_CALLS: _duplicate_calls,
-    Fault.ONE_ID: _one_id,
     Fault.MALFORMED_ARGUMENTS: _malformed_arguments,
 }
 
