@@ -109,15 +109,15 @@ def approval(request: UUID, *, actor: Actor) -> Approval:
     return to_view(readable(request, principal), principal)
 
 
-def denied_calls(approval: Approval) -> list[tuple[str, str, UUID, str]]:
-    """Return frame, call, gate and action digest of each denial of the tool in this run, also if not in effect yet."""
+def denied_calls(approval: Approval) -> list[tuple[str, str, UUID]]:
+    """Return frame, call and gate of each denial of the tool in this run, also if it is not in effect yet."""
     rows = Request.objects.filter(
         run_id=approval.run,
         tool=approval.tool,
         kind=GateKind.APPROVAL,
         status=Request.Status.DENIED,
     )
-    return list(rows.values_list("frame", "call", "gate", "action_digest"))
+    return list(rows.values_list("frame", "call", "gate"))
 
 
 def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple[Approval, ...]:

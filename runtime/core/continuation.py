@@ -28,7 +28,7 @@ from runtime.core.ids import ROOT, turn_mark
 
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
-MAX_DENIALS = 3  # of one tool
+MAX_DENIALS = 3  # turns in which one tool was denied
 
 
 class Phase(StrEnum):
@@ -250,9 +250,13 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denial:
-    """A person denied a call of `tool`. It counts towards MAX_DENIALS until the failed run is tried again."""
+    """A person denied a call of `tool`, proposed in `turn`, which `ids.turn_key` names.
+
+    Its turn counts towards MAX_DENIALS until the failed run is tried again.
+    """
 
     tool: str
+    turn: str
     reason: str
     counts: bool = True
 

@@ -22,6 +22,11 @@ def turn_of(call: str) -> int:
     return int(call[1:].split(".", 1)[0])
 
 
+def turn_key(frame: str, call: str) -> str:
+    """Return the same text for all calls of one turn of one frame, and another for any other turn of the run."""
+    return f"{frame}/{turn_of(call)}"
+
+
 def child_frame(frame: str, call: str) -> str:
     """Return the id of the frame that a delegated call opens below its own frame."""
     return f"{frame}.{call}"

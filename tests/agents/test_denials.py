@@ -1,4 +1,4 @@
-"""What a person denied in a run is not asked again in it, and three denials of one tool end the run."""
+"""What a person denied in a run is not asked again in it, and denials of one tool in three turns end it."""
 
 import json
 from typing import Any
@@ -102,13 +102,22 @@ def test_an_expired_request_is_asked_again() -> None:
     assert at_desk(pay(40), pay(40)).expire().gate.args == {"euros": 40}
 
 
-def test_three_denials_of_one_tool_end_the_run_and_of_two_tools_do_not() -> None:
+def test_denials_of_one_tool_in_three_turns_end_the_run() -> None:
     flow = at_desk(pay(1), call("post", name="A"), pay(2), call("post", name="B"), pay(3), pay(4))
     for _ in range(4):
         flow.deny("no")
     flow.deny("no, and stop asking")
     assert (flow.status, asked(flow)) == ("failed", 5)
-    assert flow.reason == "refund was denied 3 times, last because: no, and stop asking"
+    assert flow.reason == "refund was denied in 3 turns, last because: no, and stop asking"
+
+
+def test_parallel_denials_count_once() -> None:
+    flow = at_desk(together(pay(1), pay(2), pay(3)), say("Done."))
+    assert len(flow.gates) == 3
+    for gate in flow.gates:
+        flow._worker.decide(gate.gate, Decision(verdict=Verdict.DENY, by="bea", reason="no"))
+    flow._worker.go_on()
+    assert flow.output == "Done."
 
 
 def test_a_run_that_is_tried_again_keeps_its_denials_and_counts_anew() -> None:

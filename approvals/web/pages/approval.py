@@ -18,6 +18,7 @@ from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS, CallState
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.core.ids import turn_key
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
@@ -26,7 +27,7 @@ from runtime.web.requests import form_text
 
 _SAID = {
     Verdict.APPROVE: ("Approved", "A worker starts it next."),
-    Verdict.DENY: ("Denied", "The agent is told why."),
+    Verdict.DENY: ("Denied", "The call never starts."),
     Verdict.ANSWER: ("Answered", "The call is not made, and the agent gets your result."),
 }
 
@@ -88,12 +89,12 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
 
 
 def _denied(shown: requests.Approval, transcript: Transcript) -> frozenset[str]:
-    """Return the digests of the tool's actions that people denied in the run, with those not in effect yet."""
+    """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet."""
     to_come = set()
-    for frame, name, gate, digest in requests.denied_calls(shown):
+    for frame, name, gate in requests.denied_calls(shown):
         call = transcript.call(frame, name)
         if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
-            to_come.add(digest)
+            to_come.add(turn_key(frame, name))
     return transcript.denied(shown.tool) | to_come
 
 
@@ -111,12 +112,12 @@ def _page(
     principal = principals.principal_of(actor)
     seen = page_context(request, shown, principal, problem)
     denied = _denied(shown, seen["transcript"])
-    this = {seen["call"].digest} if seen["call"] else set()
+    this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
     context = {
         **seen,
         **_similar(shown, principal),
         "denials": len(denied),
-        "ends_run": len(denied | this) >= MAX_DENIALS,
+        "ends_run": len(denied | this) >= MAX_DENIALS > len(denied),
         "together": requests.of_turn(shown, principal),
         "stale": isinstance(problem, DigestMismatch),
         "max_denials": MAX_DENIALS,

@@ -37,7 +37,7 @@ def retried(now: Continuation, event: Retried, phase: Phase) -> Continuation:
 def uncounted(denials: dict[str, Denial]) -> dict[str, Denial]:
     """Return the denials of a run that is tried again: they stand, but no longer count towards its end."""
     return {
-        digest: Denial(tool=denial.tool, reason=denial.reason, counts=False)
+        digest: Denial(tool=denial.tool, turn=denial.turn, reason=denial.reason, counts=False)
         for digest, denial in denials.items()
     }
 

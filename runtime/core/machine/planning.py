@@ -104,14 +104,18 @@ def _too_many_refusals(now: Continuation) -> str:
 
 
 def _too_many_denials(now: Continuation) -> str:
-    """Word the end of a run in which people denied one tool too often; empty if they did not."""
-    reasons: dict[str, list[str]] = {}
+    """Word the end of a run in which people denied one tool in too many turns; empty if they did not.
+
+    Parallel calls count once: the model learns of a denial only when its turn has ended.
+    """
+    turns: dict[str, dict[str, str]] = {}
     for denial in now.denials.values():
         if denial.counts:
-            reasons.setdefault(denial.tool, []).append(denial.reason)
-    for tool, given in reasons.items():
-        if len(given) >= MAX_DENIALS:
-            return plain(f"{tool} was denied {len(given)} times, last because: {given[-1]}")
+            turns.setdefault(denial.tool, {})[denial.turn] = denial.reason
+    for tool, reasons in turns.items():
+        if len(reasons) >= MAX_DENIALS:
+            last = list(reasons.values())[-1]
+            return plain(f"{tool} was denied in {len(reasons)} turns, last because: {last}")
     return ""
 
 

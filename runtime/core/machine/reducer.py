@@ -58,7 +58,7 @@ from runtime.core.events import (
     WaitStarted,
 )
 from runtime.core.fast_replace import replace
-from runtime.core.ids import ROOT, call_id, child_frame
+from runtime.core.ids import ROOT, call_id, child_frame, turn_key
 from runtime.core.machine import pending
 from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.agent_changes import change_agent
@@ -360,7 +360,8 @@ def _decided(call: Call, event: GateDecided) -> Call:
 def _remember_denial(now: Continuation, call: Call, event: GateDecided) -> Continuation:
     if not event.stands or call.terms is None:
         return now
-    denial = Denial(tool=call.tool, reason=event.reason)
+    turn = turn_key(event.frame, call.id)
+    denial = Denial(tool=call.tool, turn=turn, reason=event.reason)
     return replace(now, denials={**now.denials, call.terms.digest: denial})
 
 

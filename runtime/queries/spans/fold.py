@@ -17,7 +17,7 @@ from runtime.core import events as e
 from runtime.core.continuation import MAX_DEPTH, CallState, Denial, Undelivered
 from runtime.core.enums import Verdict
 from runtime.core.errors import CoreError
-from runtime.core.ids import ROOT, call_id, child_frame, depth_of
+from runtime.core.ids import ROOT, call_id, child_frame, depth_of, turn_key
 from runtime.core.machine.failed_runs import uncounted
 from runtime.core.machine.forks import state_of
 from runtime.queries import time_limits
@@ -366,7 +366,9 @@ class Fold:
                 call.decided(event, self._at, self._gates.get(event.gate))
                 self._add_decision(frame, event, call.tool)
                 if event.stands:
-                    self.denials[call.digest] = Denial(tool=call.tool, reason=event.reason)
+                    turn = turn_key(event.frame, call.id)
+                    denial = Denial(tool=call.tool, turn=turn, reason=event.reason)
+                    self.denials[call.digest] = denial
                 if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
                     self._add_message(frame, "result", call.tool, call.result, reported_by=event.by)
             case e.GateClosed():

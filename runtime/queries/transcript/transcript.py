@@ -65,12 +65,9 @@ class Transcript:
         return min((until for until in waits if until is not None), default=None)
 
     def denied(self, tool: str) -> frozenset[str]:
-        """Return the digests of this tool's actions whose denials count towards the end of the run."""
-        return frozenset(
-            digest
-            for digest, denial in self.denials.items()
-            if denial.counts and denial.tool == tool
-        )
+        """Return the turns in which this tool was denied and which count towards the end of the run."""
+        denials = (denial for denial in self.denials.values() if denial.tool == tool)
+        return frozenset(denial.turn for denial in denials if denial.counts)
 
     def call(self, frame: str, call: str) -> CallRecord | None:
         """Return a call; None if the journal does not mention it."""

@@ -70,7 +70,7 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
     office.effects.agents["account_agent"] = turns(*(ask(("set_privileges", a)) for a in levels))
     run = office.start()
     for count, words in enumerate(
-        ("in this run.</p>", "was denied 1 time in this run", "One more denial ends the run")
+        ("in this run.</p>", "was denied in 1 turn of this run", "If you deny this call too")
     ):
         asked = Request.objects.get(run=run, status="pending")
         page = shows(bea, asked, "may not ask for the same call again", words)
@@ -80,19 +80,18 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
     failed = Run.objects.get(id=run)
     assert (failed.status, failed.reason) == (
         "failed",
-        "set_privileges was denied 3 times, last because: level 2 is too high",
+        "set_privileges was denied in 3 turns, last because: level 2 is too high",
     )
+    shows(bea, asked, "The run ended", hides=["is told that it was denied"])
 
 
 def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Office) -> None:
     levels = [{"username": "newhire", "security_level": level} for level in (3, 4, 5)]
     asks = ask(*(("set_privileges", args) for args in levels))
     office.effects.agents["account_agent"] = turns(asks, say("No."))
-    first, second, third = Request.objects.filter(run=office.start()).order_by("id")
+    first, second, _ = Request.objects.filter(run=office.start()).order_by("id")
     send(bea, first, "deny", reason="too high")
-    shows(bea, third, "was denied 1 time in this run")
-    send(bea, second, "deny", reason="too high")
-    shows(bea, third, "was denied 2 times in this run. One more denial ends the run")
+    shows(bea, second, "was denied in 1 turn of this run", hides=["Reason (denying ends"])
 
 
 def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: Office) -> None:
