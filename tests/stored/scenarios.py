@@ -101,8 +101,7 @@ def document_of(worker: Worker) -> dict[str, Any]:
         "journal": list(worker.journal),
         "continuation": continuation,
         "gates": [
-            PICTURE.dump_python(worker.shown[pending.gate], mode="json")
-            for pending in worker.now.pending
+            PICTURE.dump_python(worker.shown[one.gate], mode="json") for one in worker.now.pending
         ],
     }
 
