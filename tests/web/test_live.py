@@ -97,9 +97,8 @@ class House:
 
     def waits(self, count: int) -> None:
         """Return once so many requests wait for a run."""
-        until(
-            lambda: self.live_server.count_waiting() == count or None, f"{count} requests to wait"
-        )
+        waiting = self.live_server.count_waiting
+        until(lambda: waiting() == count or None, f"{count} requests to wait")
 
     def _soon(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self.loop).result(WITHIN)

@@ -220,6 +220,4 @@ def test_a_parameter_given_twice_or_in_a_path_is_refused(ada_api: Caller, suspen
     assert field_of(ada_api.get(f"{run}?run={suspended}")) == (422, "run")
     for text in ("[]", "nonsense"):
         assert field_of(ada_api.send(f"{run}/resume", text)) == (422, "body")
-    assert (
-        Client().get("/api/v1/runs?surprise=1").status_code == 401
-    )  # strangers hear nothing of it
+    assert Client().get("/api/v1/runs?surprise=1").status_code == 401  # a stranger hears no more

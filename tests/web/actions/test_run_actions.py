@@ -63,8 +63,7 @@ def test_a_cancelled_run_ends_and_closes_its_requests(
     page = text(ada, path)
     in_order(page.partition("will not be undone")[2], *calls)
     shows(bea, path, "You may not cancel this run")
-    empty = text_of(ada.post(path, {"reason": " "}), 422)
-    has(empty, "Not cancelled: the reason is required")
+    has(text_of(ada.post(path, {"reason": " "}), 422), "Not cancelled: the reason is required")
     for _ in range(2):  # twice is once
         answer = ada.post(path, {"reason": "Not\r\nneeded."})
         assert (answer.status_code, answer["Location"]) == (302, f"/runs/{suspended}/")
@@ -108,8 +107,8 @@ def test_late_acts_are_told_why(ada: Client, bea: Client, office: Office, suspen
     office.approve(other)
     shows(ada, f"/runs/{other}/cancel/", "This run is over")
     has(text_of(ada.post(f"/runs/{other}/cancel/", WHY), 409), "over first", WHY["reason"])
-    page = text_of(ada.post(f"/runs/{other}/pause/", follow=True))
-    has(page, "Nothing was changed: the run is completed already.")
+    paused = ada.post(f"/runs/{other}/pause/", follow=True)
+    has(text_of(paused), "Nothing was changed: the run is completed already.")
     late = text_of(ada.post(f"/runs/{other}/message/", {"text": "<b>"}), 409)
     has(late, "Not sent: the run is completed already", "&lt;b&gt;")
 

@@ -82,9 +82,8 @@ def test_the_card_shows_changes_and_approver(bea: Client, office: Office, asked:
     has(_card(bea, _start(office)), "every argument is the same")
     changes = ("<bdi>security_level</bdi>", "<del>3</del>", "<ins>5</ins>", "1 unchanged")
     has(_card(bea, _start(office, security_level=5)), "<bdi>bea</bdi> approved", *changes)
-    spaced = _start(office, username="newhire ")
-    has(_card(bea, spaced), "It ends with 1 space, before with no spaces.")
-    shows(bea, spaced, hides=["U+0020"])
+    spaced = _card(bea, _start(office, username="newhire "))
+    has(spaced, "It ends with 1 space, before with no spaces.")
     odd = _start(office, note="p\u0430ypal")
     shown = text(bea, odd).partition('class="args"')[2].partition("</dl>")[0]
     for part in (shown, _card(bea, odd)):
@@ -132,9 +131,7 @@ def _box(client: Client, request: Request) -> str:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_the_page_says_when_an_approved_call_starts(
-    bea: Client, asked: Request, paused: bool
-) -> None:
+def test_it_says_when_an_approved_call_starts(bea: Client, asked: Request, paused: bool) -> None:
     if paused:
         pause(run=asked.run_id, reason="", actor=Actor(person="ada"))
     send(bea, asked, "approve", reason="Her lead agreed.")

@@ -115,20 +115,13 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
     gate = Gate.objects.get(run=run, kind="in_doubt")
     started = [one for one in events(run) if one["type"] == "ToolStarted"]
     at = datetime.fromisoformat(str(started[-1]["at"]))
+    call: dict[str, Any] = {"run": run, "frame": gate.frame, "call": gate.call, "attempt": 1}
+    times: dict[str, Any] = {"started_at": at, "worker": uuid4(), "at": at}
+    came: dict[str, Any] = {"outcome": "returned", "result": result, "error": ""}
+    if error:
+        came = {"outcome": "failed", "result": None, "error": error}
     with pool.own() as own, own.transaction():
-        late = late_outcomes.LateOutcome(
-            run=run,
-            frame=gate.frame,
-            call=gate.call,
-            attempt=1,
-            started_at=at,
-            worker=uuid4(),
-            at=at,
-            outcome="failed" if error else "returned",
-            result=None if error else result,
-            error=error,
-        )
-        assert late_outcomes.insert(own, late)
+        assert late_outcomes.insert(own, late_outcomes.LateOutcome(**call, **times, **came))
         with suppress(RunEnded):
             runs.notify_signal(own, run)
 

@@ -50,12 +50,8 @@ def test_the_axis_prefers_work_then_people_then_retries() -> None:
 
 def test_only_long_waiting_is_shortened_and_leaves_room_for_the_seconds_of_work() -> None:
     weeks = 3 * 7 * 86_400
-    spans = [
-        _span(TimeUse.WORK, 0, 2),
-        _span(TimeUse.PEOPLE, 2, weeks),
-        _span(TimeUse.WORK, weeks, weeks + 4),
-    ]
-    found = axis(spans, _at(0), _at(weeks + 4))
+    work = [_span(TimeUse.WORK, 0, 2), _span(TimeUse.WORK, weeks, weeks + 4)]
+    found = axis([*work, _span(TimeUse.PEOPLE, 2, weeks)], _at(0), _at(weeks + 4))
     first, waiting, last = found.segments
     assert first.width + last.width == pytest.approx(60)
     assert last.width == pytest.approx(2 * first.width)
