@@ -1,17 +1,17 @@
 """verify_run: a sound run has no finding, and every change made behind the engine's back has one."""
 
-import io
 import json
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
-from django.core.management import CommandError, call_command
 
 from runtime.control import verification
 from runtime.core.enums import Verdict
 from runtime.models import Continuation, Gate
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
+from tests.support.commands import tried
 from tests.support.engine import MakeBench, Rig, cancel
 from tests.support.fake_ports import FakeTool, ask, say, turns
 
@@ -129,14 +129,7 @@ def test_a_run_that_nothing_will_move_again_is_found(desk: Rig) -> None:
     assert found(run) == []
 
 
-def verify_run(*args: str) -> tuple[str, str]:
-    """Return the output of the command, and its error."""
-    out = io.StringIO()
-    try:
-        call_command("verify_run", *args, stdout=out)
-    except CommandError as exc:
-        return out.getvalue(), str(exc)
-    return out.getvalue(), ""
+verify_run = partial(tried, "verify_run")
 
 
 def test_the_command_says_one_line_per_finding_and_fails(desk: Rig, waiting: UUID) -> None:

@@ -1,12 +1,10 @@
 """Files that pretend to be exported runs: each is refused in one line, and nothing of it is written."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.models import PublishedAgent
@@ -16,6 +14,7 @@ from runtime.core.documents import export_file
 from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
+from tests.support.commands import tried
 from tests.support.forged_exports import Sender, uuid7
 from tests.support.office import Target
 from tests.support.seeds import published
@@ -138,27 +137,17 @@ def test_an_unknown_agent_or_a_large_file_is_not_imported(
     assert refused(sender.send(parcel)) == "it is larger than 1000 bytes"
 
 
-def command(*args: object) -> tuple[str, str]:
-    """Return the output of the command, and its error."""
-    out, error = io.StringIO(), ""
-    try:
-        call_command(*map(str, args), stdout=out)
-    except CommandError as exc:
-        error = str(exc)
-    return out.getvalue(), error
-
-
 def test_a_run_leaves_and_comes_by_command(target: Target, sender: Sender, tmp_path: Path) -> None:
     run, file = target.start(), tmp_path / "run.json"
-    refusal = command("export_run", run, file, "--as", "bea")[1]
+    refusal = tried("export_run", run, file, "--as", "bea")[1]
     assert (refusal, file.exists()) == ("Only admins may export runs.", False)
-    said, error = command("export_run", run, file, "--as", "admin")
+    said, error = tried("export_run", run, file, "--as", "admin")
     assert (said, error) == (f"Run {run} is exported to {file}.\n", "")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert command("export_run", run, file, "--as", "admin")[1] == f"{file} exists already"
-    assert command("import_run", file, "--as", "admin")[1].startswith("not imported: key")
+    assert tried("export_run", run, file, "--as", "admin")[1] == f"{file} exists already"
+    assert tried("import_run", file, "--as", "admin")[1].startswith("not imported: key")
     file.write_text(sender.send(file.read_text()))
-    assert command("import_run", file, "--as", "ada")[1] != ""
-    said, error = command("import_run", file, "--as", "admin")
+    assert tried("import_run", file, "--as", "ada")[1] != ""
+    said, error = tried("import_run", file, "--as", "admin")
     assert (said.endswith("continues here.\n"), error) == (True, "")
-    assert "cannot be read" in command("import_run", tmp_path / "none", "--as", "admin")[1]
+    assert "cannot be read" in tried("import_run", tmp_path / "none", "--as", "admin")[1]

@@ -1,10 +1,13 @@
-"""Commands of the checkout, in processes of their own."""
+"""Commands of the checkout, in processes of their own and in this one."""
 
+import io
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from django.core.management import CommandError, call_command
 
 from config.env.environment import ROOT
 
@@ -34,6 +37,16 @@ def python(*words: object, env: Mapping[str, str] | None = None) -> "Done":
 
 def manage(*words: object, env: Mapping[str, str] | None = None) -> "Done":
     return python("manage.py", *words, env=env)
+
+
+def tried(*words: object) -> tuple[str, str]:
+    """Call a command in this process. Return its output, and its error."""
+    out = io.StringIO()
+    try:
+        call_command(*map(str, words), stdout=out)
+    except CommandError as exc:
+        return out.getvalue(), str(exc)
+    return out.getvalue(), ""
 
 
 def start(
