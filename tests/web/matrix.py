@@ -48,13 +48,9 @@ class Row:
     def is_api(self) -> bool:
         return self.path.startswith("/api/v1/") and "docs" not in self.path
 
-    @property
-    def blank(self) -> str:
-        """The path with each of its parameters as X."""
-        return blank(self.path)
-
 
 def blank(path: str) -> str:
+    """The path with each of its parameters as X."""
     return re.sub(r"\{\w+\}", "X", path)
 
 

@@ -79,7 +79,7 @@ class Operation:
 
 def _operations() -> Iterator[Operation]:
     schema = json.loads(json.dumps(api.get_openapi_schema(), default=str))
-    rows = {(row.method, row.blank): row for row in ROWS}
+    rows = {(row.method, blank(row.path)): row for row in ROWS}
     for path, methods in schema["paths"].items():
         for method, found in methods.items():
             yield Operation(
