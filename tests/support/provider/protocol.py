@@ -70,18 +70,13 @@ def message_of(reply: ModelResponse) -> dict[str, Any]:
 
 
 def completion_of(message: dict[str, Any], model: str) -> dict[str, Any]:
+    reason = "tool_calls" if message.get("tool_calls") else "stop"
     return {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
         "created": 1_795_000_000,
         "model": model,
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
         "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
     }
 
@@ -92,12 +87,8 @@ def events_of(completion: dict[str, Any]) -> list[bytes]:
     deltas = list(_deltas(choice["message"]))
     chunks = [_chunk(completion, choices=[{"index": 0, "delta": delta}]) for delta in deltas]
     end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
-    return [
-        *chunks,
-        _chunk(completion, choices=[end]),
-        _chunk(completion, choices=[], usage=completion["usage"]),
-        DONE,
-    ]
+    usage = _chunk(completion, choices=[], usage=completion["usage"])
+    return [*chunks, _chunk(completion, choices=[end]), usage, DONE]
 
 
 def said(completion: dict[str, Any], text: str) -> bytes:
@@ -160,11 +151,6 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _chunk(completion: dict[str, Any], **more: Any) -> bytes:
-    chunk = {
-        "id": completion["id"],
-        "object": "chat.completion.chunk",
-        "created": completion["created"],
-        "model": completion["model"],
-        **more,
-    }
+    known = {name: completion[name] for name in ("id", "created", "model")}
+    chunk = {**known, "object": "chat.completion.chunk", **more}
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"

@@ -40,10 +40,8 @@ class Provider:
         self.root = "/v1"
         self.key = KEY
         self.streams = True  # false: answer in one piece even to a stream request
-        self.refusal: tuple[int, Any] | None = (
-            None  # status and document or page, for every request
-        )
-        self.retry_after: float | None = 1.0  # seconds, sent with a refusal
+        self.refusal: tuple[int, Any] | None = None  # status, and document or page
+        self.retry_after = 1.0  # seconds, sent with a refusal
         self.left = threading.Event()  # a client went away before its answer was complete
         self.speaking = threading.Event()  # a reply without end has begun
         self.bodies: list[dict[str, Any]] = []  # of every request that had the right key
@@ -153,8 +151,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _retry_after(self) -> dict[str, str]:
         """Return the header in whole seconds, or in milliseconds, as providers do, for less than a second."""
         after = self._provider.retry_after
-        if after is None:
-            return {}
         whole, parts = {"Retry-After": f"{after:.0f}"}, {"retry-after-ms": f"{after * 1000:g}"}
         return whole if after >= 1 else parts
 
