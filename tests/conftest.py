@@ -21,7 +21,7 @@ from runtime.store import pool
 from runtime.store.tables import continuations
 from tests.skips import Skips
 from tests.support import embedded, servers
-from tests.support.cast import Cast, assemble
+from tests.support.seeds import Cast, assemble
 
 pytest_plugins = ["tests.support.engine", "tests.support.office"]
 

@@ -7,7 +7,7 @@ import pytest
 from runtime.broker import dispatch
 from runtime.ports.access import Actor
 from tests.support import seeds
-from tests.support.cast import GROUPS
+from tests.support.seeds import GROUPS
 
 
 @pytest.fixture(autouse=True)

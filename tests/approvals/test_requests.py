@@ -77,10 +77,7 @@ def test_a_risk_that_does_not_exist_hides_no_request(
         cursor.execute("ALTER TABLE approvals_request DROP CONSTRAINT request_risk")
     Request.objects.filter(pk=request.pk).update(risk="nothing")
     people = (ada, bea, cyril, admin, Actor(person="stranger"))
-    for view, seen in (
-        (View.MINE, [bea]),
-        (View.OTHERS, [ada, admin]),
-    ):
+    for view, seen in ((View.MINE, [bea]), (View.OTHERS, [ada, admin])):
         pages = {actor: inbox.page(principal_of(actor), view=view).items for actor in people}
         assert [actor for actor in people if pages[actor]] == seen
         assert all(pages[actor][0].tampered for actor in seen)

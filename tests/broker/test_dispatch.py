@@ -104,9 +104,7 @@ def test_hints_beyond_the_queue_are_dropped(
     assert "dropped" in caplog.text
 
 
-def test_an_inbox_that_changes_after_its_run_is_published(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_inbox_that_changes_after_its_run_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     rung: queue.Queue[Any] = queue.Queue()
     monkeypatch.setattr(dispatch.Notifier, "_publish", lambda _, rings: rung.put(rings))
     notifier, run = dispatch.Notifier(), uuid4()
@@ -212,9 +210,7 @@ def test_a_worker_of_resumed_runs_has_a_queue_of_its_own(
     assert list(app.conf.task_queues) == own
 
 
-def test_nothing_is_left_in_the_broker_of_a_queue_that_celery_read(
-    broker: "redis.Redis",
-) -> None:
+def test_nothing_is_left_in_the_broker_of_a_queue_that_celery_read(broker: "redis.Redis") -> None:
     queues = app.conf.task_queues
     name = worker._own_queue()
     declared = app.amqp.Queues(app.conf.task_queues)

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from tests.support.chromium import CHROMIUM, FLAGS
+from tests.support.commands import CHROMIUM, FLAGS
 from tests.support.office import Office
 from tests.support.pages import log_in
 

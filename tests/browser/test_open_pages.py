@@ -12,9 +12,8 @@ from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.core.enums import Verdict
 from tests.browser.conftest import Desk, window
-from tests.support.cast import PASSWORD
 from tests.support.office import BEA, Office, reseal
-from tests.support.seeds import decide
+from tests.support.seeds import PASSWORD, decide
 
 pytestmark = pytest.mark.browser
 

@@ -77,8 +77,7 @@ def test_a_secret_key_that_cannot_be_used(
 
 
 @pytest.mark.parametrize(
-    ("model", "key"),
-    [("openai:x", "OPENAI_API_KEY"), ("gemini:x", "ABEYANCE_PROVIDER_GEMINI_KEY")],
+    ("model", "key"), [("openai:x", "OPENAI_API_KEY"), ("gemini:x", "ABEYANCE_PROVIDER_GEMINI_KEY")]
 )
 def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> None:
     for missing in ({}, {key: " "}):

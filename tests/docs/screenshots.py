@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from config.env.environment import ROOT
 from tests.docs.pages import README, blocks
-from tests.support.chromium import CHROMIUM, FLAGS
+from tests.support.commands import CHROMIUM, FLAGS
 from tests.support.people import Office
 from tests.support.stack import Stack
 

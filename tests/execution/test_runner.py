@@ -150,10 +150,7 @@ def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), DataError("value too long")])
 def test_a_fault_of_ours_is_an_alarm_and_backs_off_unless_it_lasts(
-    gated: Rig,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    error: Exception,
+    gated: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise error

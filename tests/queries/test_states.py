@@ -32,8 +32,7 @@ LINES = lines_of(LONG)
 
 
 @pytest.mark.parametrize(
-    "shown",
-    [lambda: usage_of(RUN, LINES), lambda: state_at.state_after(RUN, len(LINES))],
+    "shown", [lambda: usage_of(RUN, LINES), lambda: state_at.state_after(RUN, len(LINES))]
 )
 def test_not_all_states_of_a_long_run_are_in_memory_at_once(
     shown: Callable[[], object], monkeypatch: pytest.MonkeyPatch

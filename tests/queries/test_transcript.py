@@ -58,8 +58,7 @@ def _read(*bodies: str | list[Any]) -> Transcript:
 
 
 @pytest.mark.parametrize(
-    "body",
-    ["", "[]", '{"schema": 99}', '{"schema": 1, "at": "then", "events": []}', "[" * 200_000],
+    "body", ["", "[]", '{"schema": 99}', '{"schema": 1, "at": "then", "events": []}', "[" * 200_000]
 )
 def test_an_entry_that_cannot_be_read_is_named(body: str) -> None:
     found = _read([opened()], body, [replied("t")])

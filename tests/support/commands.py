@@ -12,6 +12,16 @@ from django.core.management import CommandError, call_command
 from config.env.environment import ROOT
 
 WITHIN = 180.0
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 Process = subprocess.Popen[bytes]
 
 

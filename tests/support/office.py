@@ -25,10 +25,9 @@ from runtime.ports.agents import AgentInfo, CallInfo
 from runtime.ports.effects import ModelFailure, ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.tables import continuations
-from tests.support.cast import Cast
 from tests.support.engine import HandDriven
 from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
-from tests.support.seeds import decide
+from tests.support.seeds import Cast, decide
 
 BEA = Actor(person="bea")
 NEWCOMER = {"full_name": "New Hire", "username": "newhire", "security_level": 3}

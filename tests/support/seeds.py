@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -38,6 +38,32 @@ SCHEMA: dict[str, Any] = {
 }
 ARGS: dict[str, Any] = {"username": "new.hire", "security_level": 3}
 PATH = ("hr_onboarding", "account_agent", "set_privileges")
+
+PASSWORD = "correct horse battery staple"
+
+GROUPS: dict[str, tuple[Group, ...]] = {
+    "ada": (Group.REQUESTERS, Group.REVIEWERS),  # only four eyes stop her on her own runs
+    "bea": (Group.REVIEWERS,),
+    "cyril": (),
+    "admin": (Group.ADMINS,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    ada: User
+    bea: User
+    cyril: User
+    admin: User
+
+
+def assemble() -> Cast:
+    """Make everybody, each with PASSWORD."""
+    people = {
+        name: create_person(username=name, password=PASSWORD, groups=groups)
+        for name, groups in GROUPS.items()
+    }
+    return Cast(**people)
 
 
 def person(username: str, *groups: Group) -> Actor:

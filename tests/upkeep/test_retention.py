@@ -26,10 +26,10 @@ from runtime.store import pool
 from runtime.upkeep import retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
-from tests.support.cast import Cast
 from tests.support.engine import bodies
 from tests.support.fake_ports import FakeTool
 from tests.support.office import Target
+from tests.support.seeds import Cast
 
 SECRET = "Zaphod Beeblebrox"
 ARGS = {"username": SECRET, "security_level": 3}

@@ -7,10 +7,9 @@ from django.test import Client
 
 from approvals.models import Request
 from tests.support.api_client import Caller
-from tests.support.cast import Cast
 from tests.support.office import Office
 from tests.support.pages import log_in
-from tests.support.seeds import object_of
+from tests.support.seeds import Cast, object_of
 from tests.support.seeds import published as publish
 from tests.web.matrix import places
 

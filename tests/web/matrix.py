@@ -23,11 +23,10 @@ from runtime.core.enums import EffectClass
 from runtime.models import BlobReference, KillSwitch, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
-from tests.support.cast import PASSWORD, Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
 from tests.support.office import BEA, NEWCOMER, Office, reseal
-from tests.support.seeds import decide
+from tests.support.seeds import PASSWORD, Cast, decide
 
 Places = dict[str, Any]
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")

@@ -15,9 +15,9 @@ from runtime.errors import Forbidden, InvalidInput, UnknownAgent
 from runtime.models import Run
 from runtime.queries import runs as run_queries
 from tests.support.api_client import Caller, code_of, field_of
-from tests.support.cast import Cast
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import shows
+from tests.support.seeds import Cast
 
 BODY = {"agent": "hr_onboarding", "input": NEWCOMER, "business_key": "newhire-2026"}
 

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from config.api import api
-from tests.support.cast import Cast
+from tests.support.seeds import Cast
 from tests.web.matrix import IDENTITIES, ROWS, Places, Row, answer, blank, body_of
 
 # They answer all other addresses.

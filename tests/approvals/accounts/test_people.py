@@ -26,8 +26,8 @@ from approvals.policy import Group
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.support.calls import around
-from tests.support.cast import PASSWORD, Cast
 from tests.support.pages import log_in
+from tests.support.seeds import PASSWORD, Cast
 from tests.support.threads import together
 
 pytestmark = pytest.mark.django_db

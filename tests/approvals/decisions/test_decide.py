@@ -35,7 +35,7 @@ from runtime.ports.approvals import NotConfirmed, Part
 from runtime.store import pool
 from tests.support import seeds
 from tests.support.calls import around
-from tests.support.cast import GROUPS
+from tests.support.seeds import GROUPS
 from tests.support.threads import in_thread, together, wait_until_blocked
 
 pytestmark = pytest.mark.django_db

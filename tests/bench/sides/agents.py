@@ -84,10 +84,7 @@ onboard = spec_of(
     tools=[create_account, set_privileges, send_welcome_mail],
 )
 account = spec_of(
-    "account",
-    input=Newcomer,
-    model=plays(workload.account),
-    tools=[create_account, set_privileges],
+    "account", input=Newcomer, model=plays(workload.account), tools=[create_account, set_privileges]
 )
 delegate = spec_of("delegate", input=Newcomer, model=plays(workload.delegate), subagents=[account])
 walk = spec_of("walk", input=Steps, model=plays(workload.walk), tools=[note, gate])

@@ -11,8 +11,8 @@ from config import wiring
 from runtime.control.start import start
 from runtime.ports.access import Actor
 from runtime.store import pool
-from tests.support.cast import assemble
 from tests.support.people import until
+from tests.support.seeds import assemble
 
 ADA, BEA = Actor(person="ada"), Actor(person="bea")
 ENDS = ("completed", "failed", "cancelled", "quarantined")

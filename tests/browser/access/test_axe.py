@@ -17,10 +17,9 @@ from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.models import Run
 from tests.browser.conftest import Desk, unfold
-from tests.support.cast import Cast
 from tests.support.fake_ports import say, turns
 from tests.support.office import SCHEMA, Office, reseal
-from tests.support.seeds import published
+from tests.support.seeds import Cast, published
 
 pytestmark = pytest.mark.browser
 

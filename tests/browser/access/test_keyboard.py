@@ -8,8 +8,8 @@ from pytest_django.live_server_helper import LiveServer
 
 from approvals.models import Request
 from tests.browser.conftest import Desk, window
-from tests.support.cast import PASSWORD
 from tests.support.office import Office, reseal
+from tests.support.seeds import PASSWORD
 
 pytestmark = pytest.mark.browser
 

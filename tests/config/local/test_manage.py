@@ -17,7 +17,7 @@ from config.local.http_client import request
 from config.local.servers.roles import OWNER
 from runtime.ports.access import Actor
 from tests.support import commands
-from tests.support.cast import Cast
+from tests.support.seeds import Cast
 from tests.support.stack import Stack
 
 

@@ -8,8 +8,8 @@ from django.conf import settings
 from django.db import connection
 
 from runtime.control import verification
-from tests.support.cast import Cast
 from tests.support.scripted_agents import ledger
+from tests.support.seeds import Cast
 from tests.system.fault_injection.harness.counts import LONG
 from tests.system.fault_injection.harness.loop import Loop
 from tests.system.fault_injection.harness.office import Office

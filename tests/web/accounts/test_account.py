@@ -15,8 +15,8 @@ from approvals.models import LoginFailures, Request, Token
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.errors import Forbidden
-from tests.support.cast import PASSWORD, Cast
 from tests.support.pages import has, log_in, queries_at_most, shows, text, text_of
+from tests.support.seeds import PASSWORD, Cast
 from tests.web.matrix import ROWS, Places
 
 NEW = "another horse battery"

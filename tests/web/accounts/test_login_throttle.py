@@ -19,8 +19,8 @@ from approvals.accounts import login_throttle
 from approvals.models import LoginFailures
 from runtime.store import pool
 from tests.support.api_client import Caller
-from tests.support.cast import PASSWORD, Cast
 from tests.support.pages import has, text, text_of
+from tests.support.seeds import PASSWORD, Cast
 
 
 @pytest.fixture

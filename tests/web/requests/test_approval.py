@@ -14,10 +14,10 @@ from runtime.control.pause import pause
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
-from tests.support.cast import Cast
 from tests.support.fake_ports import FakeTool
 from tests.support.office import Office
 from tests.support.pages import has, in_order, queries_at_most, send, shows, text
+from tests.support.seeds import Cast
 
 
 def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) -> None:

@@ -27,10 +27,10 @@ from runtime.store import pool
 from runtime.store.tables import signals
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of
-from tests.support.cast import PASSWORD
 from tests.support.fake_ports import ask, say, turns
 from tests.support.office import Office
 from tests.support.pages import has, log_in, send, shows, text_of
+from tests.support.seeds import PASSWORD
 
 REAL_HINT = dispatch.dispatch
 

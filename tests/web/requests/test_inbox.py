@@ -13,9 +13,9 @@ from approvals.models import Request
 from approvals.queries import inbox as lists
 from runtime.core.enums import GateKind
 from tests.support import seeds
-from tests.support.cast import Cast
 from tests.support.office import BEA, Office
 from tests.support.pages import has, in_order, queries_at_most, shows, text
+from tests.support.seeds import Cast
 
 Waiting = Callable[..., list[Request]]
 CAUGHT_UP = "You're all caught up"

@@ -26,10 +26,10 @@ from runtime.ports.access import Actor
 from runtime.ports.agents import VersionChange
 from runtime.queries.version_diff import MAX_LINES, Difference, differences
 from tests.support.api_client import Caller
-from tests.support.cast import Cast
 from tests.support.engine import body
 from tests.support.office import Office
 from tests.support.pages import has, in_order, queries_at_most, send, shows, text, text_of
+from tests.support.seeds import Cast
 from tests.support.seeds import published as published_agent
 from tests.support.specs import version
 from tests.support.threads import together
