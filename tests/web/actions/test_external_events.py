@@ -27,13 +27,9 @@ EVENT = {"id": "e-1", "name": "signed", "data": {**MATCH, "by": "Bo"}}
 def waiting(office: Office) -> UUID:
     """Ada's run with one call that waits for an event, and one that waits for a time."""
     until = UNTIL.isoformat()
-    office.effects.agents["hr_onboarding"] = turns(
-        ask(
-            ("wait_for", {"event": "signed", "match": MATCH, "until": until}),
-            ("sleep_until", {"moment": until}),
-        ),
-        say("done"),
-    )
+    event = ("wait_for", {"event": "signed", "match": MATCH, "until": until})
+    both = ask(event, ("sleep_until", {"moment": until}))
+    office.effects.agents["hr_onboarding"] = turns(both, say("done"))
     office.effects.tools["wait_for"] = FakeTool(effect=EffectClass.READ, waits="event")
     office.effects.tools["sleep_until"] = FakeTool(effect=EffectClass.READ, waits="time")
     return office.start()
