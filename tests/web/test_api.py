@@ -171,7 +171,6 @@ _REFUSALS: list[tuple[Exception, int, str, dict[str, Any]]] = [
     (InvalidInput("input.a", "is missing"), 422, "invalid", {"field": "input.a"}),
     (InvalidInput("a", "b", [InvalidInput("c", "d")]), 422, "invalid", {"field": "a", **_OTHERS}),
     (NotJson("input.a", "is a set"), 422, "invalid", {"field": "input.a", "detail": "is a set"}),
-    (InvalidInput("reason", "is required"), 422, "invalid", {"field": "reason"}),
     (AlreadyDecided("bea"), 409, "already_decided", {"decided_by": "bea"}),
     (errors.BusinessKeyConflict(), 409, "business_key", {}),
     (errors.NoSuchRun(), 404, "not_found", {"detail": "There is no such run."}),
