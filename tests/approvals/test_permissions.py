@@ -26,7 +26,7 @@ from runtime.errors import Forbidden
 from runtime.models import Run
 from runtime.ports.access import Access as AccessPort
 from runtime.ports.access import Actor
-from runtime.ports.approvals import NotConfirmed
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
@@ -156,12 +156,18 @@ def test_a_person_in_the_origin_before_the_gate_cannot_decide(bea: Actor) -> Non
     assert caught.value.code == "origin"
 
 
-def test_a_person_who_joined_the_origin_undoes_no_decision(bea: Actor, settings: Settings) -> None:
-    request = seeds.pending()
+def test_a_person_who_joined_the_origin_has_approved_and_undoes_nothing(
+    bea: Actor, settings: Settings
+) -> None:
+    run = seeds.run()
+    approved, request = seeds.opened(seeds.snapshot(run), seeds.snapshot(run))
+    seeds.decide(approved, bea)
     settings.ABEYANCE_UNDO_SECONDS = 60
     seeds.decide(request, bea)
     with transaction.atomic():
-        Approvals().join(run=request.run_id, person="bea")
+        Approvals().join(run=run, person="bea")
+    with pytest.raises(ApprovalVoid, match="bea"):
+        seeds.verify_approval(approved)
     with pytest.raises(Forbidden):
         undo(request=request.id, actor=bea)
 

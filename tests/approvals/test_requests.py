@@ -233,7 +233,8 @@ def test_a_call_in_doubt_is_settled_and_null_is_a_result(client: TestClient, bea
         client.post(path, json=body, auth=bea)
     found = client.post(path, json={**body, "result": None}, auth=bea).json()
     assert (found["gate"], found["kind"]) == (str(request.gate), "in_doubt")
-    assert (found["status"], found["decided_by"]) == ("answered", "bea")
+    said = (found["status"], found["decided_by"], found["reason"])
+    assert said == ("answered", "bea", "It is there.")
 
 
 @pytest.mark.parametrize("body", [{}, {"verdict": [], "digest": {}, "reason": 5}])

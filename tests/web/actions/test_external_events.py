@@ -73,6 +73,8 @@ def test_the_run_page_names_the_wait_of_a_call(
     agents = page.partition('id="agents"')[2].partition("</section>")[0]
     has(agents, f'<time datetime="{UNTIL:%Y-%m-%d}')
     shows(ada, "/runs/", "at the latest")
+    fork = text_of(ada.get(f"/runs/{waiting}/fork/", follow=True))
+    has(fork, "waited, and starts to wait again", hides=["approvals are not copied"])
     admin_api.post("/events", EVENT)
     office.advance(waiting)
     shows(ada, waiting, "its event came", hides=["waits for an event until"])

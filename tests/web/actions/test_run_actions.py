@@ -266,7 +266,7 @@ def test_the_fork_page_says_what_becomes_of_each_call(ada: Client, office: Offic
 
 
 def test_an_entry_that_cannot_be_forked_offers_the_nearest_ones(
-    ada: Client, bea: Client, office: Office, suspended: UUID
+    ada: Client, ada_api: Caller, bea: Client, office: Office, suspended: UUID
 ) -> None:
     path, last = f"/runs/{suspended}/fork/", office.approve(suspended).position
     assert ada.post(f"{path}{last}/").status_code == 409
@@ -278,6 +278,8 @@ def test_an_entry_that_cannot_be_forked_offers_the_nearest_ones(
     for nowhere in (0, last + 1, 10**30):
         text(ada, f"{path}{nowhere}/", 404)
         assert ada.post(f"{path}{nowhere}/").status_code == 404
+        told = ada_api.post(f"/runs/{suspended}/fork", {"position": nowhere})
+        assert field_of(told) == (422, "position")
     assert Run.objects.count() == 1
     shows(bea, f"{path}1/", "You may not fork this run")
     shows(bea, suspended, hides=["an entry of this one"])

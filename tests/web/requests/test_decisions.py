@@ -253,6 +253,7 @@ def decide(api: Caller, request: Request, window: float = WINDOW) -> dict[str, o
         answer = api.post(f"/approvals/{request.id}/decision", body)
     assert answer.status_code == 200, answer.content
     said: dict[str, object] = answer.json()
+    assert (said["decided_by"], said["reason"]) == ("bea", "Because.")
     return said
 
 

@@ -140,7 +140,7 @@ def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt:
     assert (doubt.status, doubt.decided_by) == ("cancelled", None)
     assert AuditEntry.objects.get(subject=f"request {doubt.id}", act="cancelled").actor is None
     of_doubt, of_run = pages(bea, doubt)
-    has(of_doubt, "Resolved by the call itself")
+    has(of_doubt, "Resolved by the call itself", "returned its result late, so no person")
     has(of_run, "settled by its late outcome: done")
     for page in (of_doubt, of_run):
         has(page, "Late: <bdi>send_welcome_mail</bdi> returned its result", "m-1")
