@@ -116,6 +116,7 @@ def test_a_person_resolves_a_write_whose_worker_died() -> None:
     assert doubted().settle(Verdict.GIVE_UP, reason="never mind").output == "Sent."
     with pytest.raises(InvalidInput):
         doubted().settle("happened", result=5)
+    assert doubted().calls[0].outcome is None
     with pytest.raises(AssertionError, match="at this gate one can say happened, run_again"):
         doubted().approve()
 

@@ -138,13 +138,16 @@ def test_an_approval_that_no_longer_holds_opens_a_new_gate(rig: MakeBench, chang
     assert len(desk.effects.calls) == 1
 
 
-def test_a_worker_without_the_agent_leaves_the_run_untouched(rig: MakeBench) -> None:
+def test_a_worker_without_the_agent_leaves_the_run_untouched(
+    rig: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = rig({"a": turns(say("done"))})
     run = desk.start("a")
     stranger = rig({"b": turns(say("done"))})
     left = stranger.advance(run)
     assert (left.status, left.position, left.owner) == ("queued", 1, None)
     assert left.due_at is not None
+    assert "left unchanged for another worker: a\n" in caplog.text
     assert desk.advance(run).status == "completed"  # another one has it at once
 
 

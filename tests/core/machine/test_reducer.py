@@ -79,6 +79,11 @@ def test_a_frame_opens_once_and_for_an_admitted_call(event: Event, subject: str)
     assert refused(now, CHILD) == ("Frame", "open")
 
 
+def test_a_cancelled_run_ends_after_its_calls() -> None:
+    now = after(*STARTED[2:], events.Cancelling(by="ada", reason="enough"))
+    assert (plan(now), plan(evolve(now, RETURNED))) == ((), (EndRun(),))
+
+
 @pytest.mark.parametrize("half", [{}, {"parent": "0"}, {"call": "c1.0"}])
 def test_a_root_frame_does_not_close_as_a_call(half: dict[str, Any]) -> None:
     now = after(replied())

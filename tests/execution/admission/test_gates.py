@@ -242,6 +242,7 @@ def test_people_may_take_their_time(gated: Rig, monkeypatch: pytest.MonkeyPatch)
     week = run.created_at + timedelta(days=7)
     set_clock(monkeypatch, lambda: week)
     assert gated.advance(run.id).status == "completed"
+    assert verify(run.id).findings == ()
 
 
 def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
@@ -332,6 +333,7 @@ def test_the_settlement_of_a_doubt_is_told_to_the_model(
     desk.decide(gate, verdict, reason, result)
     assert desk.advance(run).status == "completed"
     assert [call.attempt for call in desk.effects.calls] == attempts
+    assert len({call.key for call in desk.effects.calls}) == 1
     assert told.items() <= desk.heard().items()
     assert (desk.heard()["call"], desk.heard()["tool"]) == ("c1.0", "t")
 
