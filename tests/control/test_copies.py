@@ -239,7 +239,7 @@ def test_an_export_ends_the_run_and_closes_its_gates(home: Rig, continued: None)
     run = home.advance(home.start("a"))
     (gate,) = home.open_gates(run.id)
     assert export(run.id) == export(run.id)
-    assert [note[2] for note in home.approvals.notes] == ["exported", "exported"]
+    assert [note[1:3] for note in home.approvals.notes] == [(EVE, "exported")] * 2
     after = Run.objects.get(id=run.id)
     assert (after.status, after.due_at, after.position) == ("exported", None, run.position + 1)
     assert after.ended_at is not None

@@ -120,7 +120,7 @@ def test_a_failed_run_continues_from_its_last_good_step(rig: MakeBench) -> None:
     assert Gate.objects.filter(run=run.id).count() == 1
     (entry,) = [event for event in events(run.id) if event["type"] == "Retried"]
     assert (entry["by"], entry["reason"]) == ("ada", "the model is mended")
-    assert desk.approvals.notes[-1][2:] == ("retried", {"reason": "the model is mended"})
+    assert desk.approvals.notes[-1][1:] == (ADA, "retried", {"reason": "the model is mended"})
     assert verify(run.id).findings == ()
 
 
