@@ -231,3 +231,11 @@ def test_the_key_of_a_statement_cannot_be_chosen(bea: Actor) -> None:
         Request.objects.filter(pk=request.pk).update(**changed)
         with pytest.raises(KeyMissing, match="other"):
             check(request)
+
+
+def test_the_whole_statement_of_another_request_does_not_count(bea: Actor) -> None:
+    other, request = decided(bea), decided(bea)
+    request.statement = statements._completed(str(other.statement), other)
+    request.signature, request.decided_at = other.signature, other.decided_at
+    request.save()
+    assert refused(request) == "the stored request differs from the signed one"
