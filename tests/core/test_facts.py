@@ -9,7 +9,7 @@ import pytest
 
 from config.env.environment import ROOT
 from runtime.core import limits
-from runtime.core.budgets import NO_LIMITS, Budget, Rates
+from runtime.core.budgets import NO_LIMITS, Budget, Rates, tokens_of
 from runtime.core.commands import CancelRun, OpenFrame
 from runtime.core.continuation import MAX_REFUSALS, Call, Continuation, Phase
 from runtime.core.fast_replace import replace
@@ -45,6 +45,7 @@ def test_a_price_is_by_the_million_tokens_and_rounded_up() -> None:
     for (given, replied), price in prices.items():
         assert rates.price(input=given, output=replied) == price
     assert Rates(input=500_001, output=0).price(input=2, output=0) == 2
+    assert tokens_of({"input_tokens": 5, "output_tokens": 3, "cache_read_tokens": 4}) == 8
 
 
 def test_ids_keep_their_form() -> None:
