@@ -125,9 +125,7 @@ LAXER: list[tuple[AgentSpec, str]] = [
     ("newer", "part", "asks"),
     [*((*one, False) for one in STRICTER), *((*one, True) for one in LAXER)],
 )
-def test_removals_replacements_and_laxer_rules_need_approval(
-    newer: AgentSpec, part: str, asks: bool
-) -> None:
+def test_removals_and_laxer_rules_need_approval(newer: AgentSpec, part: str, asks: bool) -> None:
     (change,) = changes(version().definition, newer.definition)
     assert (change.part, change.asks) == (part, asks)
 

@@ -173,7 +173,6 @@ def test_a_tool_runs_with_exactly_the_arguments_of_the_call() -> None:
     ],
 )
 def test_only_deliberate_errors_of_a_tool_are_certain(how: str, outcome: Any) -> None:
-    """A write whose result cannot be kept has happened."""
     if isinstance(outcome, str):
         outcome = ToolResult(value={"happened": True, "result": None, "problem": outcome})
     assert _perform("fail", {"how": how}) == outcome

@@ -170,7 +170,6 @@ def test_a_call_returns_the_event_that_it_waited_for() -> None:
 
 
 def test_calls_of_a_turn_wait_side_by_side_to_their_moment() -> None:
-    """The time of a wait is no active time."""
     both = together(_for(), call("sleep_until", moment=SOON))
     run = started(both, budget=Budget(seconds=60)).sleep()
     assert (run.status, len(run.waits)) == ("waiting", 1)
@@ -192,7 +191,6 @@ def test_calls_of_a_turn_wait_side_by_side_to_their_moment() -> None:
     ],
 )
 def test_an_invalid_wait_is_an_error_with_the_current_time(wait: Any, why: str) -> None:
-    """Many of them do not fail the run."""
     found = results(started(*[wait] * 7))
     assert [outcome for outcome, _ in found] == ["failed"] * 7
     assert why in found[0][1]

@@ -66,9 +66,7 @@ def readable(actor: Actor) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("scope", sorted(ALL_SCOPES))
-def test_a_right_comes_from_a_group(
-    cast: dict[str, Actor], person: str, rights: set[str], scope: str
-) -> None:
+def test_rights_by_group(cast: dict[str, Actor], person: str, rights: set[str], scope: str) -> None:
     expected = None if scope in rights else "not_eligible"
     assert refusal(cast[person], scope) == expected
     assert refusal(seeds.bearer(cast[person], *ALL_SCOPES), scope) == expected
@@ -76,9 +74,7 @@ def test_a_right_comes_from_a_group(
     assert refusal(seeds.bearer(cast[person], *others), scope) == "scope"
 
 
-def test_a_disabled_person_may_nothing_and_reads_nothing(
-    ada: Actor, bea: Actor, admin: Actor
-) -> None:
+def test_a_disabled_person_may_do_and_read_nothing(ada: Actor, bea: Actor, admin: Actor) -> None:
     seeds.pending(requester="ada")
     token, revoked = (seeds.bearer(actor, *ALL_SCOPES) for actor in (ada, bea))
     Token.objects.filter(public_id=revoked.token).update(revoked_at=timezone.now())
@@ -124,7 +120,6 @@ def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: obj
 
 
 def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None:
-    """Most exclude their requester alone, and are not in that index."""
     seeds.pending()
     names = [name for name in stored_rows.names_of(Request) if name not in ("id", "gate")]
     with connection.cursor() as cursor:
@@ -172,9 +167,7 @@ def test_a_person_who_joined_the_origin_has_approved_and_undoes_nothing(
         undo(request=request.id, actor=bea)
 
 
-def test_a_decision_of_the_sealed_origin_is_refused(
-    ada: Actor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sealed_origin_may_not_decide(ada: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The web does not sign changed rows; workers reject statements that a web signed without checking."""
     snapshot = seeds.snapshot(seeds.run("admin"), requester="admin")
     (request,) = seeds.opened(replace(snapshot, origin=("ada", "admin")))

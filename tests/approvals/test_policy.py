@@ -33,8 +33,6 @@ def test_only_reviewers_decide(risk: Risk) -> None:
         ({"origin": ("eve",)}, None),
     ],
 )
-def test_no_group_lets_a_person_decide_near_the_origin_of_a_run(
-    more: dict[str, Any], answer: str | None
-) -> None:
+def test_no_group_lets_the_origin_of_a_run_decide(more: dict[str, Any], answer: str | None) -> None:
     known = {"requester": "ada", "person": "bea", "groups": ["reviewers"], "risk": Risk.LOW}
     assert policy.may_decide(**{**known, **more}) == answer

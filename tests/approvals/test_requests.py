@@ -65,9 +65,7 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
     assert queries.approval(late.id, actor=bea).denial is None
 
 
-def test_a_risk_that_does_not_exist_hides_no_request(
-    ada: Actor, bea: Actor, cyril: Actor, admin: Actor
-) -> None:
+def test_unknown_risks_hide_no_request(ada: Actor, bea: Actor, cyril: Actor, admin: Actor) -> None:
     """Postgres refuses it, but the owner of the table can drop the constraint and write one."""
     request = seeds.pending(requester="ada")
     with pytest.raises(IntegrityError, match="request_risk"), transaction.atomic():
@@ -199,9 +197,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
     }  # fmt: skip
 
 
-def test_a_list_is_cut_and_comes_in_pieces_even_with_equal_times(
-    client: TestClient, bea: Actor
-) -> None:
+def test_a_list_comes_in_pages_even_with_equal_times(client: TestClient, bea: Actor) -> None:
     of = seeds.run()
     requests = seeds.opened(*(seeds.snapshot(of) for _ in range(3)))
     doubt = seeds.in_doubt(not_before=seeds.moment(5))
@@ -330,7 +326,7 @@ def test_requests_of_one_turn_are_audited_in_the_order_of_its_calls() -> None:
     assert audit.verify(of) == 12
 
 
-def test_a_gate_follows_the_audit_row_that_the_claim_has_read(
+def test_a_gate_follows_the_claims_audit_row(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(*_: Any) -> Any:
@@ -381,10 +377,7 @@ def test_only_the_approved_call_starts(bea: Actor) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_request_that_cannot_be_read_starts_nothing(
-    bea: Actor, changed: dict[str, Any], why: str
-) -> None:
-    """Also right after the same process has found all of it in order."""
+def test_unreadable_requests_start_nothing(bea: Actor, changed: dict[str, Any], why: str) -> None:
     request = decided(seeds.pending(), bea)
     seeds.verify_decision(request)
     seeds.verify_approval(request)
@@ -413,9 +406,7 @@ def test_two_requests_of_a_tool_share_its_schema(fresh: None, bea: Actor) -> Non
 
 
 @pytest.mark.parametrize("body", [None, "{}", "[" * 100_000])
-def test_a_request_without_its_schema_is_not_decided(
-    fresh: None, bea: Actor, body: str | None
-) -> None:
+def test_a_request_without_schema_is_not_decided(fresh: None, bea: Actor, body: str | None) -> None:
     request = seeds.pending()
     if body is None:
         ToolSchema.objects.all().delete()

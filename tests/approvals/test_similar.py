@@ -28,9 +28,7 @@ def _text(change: Change, side: str) -> str:
 
 
 @given(was=ARGS, now=ARGS)
-def test_a_comparison_covers_both_sides_completely(
-    was: dict[str, Any], now: dict[str, Any]
-) -> None:
+def test_a_comparison_covers_both_sides(was: dict[str, Any], now: dict[str, Any]) -> None:
     changes = compared(was, now)
     assert {change.name for change in changes} == was.keys() | now.keys()
     for change in changes:

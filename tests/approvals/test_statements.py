@@ -103,7 +103,6 @@ def test_only_the_outcome_run_again_lets_a_call_run_again(bea: Actor) -> None:
 
 
 def test_a_request_of_the_release_before_has_a_whole_statement(bea: Actor) -> None:
-    """Its worker, which opened the request, verifies the decision, and reads no other."""
     request = seeds.pending()
     seal = macs.seal(purposes.REQUESTS, request.request_digest)
     Request.objects.filter(pk=request.pk).update(seal=seal.mac)
@@ -135,7 +134,6 @@ def test_a_decision_needs_its_own_signed_statement(bea: Actor) -> None:
 
 
 def test_every_byte_of_the_statement_and_its_signature_counts(bea: Actor) -> None:
-    """Also the bits of the last character that base64 does not use."""
     request = decided(bea)
     text, signature = request.statement or "", request.signature or ""
     for place, letter in enumerate(text):
@@ -188,7 +186,6 @@ def test_a_signed_decision_that_the_web_should_not_have_taken_is_rejected(bea: A
 
 
 def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> None:
-    """Or is disabled; a forgery is no approval that lost its rights."""
     request, other = decided(bea), decided(bea)
     User.objects.get(username="bea").groups.clear()
     with pytest.raises(ApprovalVoid, match="risk"):

@@ -72,16 +72,14 @@ def test_hints_travel_together_each_to_its_queue_in_order(broker: "redis.Redis")
     assert found == hints
 
 
-def test_a_queue_with_ten_thousand_hints_has_no_room(
-    broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_10000_hints_fill_a_queue(broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "ROOM", 2)
     for name in (dispatch.NEW, dispatch.NEW, dispatch.RESUMED):
         dispatch.send_all([(uuid4(), name)])
     assert dispatch.queues_with_room() == {dispatch.RESUMED, dispatch.ISOLATED}
 
 
-def test_a_broker_that_is_gone_costs_the_hint_and_nothing_else(
+def test_a_lost_broker_costs_the_hint_and_nothing_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(ConnectionError, match="the broker is unreachable"):
@@ -127,9 +125,7 @@ def kept(broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> UUID:
     return run
 
 
-def test_a_signal_sends_its_hint_to_the_process_that_keeps_the_run(
-    broker: "redis.Redis", kept: UUID
-) -> None:
+def test_a_signal_hints_the_process_that_keeps_the_run(broker: "redis.Redis", kept: UUID) -> None:
     (name,) = broker.keys(f"abeyance:listens:{_own()}")
     assert 0 < int(broker.pttl(name)) <= 3_000
     notify(kept)
@@ -143,9 +139,7 @@ def test_a_signal_sends_its_hint_to_the_process_that_keeps_the_run(
     assert _counts(broker) == {"own": 1, dispatch.RESUMED: 3}  # of other workers and the sweeper
 
 
-def test_hints_that_a_process_leaves_unread_go_to_all_workers(
-    broker: "redis.Redis", kept: UUID
-) -> None:
+def test_hints_a_process_leaves_unread_go_to_all_workers(broker: "redis.Redis", kept: UUID) -> None:
     notify(kept)
     notify(kept)
     _flush()
@@ -158,9 +152,7 @@ def test_hints_that_a_process_leaves_unread_go_to_all_workers(
     assert _counts(broker) == {"own": 0, dispatch.RESUMED: 3}
 
 
-def test_a_broker_that_forbids_scripts_gets_hints_for_all_workers(
-    broker: "redis.Redis", kept: UUID
-) -> None:
+def test_a_broker_without_scripts_gets_hints_for_all(broker: "redis.Redis", kept: UUID) -> None:
     broker.acl_setuser("default", enabled=True, commands=["-eval"])
     try:
         dispatch.send_all([(kept, dispatch.STICKY), (uuid4(), dispatch.NEW)])
@@ -182,9 +174,7 @@ def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
     assert not broker.exists(f"abeyance:listens:{own}")
 
 
-def test_a_process_without_a_queue_keeps_no_run(
-    broker: "redis.Redis", caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_queue_keeps_no_run(broker: "redis.Redis", caplog: pytest.LogCaptureFixture) -> None:
     run = uuid4()
     dispatch.keep(run)
     dispatch.dispatch(run, dispatch.STICKY)

@@ -65,9 +65,7 @@ def test_a_process_with_a_bad_value_ends_with_that_line_alone() -> None:
         (b"\xff" * 60, "cannot be read: {path} is not text"),
     ],
 )
-def test_a_secret_key_that_cannot_be_used(
-    tmp_path: Path, content: bytes | None, problem: str
-) -> None:
+def test_an_unusable_secret_key(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)

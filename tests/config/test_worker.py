@@ -46,9 +46,7 @@ def test_a_worker_imports_no_unused_code_and_collects_no_garbage_meanwhile() -> 
 
 
 @pytest.mark.parametrize("given", ["--concurrency=many", "--queues", "--pool=prefork"])
-def test_a_wrong_command_line_is_refused_by_name(
-    given: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_option_is_refused_by_name(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         worker.main([given])
     assert given.partition("=")[0] in capsys.readouterr().err

@@ -169,9 +169,7 @@ def blocked(own: pool.Connection) -> bool | None:
     return own.execute(sql).rowcount > 0 or None
 
 
-def test_retention_waits_with_the_contents_that_a_fork_reads(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retention_keeps_what_a_fork_reads(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = rig({"a": turns(ask(("t", {})), ask(("t", {"n": 2})), say("done"))}, t=LARGE)
     run = desk.advance(desk.start("a")).id
     Blob.objects.update(used_at="2020-01-01T00:00Z")
@@ -253,9 +251,7 @@ def test_an_export_ends_the_run_and_closes_its_gates(home: Rig, continued: None)
         cancel(run.id, "too late")
 
 
-def test_a_run_goes_on_elsewhere_and_is_asked_about_again(
-    home: Rig, elsewhere: Callable[[UUID], None]
-) -> None:
+def test_a_run_continues_elsewhere_and_asks(home: Rig, elsewhere: Callable[[UUID], None]) -> None:
     run = home.advance(home.start("a", {"n": 1})).id
     before = home.open_gates(run)[0].id
     pause(run, "moving")
@@ -314,9 +310,7 @@ def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(
     assert Run.objects.get(id=other).status == "suspended", "it is too large to be imported"
 
 
-def test_an_import_requires_the_keys_of_sealed_secrets(
-    rig: MakeBench, elsewhere: Callable[[UUID], None]
-) -> None:
+def test_an_import_needs_keys_of_secrets(rig: MakeBench, elsewhere: Callable[[UUID], None]) -> None:
     home = rig({"a": turns(ask(("pay", SEALED)), say("done"))}, pay=GATED)
     run = home.advance(home.start("a")).id
     text = export(run)

@@ -121,7 +121,6 @@ def test_a_short_sleep_is_slept_by_the_worker(desk: Callable[..., Rig]) -> None:
 
 
 def test_an_event_that_comes_before_its_wait_is_not_kept_for_it(desk: Callable[..., Rig]) -> None:
-    """It counts once by its id."""
     assert send().event.waits == 0
     one = desk(ask(waits_for()), ask(waits_for({"contract": "C-1"})))
     run = waiting(one)
@@ -328,7 +327,6 @@ def test_no_more_waits_are_looked_at_than_one_event_may_end(
 
 
 def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) -> None:
-    """Whose end has taken them away by now, but not when the event looked."""
     Run.objects.filter(id=runs[0]).update(status="failed", ended_at=timezone.now(), due_at=None)
     sent = send(data={})
     assert (sent.event.waits, sent.runs) == (len(PLACES), (runs[1],))
@@ -339,9 +337,7 @@ def test_an_event_ends_no_wait_of_a_run_that_is_over(runs: tuple[UUID, UUID]) ->
     assert list(counts) == [("e-1", len(PLACES)), ("e-2", 0)]
 
 
-def test_an_event_takes_hold_of_its_runs_in_their_order(
-    own: Connection, runs: tuple[UUID, UUID]
-) -> None:
+def test_an_event_locks_its_runs_in_their_order(own: Connection, runs: tuple[UUID, UUID]) -> None:
     """Two events that end waits of the same runs could wait for each other otherwise."""
     with transaction.atomic():
         Run.objects.select_for_update().get(id=runs[0])

@@ -39,7 +39,6 @@ from tests.support.threads import Hold, aside, holding, wait_until_blocked
 
 
 def test_a_run_paused_before_its_first_claim_starts_nothing(gated: Rig) -> None:
-    """Not even if a worker has it then, and dies."""
     run = gated.start("a")
     pause(run, "wait a minute")
     row = gated.advance(run)
@@ -220,7 +219,6 @@ def test_a_paused_run_can_be_cancelled_and_takes_nothing_more(gated: Rig) -> Non
 
 
 def test_the_number_of_unread_messages_is_limited(gated: Rig) -> None:
-    """Messages that a worker has journaled count like new ones."""
     run = gated.start("a")
     gated.advance(run)
     for number in range(MAX_UNDELIVERED - 1):

@@ -351,9 +351,7 @@ def test_a_step_that_is_built_again_is_read_again(
     assert told
 
 
-def test_a_takeover_folds_only_entries_since_the_continuation(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_takeover_folds_only_new_entries(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     desk, results = walking(rig, 12), 0
     folded: list[int] = []
 

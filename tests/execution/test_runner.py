@@ -110,7 +110,6 @@ def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) 
 
 @pytest.mark.parametrize("verdict", [Verdict.APPROVE, Verdict.DENY])
 def test_a_decision_that_is_not_confirmed_parks_the_run(rig: MakeBench, verdict: Verdict) -> None:
-    """A decision about a parked run does not make it due."""
     desk = rig({"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=GATED)
     run = desk.advance(desk.start("a"))
     desk.approvals.forged = True
@@ -173,9 +172,7 @@ def test_a_fault_of_ours_is_an_alarm_and_backs_off_unless_it_lasts(
     assert gated.advance(run).status == "suspended"
 
 
-def test_a_decision_survives_losing_postgres_while_consumed(
-    gated: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_survives_an_outage(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker once lost such a decision: its verification failed after the signal counted as consumed."""
     run = gated.start("a")
     gated.advance(run)
@@ -213,9 +210,7 @@ def release(desk: Rig, version: str) -> None:
     desk.effects.changes["a", OLD] = VersionChange(agent=desk.effects.agent("a"), changes=(change,))
 
 
-def test_a_signal_while_a_version_gate_opens_loses_nothing(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signals_at_a_version_gate_count(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = rig(
         {"a": turns(ask(("t", {"x": 1}), ("t", {"x": 2})), say("done"))}, t=FakeTool(gated=True)
     )
@@ -236,9 +231,7 @@ def test_a_signal_while_a_version_gate_opens_loses_nothing(
     assert verification.verify(run).is_consistent
 
 
-def test_a_step_rebuilt_after_a_signal_closes_its_gates_once(
-    gated: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rebuilt_step_closes_its_gates_once(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     run, tries = gated.advance(gated.start("a")).id, list[str]()
     gated.decide(gated.open_gates(run)[0].id, Verdict.APPROVE)
     release(gated, NEW)
@@ -260,9 +253,7 @@ def test_a_step_rebuilt_after_a_signal_closes_its_gates_once(
 
 
 @pytest.mark.parametrize("sqlstate", ["25006", "53100", "57P03", "40001"])
-def test_an_outcome_waits_for_postgres(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, sqlstate: str
-) -> None:
+def test_an_outcome_waits(rig: MakeBench, monkeypatch: pytest.MonkeyPatch, sqlstate: str) -> None:
     refused: list[str] = []
 
     def refuse(_: object, step: steps.Step, *__: object, prepare: bool) -> None:
@@ -290,9 +281,7 @@ def test_the_sqlstate_marks_temporary_errors(sqlstate: str, passing: bool) -> No
     assert pool.is_passing(psycopg.OperationalError("gone, without a state"))
 
 
-def test_run_again_waits_for_the_end_of_a_late_start(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_again_waits_for_a_late_start(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The intent's COMMIT takes longer than a deadline and a lease, and the call starts after it."""
     late: list[timedelta] = [timedelta(hours=1)]
 
@@ -372,9 +361,7 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
     return found
 
 
-def test_an_unknown_commit_opens_its_gate_once(
-    gated: Rig, cut: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_commit_opens_one_gate(gated: Rig, cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     run = gated.start("a")
 
     def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
@@ -395,9 +382,7 @@ def test_an_unknown_commit_opens_its_gate_once(
     assert len(gated.effects.models) == 1
 
 
-def test_an_unknown_commit_keeps_its_tools_writes_once(
-    rig: MakeBench, cut: Cut, ledger: Ledger
-) -> None:
+def test_an_unknown_commit_keeps_its_writes_once(rig: MakeBench, cut: Cut, ledger: Ledger) -> None:
     def body(request: ToolRequest) -> Outcome:
         cut.arm()
         return ledger.keep(request)
@@ -411,9 +396,7 @@ def test_an_unknown_commit_keeps_its_tools_writes_once(
     assert types(run.id)[-4:] == ["ToolStarted", "ToolReturned", "ModelReplied", "Completed"]
 
 
-def test_a_gate_is_built_again_after_a_concurrent_change(
-    gated: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_is_rebuilt_after_a_change(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     run, real, taken = gated.start("a"), gated.approvals.open, list[Part]()
     gated.advance(gated.start("a"))  # whose gate is there already
 

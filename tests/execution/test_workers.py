@@ -162,7 +162,6 @@ WAITING = 24  # more than the connections of pool, heartbeat and test
 def test_a_drain_journals_running_calls_and_starts_none(
     rig: MakeBench, hints: list[tuple[UUID, str]], gated: bool
 ) -> None:
-    """A run that waits for people too is released without a hint."""
 
     def body(request: ToolRequest) -> Outcome:
         desk.heartbeat.drain(LONG)
@@ -186,9 +185,7 @@ def test_a_drain_journals_running_calls_and_starts_none(
 @pytest.mark.parametrize(
     ("effect", "status"), [(EffectClass.WRITE, "suspended"), (EffectClass.IDEMPOTENT, "completed")]
 )
-def test_after_a_drain_the_effect_class_decides_about_a_call(
-    rig: MakeBench, effect: EffectClass, status: str
-) -> None:
+def test_a_drain_obeys_the_effect_class(rig: MakeBench, effect: EffectClass, status: str) -> None:
     release = threading.Event()
 
     def body(request: ToolRequest) -> Outcome:
@@ -272,9 +269,7 @@ def test_a_waiting_run_releases_its_slot_and_acquires_one_again() -> None:
         waits.result(60)
 
 
-def test_runs_waiting_for_models_hold_no_slot_or_connection(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_slow_models_hold_nothing(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     all_wait, connected = threading.Barrier(WAITING), list[int]()
 
     def slow(request: ModelRequest) -> ModelAnswer:
@@ -315,9 +310,7 @@ def repeatable(rig: MakeBench, effect: EffectClass = EffectClass.IDEMPOTENT) -> 
     return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(effect=effect))
 
 
-def test_a_run_isolated_after_a_crash_returns_to_normal(
-    rig: MakeBench, hints: list[tuple[UUID, str]]
-) -> None:
+def test_an_isolated_run_returns_to_normal(rig: MakeBench, hints: list[tuple[UUID, str]]) -> None:
     desk = repeatable(rig)
     run = desk.start("a")
     die_at(desk, run, "ToolStarted")
@@ -410,9 +403,7 @@ def test_few_runs_lost_together_are_suspected(rig: MakeBench) -> None:
     assert [row.status for row in rows].count("completed") == CROWD - 4
 
 
-def test_the_deadly_run_of_a_crowd_is_suspected_soon(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_deadly_run_is_suspected_soon(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs lost with it are suspected in groups, each twice as large, so any one is found soon."""
     desk = repeatable(rig)
     runs = crowd(desk, uuid4())

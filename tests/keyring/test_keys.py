@@ -29,9 +29,7 @@ def folder(tmp_path: Path, settings: Settings) -> Iterator[Path]:
     ("purpose", "names"),
     [("journal", ["journal.keys"]), ("decisions", ["decisions.private", "decisions.public"])],
 )
-def test_keys_are_made_once_and_readable_by_their_owner_only(
-    folder: Path, purpose: str, names: list[str]
-) -> None:
+def test_keys_are_made_once_for_their_owner(folder: Path, purpose: str, names: list[str]) -> None:
     assert files.ensure(purpose) == folder / names[-1]
     found = sorted(folder.iterdir())
     assert [file.name for file in found] == names
@@ -164,9 +162,7 @@ def test_a_command_rotates(capsys: pytest.CaptureFixture[str]) -> None:
         call_command("rotate_key", "everything")
 
 
-def test_workers_get_only_keys_for_verifying(
-    folder: Path, tmp_path: Path, settings: Settings
-) -> None:
+def test_workers_get_only_verifying_keys(folder: Path, tmp_path: Path, settings: Settings) -> None:
     settings.WORKER_KEYS_DIR = tmp_path / "worker-keys"
     for purpose in purposes.PURPOSES:
         files.ensure(purpose)

@@ -70,7 +70,6 @@ def test_a_provider_may_fail_without_anything_happening_twice(
 def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
     engine: Engine, provider: Provider, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not got round with the next model."""
     settings.ABEYANCE_MODEL = "openai:first,openai:second"
     settings.ABEYANCE_OUTAGE_SECONDS = 0.0
     settings.OPENAI_API_KEY = "sk-canary-1234567890"

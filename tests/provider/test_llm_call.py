@@ -119,7 +119,7 @@ def test_an_own_server_needs_no_key(provider: Provider, at: MakeFrame) -> None:
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_a_server_that_does_not_stream_is_understood(
+def test_servers_without_streams_are_understood(
     provider: Provider, at: MakeFrame, asks: bool
 ) -> None:
     provider.streams = False
@@ -172,7 +172,6 @@ def test_a_reply_ends_the_memory_of_an_outage(at: MakeFrame) -> None:
 def test_the_engine_and_not_the_client_retries_server_errors(
     provider: Provider, frame: Frame, fault: Fault, error: str, after: float | None
 ) -> None:
-    """A failed call leaves no open stream."""
     perform(frame.handler, frame.request())  # do all imports and caching first
     gc.collect()
     gc.disable()
@@ -199,9 +198,7 @@ def test_the_engine_and_not_the_client_retries_server_errors(
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])
-def test_an_endless_reply_is_cut_at_the_deadline_and_kept(
-    provider: Provider, frame: Frame, fault: Fault
-) -> None:
+def test_an_endless_reply_is_cut_and_kept(provider: Provider, frame: Frame, fault: Fault) -> None:
     provider.faults.append(fault)
     found = frame.fault(2.0)
     assert found.error == "openai:loopback did not answer within 2 s"

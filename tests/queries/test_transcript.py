@@ -115,7 +115,7 @@ def test_a_cancelled_run_tries_nothing_again() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.DENY, Verdict.ANSWER])
-def test_a_call_that_was_tried_may_have_left_traces_before_people_were_asked(
+def test_a_tried_call_may_have_left_traces_before_people_were_asked(
     verdict: Verdict,
 ) -> None:
     told: list[bool] = []

@@ -56,9 +56,7 @@ def refused(text: str) -> str:
     return str(raised.value)
 
 
-def test_an_approval_given_before_the_export_is_worth_nothing(
-    target: Target, sender: Sender
-) -> None:
+def test_an_approval_before_the_export_is_worth_nothing(target: Target, sender: Sender) -> None:
     target.ask_twice()
     run = target.decided()
     assert target.advance(run).status == "suspended"
@@ -114,9 +112,7 @@ def test_a_key_that_is_not_listed_is_refused(
     assert "is not among those" in refused(sender.send(parcel))
 
 
-def test_a_run_is_taken_over_once_and_not_where_it_left(
-    target: Target, sender: Sender, parcel: str
-) -> None:
+def test_a_run_is_imported_once_not_at_home(target: Target, sender: Sender, parcel: str) -> None:
     text = sender.send(parcel)
     run = imported(text)
     for again in (text, sender.send(parcel, run=run)):

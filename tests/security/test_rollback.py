@@ -117,9 +117,7 @@ def test_the_ledger_reveals_a_rolled_back_database(
 
 
 @pytest.mark.parametrize("how", ["edited", "dropped", "emptied"])
-def test_no_approved_call_starts_with_a_changed_ledger(
-    target: Target, kept: Path, how: str
-) -> None:
+def test_no_approved_call_starts_on_a_changed_ledger(target: Target, kept: Path, how: str) -> None:
     used(target)
     used(target)
     text = kept.read_text()

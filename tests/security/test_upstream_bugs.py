@@ -28,7 +28,6 @@ READ = call("price", **INPUT)
 
 
 def test_only_the_shown_call_is_made() -> None:
-    """The arguments change between the approval and the start: the changed call is not made."""
     flow = drive(desk(PAY), INPUT)
     worker = flow._worker
     frame = worker.now.frame("0")
@@ -61,7 +60,6 @@ def test_a_write_whose_worker_died_is_not_repeated() -> None:
 
 
 def test_a_write_that_times_out_is_not_repeated() -> None:
-    """The tool raises a read timeout, so its outcome is unknown."""
 
     @tool()
     def transfer(number: str) -> str:
@@ -105,7 +103,6 @@ def test_a_resumed_turn_repeats_no_finished_call() -> None:
 
 
 def test_calls_of_one_id_are_two_calls() -> None:
-    """The provider gives both calls of a reply the same id."""
     both = together(call("post", number="A-1"), call("post", number="A-2"))
     for part in both.parts:
         part.tool_call_id = "call_1"  # type: ignore[union-attr]

@@ -39,9 +39,7 @@ def suspended(desk: Rig) -> UUID:
     return run.id
 
 
-def test_a_large_result_is_stored_once_beside_journal_and_continuation(
-    desk: Rig, continued: None
-) -> None:
+def test_a_large_result_is_stored_once_beside_the_journal(desk: Rig, continued: None) -> None:
     run, other = suspended(desk), suspended(desk)
     assert len(json.dumps(BIG)) > 1_000_000
     assert sum(map(len, bodies(JournalEntry.objects.filter(run_id=run)))) < 10_000
@@ -171,7 +169,6 @@ def test_a_long_entry_is_text_with_a_whole_mac(rig: MakeBench) -> None:
 
 
 def test_a_run_of_the_release_before_continues(gated: Rig) -> None:
-    """Its entries are text, each with a whole MAC."""
     run = gated.advance(gated.start("a")).id
     head = ""
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")

@@ -41,9 +41,7 @@ def test_one_of_many_concurrent_claims_succeeds(desk: Rig) -> None:
     assert len([one for one in claims if one is not None]) == 1
 
 
-def test_a_replaced_owner_can_neither_release_nor_quarantine(
-    own: pool.Connection, desk: Rig
-) -> None:
+def test_a_replaced_owner_cannot_release_or_quarantine(own: pool.Connection, desk: Rig) -> None:
     run = desk.start("a")
     made = claim(own, run)
     assert made is not None

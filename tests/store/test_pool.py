@@ -43,7 +43,7 @@ def test_the_connection_that_was_given_back_last_is_taken_first() -> None:
 
 
 @pytest.mark.usefixtures("transactional_db")
-def test_a_statement_learns_the_types_of_its_parameters_once(
+def test_a_statement_learns_its_parameter_types_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     learnt: list[type] = []

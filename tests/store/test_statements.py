@@ -70,9 +70,7 @@ def made(own: Connection, run: UUID) -> leases.Claim:
 # The step
 
 
-def test_a_step_requires_epoch_owner_and_position_of_its_claim(
-    own: Connection, last: steps.Step
-) -> None:
+def test_a_step_requires_epoch_owner_and_position(own: Connection, last: steps.Step) -> None:
     run = last.claim.run
     good = Run.objects.values("epoch", "owner", "position").get(id=run)
     for change in ({"epoch": 99}, {"owner": UUID(int=1)}, {"owner": None}, {"position": 1}):
@@ -84,9 +82,7 @@ def test_a_step_requires_epoch_owner_and_position_of_its_claim(
     assert Gate.objects.filter(run=run).count() == 0
 
 
-def test_a_releasing_step_requires_the_signal_count_it_read(
-    own: Connection, last: steps.Step
-) -> None:
+def test_a_release_requires_the_signal_count_it_read(own: Connection, last: steps.Step) -> None:
     run = last.claim.run
     pause(run=run, actor=ADA, reason="")
     (signal,) = Signal.objects.filter(run=run)
@@ -99,9 +95,7 @@ def test_a_releasing_step_requires_the_signal_count_it_read(
     assert Run.objects.get(id=run).owner == last.claim.owner
 
 
-def test_a_step_whose_answer_was_cut_off_is_known_as_written(
-    own: Connection, last: steps.Step
-) -> None:
+def test_a_step_with_a_lost_answer_is_known_as_written(own: Connection, last: steps.Step) -> None:
     assert steps.commit(own, last, prepare=False) is Result.WRITTEN
     entries = JournalEntry.objects.filter(run_id=last.claim.run).count()
     assert steps.commit(own, last, prepare=False) is Result.WRITTEN, "though it writes nothing now"
@@ -213,9 +207,7 @@ def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, ru
     assert counted == [0, 1, 2, 1, 2]
 
 
-def test_a_claim_leaves_the_run_due_and_out_of_reach_of_older_workers(
-    own: Connection, run: UUID
-) -> None:
+def test_a_claim_leaves_the_run_due_and_beyond_older_workers(own: Connection, run: UUID) -> None:
     """A worker of the release before takes a run without a lease, or one whose `lease_until` is over."""
     due = Run.objects.get(id=run).due_at
     assert claim(own, run) is not None
@@ -274,9 +266,7 @@ def test_a_claim_does_not_wait_for_a_locked_row(own: Connection, run: UUID) -> N
     ],
     ids=["another's", "isolated", "not due", "due later", "parked", "stopped"],
 )
-def test_a_run_that_is_not_free_is_not_claimed(
-    own: Connection, run: UUID, change: dict[str, Any]
-) -> None:
+def test_a_run_not_free_is_not_claimed(own: Connection, run: UUID, change: dict[str, Any]) -> None:
     if change:
         row(run, **change)
     else:
@@ -316,7 +306,6 @@ def test_a_release_needs_the_mailbox_and_backing_off_does_not(
 
 
 def test_a_ring_makes_a_run_due_earlier_and_never_later(own: Connection, run: UUID) -> None:
-    """After the delay of the hint, as a start does."""
     moment = timedelta(seconds=leases.HINT_SECONDS)
     created, started = Run.objects.values_list("created_at", "due_at").get(id=run)
     assert started is not None

@@ -188,8 +188,7 @@ class Office(HandDriven):
         self.advance(run)
         return run
 
-    def advance(self, run: UUID, *, isolated: bool = False) -> Run:
-        return self.advance_once(run, isolated=isolated)
+    advance = HandDriven.advance_once
 
     def started(self, run: UUID, tool: str = "set_privileges") -> int:
         """Count the starts of the tool for this run."""

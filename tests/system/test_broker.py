@@ -142,7 +142,6 @@ def _race(office: Office, approval: dict[str, Any], tokens: list[str]) -> None:
 
 
 def test_a_decision_outlives_a_restart_of_everything(office: Office) -> None:
-    """Suspended by one set of processes, decided on and resumed by another."""
     run = _suspended(office, "restarted")
     before = {one.pid for one in office.stack.processes()}
     office.stack.restart()

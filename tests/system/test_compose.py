@@ -56,9 +56,7 @@ def tokens(services: Services) -> dict[str, str]:
     }
 
 
-def test_a_run_is_started_approved_by_bea_and_completed(
-    services: Services, tokens: dict[str, str]
-) -> None:
+def test_a_run_is_approved_and_completed(services: Services, tokens: dict[str, str]) -> None:
     def api(person: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         return request(services.url, method, f"/api/v1{path}", token=tokens[person], body=body)
 

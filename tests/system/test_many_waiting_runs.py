@@ -39,9 +39,7 @@ def crowd(sandbox: Path, provider: SlowProvider) -> Iterator[Crowd]:
         one.connection.close()
 
 
-def test_a_full_worker_receives_a_decision_before_new_runs(
-    crowd: Crowd, provider: SlowProvider
-) -> None:
+def test_a_full_worker_takes_decisions_first(crowd: Crowd, provider: SlowProvider) -> None:
     (asking,) = crowd.start("careful_walker", 1)
     crowd.office.wait(asking, "suspended")
     provider.hold()

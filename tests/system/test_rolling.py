@@ -30,7 +30,6 @@ print('grown', grown)
 
 
 def test_old_and_new_workers_share_runs_without_ping_pong(sandbox: Path) -> None:
-    """Before and after the migrations of the new release."""
     stack, book = with_ledger(sandbox, "rolling", holding.__name__)
     with stack:
         office = Office(stack)

@@ -24,7 +24,6 @@ HAD = """
 
 
 def test_a_long_run_is_resumed_by_the_process_that_had_it(sandbox: Path) -> None:
-    """Or by another one, if that was killed."""
     stack = Stack(
         sandbox / "sticky", ABEYANCE_WORKERS=str(WORKERS), ABEYANCE_AGENTS=agents.__name__
     )

@@ -116,9 +116,7 @@ def test_one_lease_passes_after_a_lost_connection(passed: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("jump", "over"), [(3600.0, False), (4.9, True), (-3600.0, True)])
-def test_one_lease_passes_after_the_clock_was_set_ahead(
-    passed: list[float], jump: float, over: bool
-) -> None:
+def test_one_lease_passes_after_a_clock_jump(passed: list[float], jump: float, over: bool) -> None:
     delay = TakeoverDelay()
     delay.observe(NOON)
     passed.append(1.0)

@@ -18,9 +18,7 @@ RULES = "90, */failed=365, hr_onboarding = 30, hr_onboarding/failed=never"
         (" , ", "a", "completed", None),
     ],
 )
-def test_the_rule_that_says_most_counts(
-    text: str, agent: str, status: str, days: int | None
-) -> None:
+def test_the_narrowest_rule_counts(text: str, agent: str, status: str, days: int | None) -> None:
     fitting = (
         rule.days
         for rule in parse(text)

@@ -132,7 +132,7 @@ def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
 # Due runs
 
 
-def test_a_sweeper_takes_over_no_run_in_its_first_lease(
+def test_a_first_lease_takes_over_no_run(
     sweeps: list[tuple[int, bool]], settings: Settings
 ) -> None:
     settings.ABEYANCE_LEASE_SECONDS = 0.5

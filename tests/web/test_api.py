@@ -23,7 +23,6 @@ BODY = {"agent": "hr_onboarding", "input": NEWCOMER, "business_key": "newhire-20
 
 
 def test_starting_runs(ada_api: Caller, admin_api: Caller, published: None) -> None:
-    """The same key and input is the same run, for each person."""
     answer = ada_api.post("/runs", BODY)
     assert answer.status_code == 201
     run = answer.json()
@@ -121,7 +120,6 @@ def _shape(answer: Any) -> tuple[int, str]:
 
 
 def test_a_wrong_token_is_unauthenticated(bea: Client) -> None:
-    """Not even a session saves it."""
     headers = ("Bearer", "Bearer ", "Bearer aby_0_0", "Basic eDp5", "x")
     for client, header in [*((Client(), header) for header in headers), (bea, "Bearer aby_0_0")]:
         answer = client.get("/api/v1/runs", headers={"authorization": header})
@@ -150,7 +148,6 @@ def test_an_unknown_address_or_method_is_refused(ada_api: Caller) -> None:
 def test_a_fault_of_ours_says_nothing_of_itself(
     ada_api: Caller, bea: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the API nor a page."""
     ada_api.client.raise_request_exception = bea.raise_request_exception = False
     for fault, refusal in (
         (OperationalError("gone"), (503, "unavailable")),

@@ -16,18 +16,14 @@ from tests.web.matrix import IDENTITIES, ROWS, Places, Row, answer, blank, body_
 NOT_OURS = {"^api/", "api/v1/"}
 
 
-def test_every_identity_gets_the_documented_answer(
-    places: Places, subtests: pytest.Subtests
-) -> None:
+def test_identities_get_their_documented_answers(places: Places, subtests: pytest.Subtests) -> None:
     for row in ROWS:
         with subtests.test(f"{row.method} {row.path}"):
             said = {one: _said(row, answer(row, one, places)) for one in IDENTITIES}
             assert said == row.cells
 
 
-def test_no_form_is_taken_without_its_token(
-    places: Places, cast: Cast, subtests: pytest.Subtests
-) -> None:
+def test_a_form_needs_its_token(places: Places, cast: Cast, subtests: pytest.Subtests) -> None:
     stranger = Client(enforce_csrf_checks=True)
     for row in ROWS:
         if row.method == "POST" and not row.is_api:

@@ -146,9 +146,7 @@ def test_a_gate_and_its_decision_ring_the_inbox(house: House, office: Office, be
     tab.wait(lambda: "event: inbox" in tab.text and str(run) in tab.text)
 
 
-def test_rights_that_were_taken_away_count_at_the_next_ring(
-    suspended: UUID, house: House, bea: Client
-) -> None:
+def test_revoked_rights_count_at_the_next_ring(suspended: UUID, house: House, bea: Client) -> None:
     tab, own = house.open(bea), uuid4()
     User.objects.get(username="bea").groups.clear()
     dispatch.notify_run(suspended, inbox=True)
@@ -159,9 +157,7 @@ def test_rights_that_were_taken_away_count_at_the_next_ring(
     assert "event" not in tab.text
 
 
-def test_logging_out_ends_only_the_streams_of_that_session(
-    house: House, suspended: UUID, bea: Client
-) -> None:
+def test_logging_out_ends_that_sessions_streams(house: House, suspended: UUID, bea: Client) -> None:
     other = log_in(User.objects.get(username="bea"))
     ends, stays = house.open(bea), house.open(other)
     bea.post("/logout/")
@@ -170,9 +166,7 @@ def test_logging_out_ends_only_the_streams_of_that_session(
     stays.wait(lambda: "event: run" in stays.text)
 
 
-def test_a_silent_stream_is_checked_by_the_clock(
-    house: House, bea: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_streams_recheck(house: House, bea: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
     monkeypatch.setattr(live, "RIGHTS_SECONDS", 0.2)
     tab = house.open(bea)

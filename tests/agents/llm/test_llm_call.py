@@ -130,7 +130,6 @@ def test_the_model_is_told_the_outcome_of_a_call(
 
 
 def test_the_model_is_told_that_a_person_reported_a_result() -> None:
-    """A result that the tool itself returned stays as it is."""
     model = script(lambda turn: say(str([(one.content, one.reported) for one in turn.results])))
     frame = _frame(lambda *_: together(call("look_up", word="a"), call("look_up", word="b")))
     frame.ask()

@@ -147,7 +147,6 @@ def test_a_right_names_its_giver_and_cools_off(
 
 
 def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor, second: Actor) -> None:
-    """Nor in those of both admins, if a second has confirmed it."""
     dora = given("dora", Group.REVIEWERS, by="admin")
     steered, approved, both = (seeds.pending(requester="ada") for _ in range(3))
     Approvals().join(run=steered.run_id, person="admin")
@@ -176,7 +175,6 @@ def test_a_new_right_cooled_off_later(admin: Actor, settings: Settings) -> None:
 
 
 def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
-    """Nor do the giver and the person; one admin makes another alone."""
     assert _is_admin(given("puppet", Group.ADMINS, by="admin"))
     given("dora", Group.REVIEWERS, Group.ADMINS, by="admin")
     given("eva", Group.REVIEWERS, by="puppet")
@@ -202,9 +200,7 @@ def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second:
         people.set_groups("admin", [], actor="admin")
 
 
-def test_a_second_admin_confirms_a_password_that_was_changed(
-    admin: Actor, bea: Actor, second: Actor
-) -> None:
+def test_a_second_admin_confirms_a_new_password(admin: Actor, bea: Actor, second: Actor) -> None:
     owner = User.objects.get(username="bea")
     _, before = tokens.create(owner, ALL_SCOPES)
     people.set_password("bea", "another horse battery", actor="admin")
@@ -230,9 +226,7 @@ def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) 
     seeds.verify_approval(request)
 
 
-def test_an_admin_whose_password_another_sets_waits_for_a_third(
-    admin: Actor, second: Actor
-) -> None:
+def test_an_admin_with_a_password_by_another_waits_for_a_third(admin: Actor, second: Actor) -> None:
     third = given("third", Group.ADMINS, by=None)
     people.set_password("second", "another horse battery", actor="admin")
     people.set_password("second", "a third horse battery", actor="second")
@@ -288,7 +282,7 @@ class _Weak(Hasher):
         {"key_id": "unknown"},
     ],
 )
-def test_a_copy_with_another_value_counts_for_nothing(
+def test_a_changed_copy_is_worth_nothing(
     admin: Actor, second: Actor, change: dict[str, object]
 ) -> None:
     given("dora", Group.ADMINS, by="admin")

@@ -42,9 +42,7 @@ pytestmark = pytest.mark.django_db
         ("password", "adalovelace"),
     ],
 )
-def test_a_name_that_could_be_mistaken_and_a_weak_password_are_refused(
-    field: str, text: str
-) -> None:
+def test_a_confusable_name_and_a_weak_password_are_refused(field: str, text: str) -> None:
     create_person(username="ada", password=PASSWORD, groups=[])
     good = {"username": "adalovelace", "password": PASSWORD}
     with pytest.raises(InvalidInput) as caught:
@@ -257,9 +255,7 @@ def test_postgres_refuses_to_make_a_revoked_token_valid_again(owner: User, momen
         "UPDATE approvals_token SET created_at = created_at - interval '1 day'",
     ],
 )
-def test_postgres_keeps_a_token_where_its_owner_can_revoke_it(
-    owner: User, ada: Actor, statement: str
-) -> None:
+def test_postgres_keeps_a_token_with_its_owner(owner: User, ada: Actor, statement: str) -> None:
     """One that was hidden for a while could be put back as it was, with its signature."""
     tokens.create(owner, ALL_SCOPES)
     assert refused_by_postgres(statement)
@@ -351,9 +347,7 @@ def test_a_token_is_printed_once_and_revoked_by_its_public_id(cast: Cast) -> Non
         ("token revoke aby_0123_4567", "give the public id alone"),
     ],
 )
-def test_a_refusal_is_one_line(
-    cast: Cast, monkeypatch: pytest.MonkeyPatch, words: str, line: str
-) -> None:
+def test_one_line_error(cast: Cast, monkeypatch: pytest.MonkeyPatch, words: str, line: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("x\n"))
     before = list(User.objects.values("username", "password", "is_active"))
     with pytest.raises(CommandError) as refused:

@@ -44,9 +44,7 @@ pytestmark = pytest.mark.django_db
 HALF_A_PAIR = "\ud83d"
 
 
-def test_a_decision_finds_its_request_by_the_id(
-    bea: Actor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_finds_its_request_by_id(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the index of pending requests, Postgres would scan all entries since the last VACUUM."""
     lent: list[Part] = []
     monkeypatch.setattr(commit, "settle", lambda **given: lent.extend(given["lent"]))
@@ -83,9 +81,7 @@ def test_approving_settles_the_gate_wakes_the_run_and_is_audited(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_decision_between_reading_and_writing_wins(
-    bea: Actor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_before_the_writing_wins(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     request = seeds.pending()
 
     def overtake(*_: object) -> None:
@@ -135,9 +131,7 @@ def test_a_request_digest_is_valid_for_one_gate_only(bea: Actor) -> None:
         ({"reason": HALF_A_PAIR}, "reason"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_name(
-    bea: Actor, changed: dict[str, Any], field: str
-) -> None:
+def test_a_wrong_value_is_refused_by_name(bea: Actor, changed: dict[str, Any], field: str) -> None:
     request = seeds.pending()
     with pytest.raises(InvalidInput) as caught:
         seeds.decide(request, bea, **changed)
@@ -183,9 +177,7 @@ def test_an_answer_carries_its_result_to_the_run(bea: Actor) -> None:
     ],
     ids=range(6),
 )
-def test_an_answer_without_a_fitting_result_is_refused_by_name(
-    bea: Actor, given: dict[str, Any], field: str
-) -> None:
+def test_an_answer_needs_a_fitting_result(bea: Actor, given: dict[str, Any], field: str) -> None:
     request = seeds.pending(result_schema=RESULT_SCHEMA)
     with pytest.raises(InvalidInput) as caught:
         seeds.decide(request, bea, **{"verdict": "answer", **given})
@@ -352,9 +344,7 @@ def _joined(request: Request) -> Actor:
         (_joined, "origin"),
     ],
 )
-def test_a_person_without_the_right_decides_nothing(
-    kind: GateKind, who: Refused, code: str
-) -> None:
+def test_without_the_right_nothing_is_decided(kind: GateKind, who: Refused, code: str) -> None:
     request = seeds.pending(requester="ada", kind=kind)
     actor = who(request)
     for wrong in (False, True):
@@ -401,9 +391,7 @@ def test_a_late_person_learns_what_came_first(
 
 
 @kinds
-def test_a_gate_that_closed_without_its_request_takes_no_decision(
-    bea: Actor, kind: GateKind
-) -> None:
+def test_a_gate_closed_without_its_request_takes_no_decision(bea: Actor, kind: GateKind) -> None:
     request = seeds.pending(requester="cyril", kind=kind)
     Gate.objects.filter(pk=request.gate).update(state=Gate.State.CLOSED)
     with pytest.raises(AlreadyDecided) as caught:
@@ -423,9 +411,7 @@ def test_a_gate_that_closed_without_its_request_takes_no_decision(
         (GateKind.IN_DOUBT, lambda bea: Token.objects.update(revoked_at=timezone.now())),
     ],
 )
-def test_a_decision_uses_the_rights_after_its_lock_wait(
-    kind: GateKind, end: Callable[[User], object]
-) -> None:
+def test_a_decision_locks_and_reads_rights(kind: GateKind, end: Callable[[User], object]) -> None:
     seeds.person("bea", Group.REVIEWERS)
     owner = User.objects.get(username="bea")
     bea = seeds.bearer(Actor(person="bea"), *ALL_SCOPES)

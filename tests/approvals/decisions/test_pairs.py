@@ -77,9 +77,7 @@ CASES: list[Case] = [
 ]
 
 
-def test_two_concurrent_actions_end_as_if_in_sequence(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_actions_end_as_if_in_turn(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ABEYANCE_UNDO_SECONDS = WINDOW
     for name in ("bea", "dan"):
         seeds.person(name, Group.REVIEWERS)

@@ -56,9 +56,7 @@ def test_hadolint_reports_nothing_and_ignores_nothing() -> None:
 
 
 @pytest.mark.parametrize("process", TABLE.values(), ids=lambda process: process.name)
-def test_compose_runs_every_process_of_the_table(
-    services: dict[str, Any], process: Process
-) -> None:
+def test_compose_runs_each_process_of_the_table(services: dict[str, Any], process: Process) -> None:
     service = services[process.name]
     assert service["command"] == [compose.PYTHON, *process.command[1:]]
     assert float(service["stop_grace_period"].removesuffix("s")) >= process.stop_timeout
@@ -105,7 +103,7 @@ def test_pgbouncer_starts_and_is_used_only_if_configured() -> None:
     assert {"pool_mode = transaction", "ignore_startup_parameters = options"} <= set(said)
 
 
-def test_only_the_web_sees_the_private_key_and_all_keep_the_ledger(
+def test_only_web_has_the_private_key_and_all_keep_the_ledger(
     services: dict[str, Any],
 ) -> None:
     keys = compose.environment()["KEYS_DIR"]

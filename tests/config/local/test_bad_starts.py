@@ -87,7 +87,6 @@ def test_a_disk_that_is_full(sandbox: Path, size: int) -> None:
 def test_secrets_that_are_not_those_of_the_cluster(
     postgres_url: str, sandbox: Path, server_folder: Path
 ) -> None:
-    """This happens after an incomplete restore."""
     cluster = servers.cluster(sandbox, server_folder, "another")
     said = r"another password than secrets\.json says: put back"
     with subprocess.Popen(["sleep", "60"]) as process:
@@ -150,9 +149,7 @@ def test_a_database_that_does_not_answer() -> None:
         ),
     ],
 )
-def test_a_database_that_cannot_be_used(
-    postgres_url: str, login: str, name: str, said: str
-) -> None:
+def test_an_unusable_database(postgres_url: str, login: str, name: str, said: str) -> None:
     server = re.sub(r":[^:@]*@", login, postgres_url).rpartition("/")[0]
     line = start_process("web", DATABASE_URL=f"{server}/{name}", bind="127.0.0.1:0")
     assert re.fullmatch(said, line)

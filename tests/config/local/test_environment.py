@@ -113,9 +113,7 @@ def test_no_network_while_installing(checkout: Path, empty_environment: Path) ->
         ),
     ],
 )
-def test_a_package_that_cannot_be_used(
-    checkout: Path, empty_environment: Path, file: str, line: str
-) -> None:
+def test_an_unusable_package(checkout: Path, empty_environment: Path, file: str, line: str) -> None:
     (checkout / file).write_bytes(b"not a wheel")
     done = make_environment(checkout, empty_environment, wheels=checkout)
     assert re.fullmatch(line, line_of(done.stderr))

@@ -90,9 +90,7 @@ def test_changes_outlive_a_restart_and_need_the_token(file: Path, storage: Sqlit
     again.close()
 
 
-def test_a_write_that_the_file_refuses_is_not_remembered(
-    file: Path, storage: SqliteStorage
-) -> None:
+def test_a_write_that_the_file_refuses_is_forgotten(file: Path, storage: SqliteStorage) -> None:
     with sqlite3.connect(file) as other:
         other.execute(
             "CREATE TRIGGER full BEFORE INSERT ON resource BEGIN SELECT RAISE(FAIL, 'full'); END"

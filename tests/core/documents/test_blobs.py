@@ -106,7 +106,6 @@ def test_a_model_hears_every_result_as_if_it_had_never_been_away() -> None:
 
 @pytest.mark.parametrize("effect", [None, *EffectClass])
 def test_a_lost_result_fails_unless_the_call_has_happened(effect: EffectClass | None) -> None:
-    """Text with half a surrogate pair cannot be encoded."""
     admitted = [CallAdmitted(terms=options(effect), **CALL), STARTED[-1]] if effect else []
     event = journaled(after(STARTED[2], *admitted), returned("\ud800"))
     happened = effect in (EffectClass.IDEMPOTENT, EffectClass.WRITE)

@@ -172,9 +172,7 @@ def tried_again(*calls: Call, state: FrameState = FrameState.ACTING) -> Continua
         (3, 2, CallState.UNKNOWN),
     ],
 )
-def test_a_closed_call_is_judged_again_or_in_doubt(
-    attempt: int, failures: int, state: CallState
-) -> None:
+def test_a_closed_call_is_checked_or_doubted(attempt: int, failures: int, state: CallState) -> None:
     call = Call(id="c1.0", tool="t", args={}, state=CallState.CLOSED, gate=UUID(int=2))
     call = replace(call, attempt=attempt, failures=failures)
     done = replace(call, id="c1.1", state=CallState.RETURNED, result="r")

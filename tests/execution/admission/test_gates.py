@@ -125,9 +125,7 @@ def outage(rig: MakeBench, faults: list[ModelFailure], monkeypatch: pytest.Monke
     return rig({"a": lambda given: faults.pop(0) if faults else replies(given)}, t=IDEMPOTENT)
 
 
-def test_a_provider_that_is_out_for_long_fails_no_run(
-    outage: Rig, faults: list[ModelFailure]
-) -> None:
+def test_a_long_outage_of_a_provider_fails_no_run(outage: Rig, faults: list[ModelFailure]) -> None:
     faults += [OUT] * 20
     run = outage.advance(outage.start("a"))
     assert (run.status, run.awaits, len(outage.effects.calls)) == ("completed", None, 1)

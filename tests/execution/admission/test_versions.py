@@ -207,7 +207,6 @@ def test_an_incompatible_version_opens_a_gate_with_the_changes(rig: MakeBench) -
 
 @pytest.mark.parametrize("agent", ["a", "b"])
 def test_to_stop_at_a_version_gate_ends_the_run(rig: MakeBench, agent: str) -> None:
-    """A worker without the agent carries it out too."""
     desk, run, gate = _asked(rig)
     desk.decide(gate.id, Verdict.STOP, "not with these instructions")
     worker = desk if agent == "a" else _another(rig, desk, agent)
@@ -225,9 +224,7 @@ def test_a_reverted_change_closes_its_version_gate(rig: MakeBench) -> None:
     assert "AgentChanged" not in types(run)
 
 
-def test_an_approved_change_does_not_repeat_a_new_write(
-    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_approved_changes_repeat_no_write(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     unclear = FakeTool(
         effect=EffectClass.IDEMPOTENT, body=lambda _: Unknown(error="cut off"), retry=RARELY
     )

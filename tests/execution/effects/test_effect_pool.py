@@ -298,7 +298,7 @@ def test_a_run_that_waits_for_a_slot_is_given_to_another_worker(rig: MakeBench, 
         one.join()
 
 
-def test_a_run_with_a_hung_tool_can_be_cancelled(
+def test_hung_runs_are_cancelled(
     rig: MakeBench, hang: Hang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runtime.execution.runner.CANCEL_GRACE", timedelta(seconds=0.05))

@@ -107,9 +107,7 @@ def test_a_late_result_settles_the_call(late: Late) -> None:
     ],
     ids=["an error", "a big result"],
 )
-def test_other_late_outcomes_settle_it_too(
-    late: Late, outcome: Outcome, told: tuple[str, str]
-) -> None:
+def test_other_late_outcomes_settle_it(late: Late, outcome: Outcome, told: tuple[str, str]) -> None:
     late.slow.reply = outcome
     run, _ = late.lost()
     late.end()
@@ -143,9 +141,7 @@ def test_an_outcome_that_came_and_was_not_written_is_handed_in(rig: MakeBench) -
 
 
 @pytest.mark.parametrize("when", ["before", "in the same moment"])
-def test_a_decision_that_is_not_after_the_outcome_stays(
-    late: Late, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
+def test_an_earlier_decision_stays(late: Late, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """A person may decide after the worker has read its signals and before it journals the late outcome."""
     run, gate = late.lost()
     left = [when]

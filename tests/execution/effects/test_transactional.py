@@ -31,9 +31,7 @@ def writing(
     return rig({"a": turns(proposed, say("done"))}, t=tool)
 
 
-def test_a_transactional_tools_writes_commit_with_its_result(
-    rig: MakeBench, ledger: Ledger
-) -> None:
+def test_a_transactional_tool_commits_with_its_result(rig: MakeBench, ledger: Ledger) -> None:
     desk = writing(rig, ledger.keep, calls=2, retry=ONCE)
     run = desk.advance(desk.start("a"))
     assert run.status == "completed"

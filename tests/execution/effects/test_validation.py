@@ -62,7 +62,6 @@ def returning(value: Any, effect: EffectClass) -> FakeTool:
 def test_a_call_without_a_keepable_result_has_happened(
     rig: MakeBench, effect: EffectClass, value: Any, problem: str
 ) -> None:
-    """A read has failed: it can be made again."""
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=returning(value, effect))
     assert desk.advance(desk.start("a")).status == "completed"
     heard = desk.heard()
@@ -99,7 +98,7 @@ REPLIES: dict[str, ModelAnswer] = {
 
 
 @pytest.mark.parametrize("answer", REPLIES.values(), ids=REPLIES)
-def test_an_unstorable_reply_fails_the_run_naming_its_place(
+def test_an_unstorable_reply_fails_the_run_and_says_where(
     rig: MakeBench, answer: ModelAnswer
 ) -> None:
     desk = rig({"a": turns(answer)}, t=FakeTool())

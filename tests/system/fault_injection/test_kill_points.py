@@ -62,9 +62,7 @@ class Death:
         return f"{self.point} ({self.name})"
 
 
-def test_a_crash_at_any_point_loses_and_repeats_nothing(
-    loops: MakeLoop, office: Office, tmp_path: Path
-) -> None:
+def test_a_crash_loses_and_repeats_nothing(loops: MakeLoop, office: Office, tmp_path: Path) -> None:
     began_at = time.monotonic()
     passed = _uninterrupted(loops, office, tmp_path / "passed")
     everything = set().union(*passed.values())

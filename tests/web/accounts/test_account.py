@@ -189,7 +189,6 @@ def test_an_admin_disables_people_and_sets_their_passwords(admin: Client, cast: 
 
 
 def test_an_admin_cannot_make_a_token_of_another(admin: Client, cast: Cast) -> None:
-    """Refuse the token, because it would decide as its owner."""
     form = {"scope": ["approvals:decide"]}
     assert admin.post("/people/bea/tokens/add/", form).status_code == 404
     shows(admin, "/people/?open=bea", hides=['name="scope"'])

@@ -47,10 +47,7 @@ def _time_passes(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "checked"), [("bea", 5), ("name{}", 10)])
-def test_five_of_200_guesses_at_one_name_are_checked(
-    looked_at: list[str], name: str, checked: int
-) -> None:
-    """Ten, if each is at another name."""
+def test_five_of_200_guesses_are_checked(looked_at: list[str], name: str, checked: int) -> None:
     codes = [_try(name.format(n), f"guess {n}").status_code for n in range(200)]
     assert codes == [200] * checked + [429] * (200 - checked)
     assert len(looked_at) == checked

@@ -106,9 +106,7 @@ def test_late_acts_are_told_why(ada: Client, bea: Client, office: Office, suspen
 # Pausing
 
 
-def test_a_run_pauses_and_resumes(
-    ada: Client, bea: Client, office: Office, suspended: UUID
-) -> None:
+def test_a_run_is_paused(ada: Client, bea: Client, office: Office, suspended: UUID) -> None:
     path = f"/runs/{suspended}/"
     pause, resume = f"{path}pause/", f"{path}resume/"
     shows(ada, suspended, pause)

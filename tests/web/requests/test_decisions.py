@@ -46,9 +46,7 @@ def test_a_requester_is_shown_no_way_to_decide(ada: Client, office: Office) -> N
         shows(ada, asked, "You may read this, but not", hides=[f"/{way}/" for way in ways])
 
 
-def test_a_request_is_decided_once_by_another_person(
-    ada: Client, bea: Client, asked: Request
-) -> None:
+def test_another_person_decides_a_request_once(ada: Client, bea: Client, asked: Request) -> None:
     page = text_of(send(ada, asked, "approve"), 403)
     has(page, "started this run, so another person must decide")
     for way in ("continue", "stop", "settle/run-again"):
@@ -105,9 +103,7 @@ def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: 
     assert "The same call" not in shows(bea, asked, "The call never starts")
 
 
-def test_the_next_request_of_the_search_opens_after_a_decision(
-    bea: Client, office: Office, settings: Settings
-) -> None:
+def test_the_next_found_request_opens(bea: Client, office: Office, settings: Settings) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 60
     names = ("first", "another", "second")
     runs = [office.start(args={"username": name, "security_level": 1}) for name in names]
@@ -128,9 +124,7 @@ def _decided(person: Client, request: Request, place: str) -> str:
     return str(person.post(f"/a/{request.id}/approve/{place}", form)["Location"])
 
 
-def test_an_answer_takes_the_place_of_the_call(
-    bea: Client, ada: Client, office: Office, asked: Request
-) -> None:
+def test_answer_instead_of_a_call(bea: Client, ada: Client, office: Office, asked: Request) -> None:
     shows(bea, asked, "Answer instead of the call", "any text or JSON value is accepted")
     has(text_of(send(bea, asked, "answer"), 422), "Not decided: result is required to answer")
     refused = text_of(send(bea, asked, "answer", result="[1,", reason="By hand."), 422)
@@ -163,9 +157,7 @@ def test_a_refused_decision_says_why_and_keeps_what_was_typed(bea: Client, asked
     assert asked.status == "pending"
 
 
-def test_a_decision_is_flushed_before_its_answer(
-    bea_api: Caller, office: Office, asked: Request
-) -> None:
+def test_a_decision_is_on_disk_first(bea_api: Caller, office: Office, asked: Request) -> None:
     """No crash after the 200 loses the decision. The test server flushes only if a session asks for it."""
     office.heartbeat.stop()  # it writes all the time
     with _flushing(), connection.cursor() as cursor:
@@ -307,9 +299,7 @@ def test_a_decision_waits_for_its_window(bea_api: Caller, office: Office, suspen
     assert code_of(answer) == (410, "too_late")
 
 
-def test_a_decision_that_is_taken_back_is_none(
-    bea_api: Caller, office: Office, suspended: UUID
-) -> None:
+def test_an_undone_decision_is_none(bea_api: Caller, office: Office, suspended: UUID) -> None:
     request = office.request(suspended)
     decide(bea_api, request)
     effective = Signal.objects.get(run=suspended).effective_at

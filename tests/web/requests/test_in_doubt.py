@@ -57,9 +57,7 @@ def test_a_result_is_typed_as_the_tool_returns_it(
     shows(bea, request, shown)
 
 
-def test_running_again_has_to_wait(
-    bea: Client, doubt: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_running_again_waits(bea: Client, doubt: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     shows(bea, doubt, "disabled", "Possible from <time")
     page = text_of(send(bea, doubt, "settle/run-again"), 409)
     has(page, "The first start may still be running")
@@ -193,7 +191,6 @@ def test_a_doubt_of_a_cancelled_run_stays_one(bea: Client, office: Office, doubt
 
 
 def test_the_api_reports_late_outcomes_too(bea_api: Caller, office: Office, doubt: Request) -> None:
-    """The run, and the request about the call in doubt; other requests have none."""
     path, gate = f"/runs/{doubt.run_id}/late-outcomes", Gate.objects.get(kind="in_doubt")
     assert bea_api.get(path).json() == []
     arrives(doubt.run_id, error="<no>")

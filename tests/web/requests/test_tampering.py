@@ -57,9 +57,7 @@ def test_a_forged_request_is_shown_as_tampered_with_and_not_decided(
     assert Request.objects.get(pk=asked.pk).status == "pending"
 
 
-def test_a_request_of_a_release_that_sealed_no_time_is_decided(
-    bea: Client, office: Office, asked: Request
-) -> None:
+def test_requests_without_sealed_time_count(bea: Client, office: Office, asked: Request) -> None:
     reseal([asked], nonce="0" * 32, created_at=asked.created_at - timedelta(days=1))
     shows(bea, asked, hides=[WORDS])
     office.approve(asked.run_id)
@@ -68,9 +66,7 @@ def test_a_request_of_a_release_that_sealed_no_time_is_decided(
 
 
 @pytest.mark.parametrize("change", [{"risk": "low"}, {"nonce": None}], ids=str)
-def test_the_time_cannot_be_taken_out_of_a_nonce(
-    bea: Client, asked: Request, change: dict[str, str | None]
-) -> None:
+def test_a_nonce_keeps_its_time(bea: Client, asked: Request, change: dict[str, str | None]) -> None:
     """Nor anything else be changed: a digest that is made anew does not help."""
     for name, value in change.items():
         setattr(asked, name, value or asked.nonce.partition("@")[0])
@@ -79,9 +75,7 @@ def test_the_time_cannot_be_taken_out_of_a_nonce(
     shows(bea, asked, WORDS)
 
 
-def test_removed_at_hides_nothing_of_a_pending_request(
-    bea: Client, bea_api: Caller, asked: Request
-) -> None:
+def test_removed_at_hides_no_pending_request(bea: Client, bea_api: Caller, asked: Request) -> None:
     Request.objects.filter(pk=asked.pk).update(removed_at=timezone.now())
     shows(bea, asked, "<bdi>security_level</bdi>", hides=["Removed under retention"])
     found = bea_api.get(f"/approvals/{asked.id}").json()

@@ -170,7 +170,6 @@ def test_schemas_without_fields_have_a_form(ada: Client, cast: Cast) -> None:
 
 
 def test_one_form_sent_twice_is_one_run(ada: Client, admin: Client, joiner: PublishedAgent) -> None:
-    """One per form and person, and none per form that was refused."""
     hidden = r'name="form" value="([^"]+)"'
     (one,), (other,) = (re.findall(hidden, text(ada, START)) for _ in range(2))
     wrong = {**TYPED, "form": one, "business_key": "a\x00b"}

@@ -98,7 +98,6 @@ def test_an_untagged_token_outside_its_place_is_shown() -> None:
 def test_a_forged_token_is_shown_in_full(
     admin: Client, admin_api: Caller, bea: Client, office: Office
 ) -> None:
-    """A forged token in arguments and in a result."""
     office.effects.agents["account_agent"] = turns(
         ask(("create_account", {"username": "newhire", "note": _forged()})),
         ask(("set_privileges", {"username": "newhire", "security_level": 3, "note": _forged()})),
@@ -120,9 +119,7 @@ def test_arguments_hide_only_tokens_that_open_in_place() -> None:
     assert sealing.redacted_args("another", args) == args
 
 
-def test_arguments_that_look_secret_are_shown_to_reviewers(
-    bea: Client, bea_api: Caller, office: Office
-) -> None:
+def test_secret_looking_arguments_are_shown(bea: Client, bea_api: Caller, office: Office) -> None:
     extra = {"iban": {"$secret": "DE00 EVIL 0000", "also": ["rm -rf"]}, "note": FAKE}
     request = office.request(office.start(args={"username": "newhire", "extra": extra}))
     shows(bea, request, "DE00 EVIL 0000", "rm -rf", "mallory")
@@ -134,7 +131,6 @@ def test_arguments_that_look_secret_are_shown_to_reviewers(
 def test_no_page_and_no_answer_holds_the_token(
     bea: Client, admin: Client, admin_api: Caller, office: Office, continued: None, lost: bool
 ) -> None:
-    """Nor those about a call in doubt, nor a damaged document."""
     run = _secretive(office, lost=lost)
     request = office.in_doubt_request(run) if lost else office.request(run)
     steps = [f"?step=0.c1.0/c{turn}.0" for turn in (1, 2)]  # arguments, an error
