@@ -36,9 +36,7 @@ class Request(models.Model):
     tool = models.TextField()
     args = models.TextField()
     schema = models.TextField()
-    result_schema = models.TextField(
-        null=True
-    )  # of the tool, as text or by reference, if it has one
+    result_schema = models.TextField(null=True)  # of the tool, if it declares one
     path = models.JSONField()
     effect = models.TextField()
     risk = models.TextField()

@@ -79,9 +79,7 @@ def _short(sentence: str) -> str:
 
 def _links(decided: requests.Approval) -> str:
     """Return the links of the message: the request, then the seconds in which it can be undone, if it can be."""
-    left = (
-        0
-        if decided.effective_at is None
-        else ceil((decided.effective_at - clock.now()).total_seconds())
-    )
+    if decided.effective_at is None:
+        return str(decided.id)
+    left = ceil((decided.effective_at - clock.now()).total_seconds())
     return f"{decided.id} {left}" if left > 0 else str(decided.id)
