@@ -137,7 +137,8 @@ SCORES: dict[str, Callable[[], Score]] = {
     "transactions": transactions,
     "effects": effects,
     "gates": lambda: Score(_one_by_one("pay")),
-    "denials": lambda: Score(_one_by_one("pay"), denied=True),
+    "a denial": lambda: Score([[_call("pay", 0)]], denied=True),  # a third would end the run
+    "denials": lambda: Score(_nested(lambda depth: [[_call("pay", depth)]][:depth]), denied=True),
     "paused at a gate": lambda: Score([[_call("pay", 0)]], paused=True),
     "written to at a gate": lambda: Score([[_call("pay", 0)]], written=True),
     "external events": lambda: Score(_nested(lambda depth: [[_wait()], [_call("send", depth)]])),
