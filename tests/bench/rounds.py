@@ -89,7 +89,7 @@ class Meters:
 
     def rest(self, seconds: float) -> Cost:
         before = self.read()
-        time.sleep(seconds)
+        time.sleep(seconds)  # what an idle side costs in this time is measured
         return self.read() - before
 
 

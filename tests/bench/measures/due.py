@@ -62,7 +62,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
     sweepers = [site.sweeper() for _ in range(SWEEPERS)]
     while len(hints.runs) < count:
         if not hints.take():
-            time.sleep(0.005)
+            time.sleep(0.005)  # between two looks at the queues
         for sweeper in sweepers:
             assert sweeper.process.poll() is None, sweeper.log.read_text()[-3000:]
         assert time.monotonic() - began < TIMEOUT_SECONDS, f"{len(hints.runs):,} of {count:,}"

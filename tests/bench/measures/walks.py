@@ -105,7 +105,7 @@ def killed(
 ) -> list[Line]:
     """Kill a worker process in the middle of a run: the seconds to the next step that is on disk.
 
-    Ours waits until the lease of the killed one is over, and goes on in the isolated process. The baseline's parent
+    Our run waits for the end of its worker's lease and continues in the isolated process. The baseline's parent
     process sees that its child has gone, and puts the message back at once; were the parent killed too, the message
     would wait for the broker's visibility timeout of an hour. Each side has as many workers afterwards.
     """
@@ -136,7 +136,7 @@ def _once(site: Site, driver: Driver, one: Contender, steps: int) -> float:
 def _busiest(processes: Sequence[psutil.Process]) -> psutil.Process:
     """Return the process that uses the most processor time in the next 0.2 seconds."""
     before = {process: cpu_of(process.pid) for process in processes}
-    time.sleep(0.2)
+    time.sleep(0.2)  # the time in which both are measured
     return max(processes, key=lambda process: cpu_of(process.pid) - before[process])
 
 
@@ -150,4 +150,4 @@ def _wait_beyond(site: Site, side: str, run: UUID, position: int) -> None:
     deadline = time.monotonic() + 120.0
     while _position(site, side, run) <= position:
         assert time.monotonic() < deadline, f"run {run} does not come past {position}"
-        time.sleep(LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)  # between two looks at the run; the deadline ends it

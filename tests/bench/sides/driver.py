@@ -135,7 +135,7 @@ class Driver:
 
 @contextmanager
 def driving(site: Site) -> Iterator[Driver]:
-    """A driver that hears of both sides' runs, beside a sweeper and a Postgres that tidies nothing up.
+    """A driver that receives the messages of both sides' runs, beside a sweeper and a Postgres without vacuum.
 
     The baseline has its tables from here on.
     """

@@ -1,4 +1,4 @@
-"""Agents whose tools hold until a test lets go of them, hang, end their process, take a moment, or ask first.
+"""Agents whose tools wait for the test, hang, end their process, take a moment, or need an approval.
 
 In the ledger a call is `name/tool` when it begins, and a call that held is `name/tool/end` when it ends. A test lets go
 of it by a file beside the ledger."""

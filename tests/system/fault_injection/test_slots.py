@@ -22,14 +22,14 @@ def test_killing_four_slots_leaves_at_most_four_doubts(loops: MakeLoop, office: 
     deadline = time.monotonic() + 30
     while len(ledger.read(office.ledger)) < SLOTS:
         assert time.monotonic() < deadline, loop.log.read_text()
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks at the ledger; the deadline ends it
     loop.kill()
     begun = {effect.key for effect in ledger.read(office.ledger)}
 
     other = loops(slots=SLOTS)
     while office.tend(run, score) not in ENDS:
         assert time.monotonic() < deadline, other.log.read_text()
-        time.sleep(0.02)
+        time.sleep(0.02)  # between two looks at the run; the deadline ends it
     assert Run.objects.get(id=run).status == "completed"
     assert len(begun) == SLOTS
     assert in_doubt_gates(run) == SLOTS  # each of them is asked about, and none of the other six

@@ -80,7 +80,7 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
         "failed",
         "set_privileges was denied in 3 turns, last because: level 2 is too high",
     )
-    shows(bea, asked, "The run ended", hides=["is told that it was denied"])
+    shows(bea, asked, "The run ended", hides=["receives the denial"])
 
 
 def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Office) -> None:
