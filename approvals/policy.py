@@ -23,6 +23,9 @@ DECIDERS: Mapping[str, frozenset[str]] = {
     Risk.HIGH: frozenset({Group.REVIEWERS}),
 }
 
+# The risks of calls whose decisions can be undone for some seconds.
+UNDOABLE = frozenset({Risk.LOW, Risk.MEDIUM})
+
 # The groups whose members decide anything at all.
 DECIDING = frozenset().union(*DECIDERS.values())
 

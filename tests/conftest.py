@@ -42,6 +42,8 @@ def _nobody_elses(sandbox: Path) -> None:
         (sandbox / name).mkdir()
     settings.SECRET_KEY = "for tests only, long enough for everything that signs with it"
     settings.KEYS_DIR = sandbox / "keys"
+    settings.ABEYANCE_UNDO_SECONDS = 0.0
+    os.environ["ABEYANCE_UNDO_SECONDS"] = "0"  # for the processes that tests start
     settings.STATIC_ROOT = sandbox / "static"
     _use_broker(f"unix://{sandbox}/no-broker.sock")
     pool.WAIT_SECONDS = 60.0  # for a connection, also on a busy machine

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
-from approvals import audit
+from approvals import audit, policy
 from approvals.accounts import log
 from approvals.decisions import closing, commit
 from approvals.errors import (
@@ -62,7 +62,7 @@ def close(
         raise AlreadyDecided(None)
     if decision is None:
         return _expire(row, looked.at)
-    seconds = float(settings.ABEYANCE_UNDO_SECONDS)
+    seconds = _undo_seconds(row)
     row.effective_at = looked.at + timedelta(seconds=seconds) if seconds else None
     commit.close(looked, decision, actor)
     return requests.verified(row, looked.principal)
@@ -116,6 +116,12 @@ def reason(given: object, verdict: Verdict) -> str:
     """Return the reason unchanged: model and audit get exactly this text. Raises InvalidInput."""
     needed = f"is required to {_NEEDS_REASON[verdict]}" if verdict in _NEEDS_REASON else ""
     return text("reason", "" if given is None else given, MAX_REASON, required=needed)
+
+
+def _undo_seconds(row: Request) -> float:
+    """Return how long the decision can be undone. Approving a high-risk call has a second step instead."""
+    undoable = row.kind != GateKind.APPROVAL or row.risk in policy.UNDOABLE
+    return float(settings.ABEYANCE_UNDO_SECONDS) if undoable else 0.0
 
 
 def _expire(row: Request, at: datetime) -> Expired:

@@ -141,7 +141,7 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
-    """Approve, deny or answer a call, or `continue` or `stop` a frame, for good.
+    """Approve, deny or answer a call, or `continue` or `stop` a frame. You can undo it until `effective_at`.
 
     A denial needs a reason, which the agent's model receives. An answered call is never made. `stop` ends the run and
     needs a reason too.
@@ -165,7 +165,7 @@ def undo(request: Authenticated, approval: str) -> requests.Approval:
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
 def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> requests.Approval:
-    """Resolve a call in doubt, for good. Giving up needs a reason, which the model receives."""
+    """Resolve a call in doubt. Giving up needs a reason, which the model receives."""
     return in_doubt.resolve(
         run=_id(run),
         gate=_id(gate),

@@ -121,7 +121,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MAX_WORKERS),
         unsafe_postgres=values.yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
         prepared_statements=values.yes(variables, "ABEYANCE_PREPARED_STATEMENTS", default="yes"),
-        undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 0.0, 0, 300),
+        undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 10.0, 0, 300),
         cooling_off_seconds=_seconds(variables, "ABEYANCE_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
         budget=budget.read(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),

@@ -42,9 +42,10 @@ function countDown() {
     const left = Math.ceil((Date.parse(time.dateTime) - Date.now() - skew) / 1000);
     const [size, unit] = UNITS.find(([size]) => left >= size) ?? [];
     time.textContent = size ? `in ${Math.floor(left / size)} ${unit}` : "now";
-    time.parentElement.dataset.left = left < 60 ? "none" : left < 600 ? "little" : "enough";
+    const deadline = time.dataset.countdown !== "undo"; // only the time to decide is urgent
+    if (deadline) time.parentElement.dataset.left = left < 60 ? "none" : left < 600 ? "little" : "enough";
     for (const mark of [300, 60]) {
-      if (time.before > mark && left <= mark) {
+      if (deadline && time.before > mark && left <= mark) {
         const what = one(".t", time.closest(".row") ?? main) ?? one("h1");
         say(`Expires in ${mark / 60} min: ${what.textContent}`);
       }

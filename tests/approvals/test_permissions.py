@@ -21,7 +21,7 @@ from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.queries import inbox
 from approvals.queries.requests import approval
 from approvals.requests import verification
-from runtime.core.enums import Decision, Verdict
+from runtime.core.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run
 from runtime.ports.access import Access as AccessPort
@@ -155,7 +155,8 @@ def test_a_person_who_joined_the_origin_has_approved_and_undoes_nothing(
     bea: Actor, settings: Settings
 ) -> None:
     run = seeds.run()
-    approved, request = seeds.opened(seeds.snapshot(run), seeds.snapshot(run))
+    asked = [seeds.snapshot(run, risk=Risk.MEDIUM) for _ in range(2)]
+    approved, request = seeds.opened(*asked)
     seeds.decide(approved, bea)
     settings.ABEYANCE_UNDO_SECONDS = 60
     seeds.decide(request, bea)

@@ -201,6 +201,7 @@ def running() -> Iterator[Site]:
             SECRET_KEY_FILE=str(folder / "secret"),
             PUBLIC_URL="http://127.0.0.1:8000",
             ABEYANCE_AGENTS=AGENTS,
+            ABEYANCE_UNDO_SECONDS="0",
             NO_PROXY="127.0.0.1,localhost",
             PYTHONUNBUFFERED="1",
         )

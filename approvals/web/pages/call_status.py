@@ -9,11 +9,12 @@ from approvals import clock
 from approvals.queries import requests
 from runtime.control import kill_switches
 from runtime.core.continuation import CallState
-from runtime.core.enums import GateKind
+from runtime.core.enums import FRAME_GATES, GateKind
 from runtime.queries import runs
 from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.states import SpanKind
 from runtime.queries.transcript.transcript import Transcript, read_transcript
-from runtime.web.display import ahead
+from runtime.web.display import duration
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
 _CSS_CLASSES = {
@@ -28,13 +29,15 @@ _CSS_CLASSES = {
 class Aftermath:
     """The state of a decided call. `css_class` is the colour of the box; `label`, with `moment`, names the state.
 
-    `may_start` says that the call is approved and has not started. `error` is its error, `result` its result if
-    `has_result`; `in_doubt` is the open request that asks for its outcome.
+    `counts_at` is when a decision that can still be undone takes effect, if nothing else holds the call up. `may_start`
+    says that the call is approved and has not started. `error` is its error, `result` its result if `has_result`;
+    `in_doubt` is the open request that asks for its outcome.
     """
 
     css_class: str
     label: str
     moment: datetime | None
+    counts_at: datetime | None
     may_start: bool
     error: str
     has_result: bool
@@ -56,6 +59,7 @@ def aftermath(
         else "danger",
         label=_label(shown, status, call, transcript, told=open_request is None),
         moment=call.waits_until,
+        counts_at=_counts_at(shown, transcript),
         may_start=status == "approved" and call.state in _NOT_STARTED,
         error=call.note
         if call.state in _CSS_CLASSES and call.state is not CallState.CLOSED
@@ -67,12 +71,26 @@ def aftermath(
 
 
 def outcome_text(shown: requests.Approval, decided: str, then: str) -> str:
-    """Word the message after a decision: when it takes effect, and any paused part that must be resumed first."""
+    """Word the message after a decision: the part that must be resumed first, else the effect.
+
+    For a decision that can still be undone, the time at which it takes effect belongs after the message.
+    """
     held = _blocked_by(shown, read_transcript(shown.run))
-    if _can_be_undone(shown):
-        after = f" Then it waits until {held} resumed." if held else ""
-        return f"{decided}. It takes effect {_ahead(shown)}; until then you can undo it.{after}"
-    return f"{decided}. It takes effect when {held} resumed." if held else f"{decided}. {then}"
+    if held:
+        starts = shown.status == "approved" and shown.kind not in FRAME_GATES
+        return f"{decided}. It {'starts' if starts else 'takes effect'} when {held} resumed."
+    return f"{decided}." if shown.effective_at is not None else f"{decided}. {then}"
+
+
+def counts_at(shown: requests.Approval) -> datetime | None:
+    """Return when a decision that can still be undone takes effect; None if something must be resumed first."""
+    return _counts_at(shown, read_transcript(shown.run))
+
+
+def _counts_at(shown: requests.Approval, transcript: Transcript) -> datetime | None:
+    if shown.effective_at is None or shown.effective_at <= clock.now():
+        return None
+    return None if _blocked_by(shown, transcript) else shown.effective_at
 
 
 def _label(
@@ -83,29 +101,31 @@ def _label(
         when = _when(shown, transcript, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in _NOT_STARTED:
-        return call.label
+        return _ended(call)
     if status != "approved":
         return "not started; the decision is recorded"
-    if call.state is not CallState.GATED and not _blocked_by(shown, transcript):
+    waiting = _blocked_by(shown, transcript) or _counts_at(shown, transcript)
+    return (
+        f"approved, {_when(shown, transcript, held='starts', free='')}" if waiting else "starting…"
+    )
+
+
+def _ended(call: CallRecord) -> str:
+    """Name the state of a started call; a finished one with the duration of its last attempt."""
+    last = call.spans[-1] if call.spans else None
+    if call.state is not CallState.RETURNED or last is None or last.kind is not SpanKind.TOOL:
         return call.label
-    return f"approved, {_when(shown, transcript, held='starts', free='a worker starts it next')}"
+    if last.start is None or last.end is None:
+        return call.label
+    return f"{call.label} in {duration(last.end - last.start)}"
 
 
 def _when(shown: requests.Approval, transcript: Transcript, *, held: str, free: str) -> str:
-    """Say when a decision is carried out: after the undo window, after a stop or pause, or next."""
-    stopped = _blocked_by(shown, transcript)
-    if not _can_be_undone(shown):
-        return f"{held} when {stopped} resumed" if stopped else free
-    after = f", then waits until {stopped} resumed" if stopped else ""
-    return f"takes effect {_ahead(shown)}{after}"
-
-
-def _can_be_undone(shown: requests.Approval) -> bool:
-    return shown.effective_at is not None and shown.effective_at > clock.now()
-
-
-def _ahead(shown: requests.Approval) -> str:
-    return "" if shown.effective_at is None else ahead(shown.effective_at)
+    """Say when a decision is carried out: after a kill switch or pause, after the undo window, or next."""
+    blocked = _blocked_by(shown, transcript)
+    if blocked:
+        return f"{held} when {blocked} resumed"
+    return "takes effect" if _counts_at(shown, transcript) else free
 
 
 def _blocked_by(shown: requests.Approval, transcript: Transcript) -> str:

@@ -59,7 +59,7 @@ def handle_decision(
     messages.success(
         request,
         call_status.outcome_text(decided, what, said[1]),
-        extra_tags=_links(decided) if following else "",
+        extra_tags=_links(decided, linked=bool(following)),
     )
     return to_page(request, following or approval)
 
@@ -77,9 +77,15 @@ def _short(sentence: str) -> str:
     )
 
 
-def _links(decided: requests.Approval) -> str:
-    """Return the links of the message: the request, then the seconds in which it can be undone, if it can be."""
-    if decided.effective_at is None:
-        return str(decided.id)
-    left = ceil((decided.effective_at - clock.now()).total_seconds())
-    return f"{decided.id} {left}" if left > 0 else str(decided.id)
+def _links(decided: requests.Approval, *, linked: bool) -> str:
+    """Return what the template `_toast.html` reads beside the text of the message, separated by spaces.
+
+    First the request to view and to undo, `-` on its own page, which has both; then, if the decision can be undone, for
+    how many seconds, and when it takes effect unless something must be resumed first.
+    """
+    place = str(decided.id) if linked else "-"
+    left = ceil((decided.effective_at - clock.now()).total_seconds()) if decided.effective_at else 0
+    if left <= 0:
+        return place
+    counts_at = call_status.counts_at(decided)
+    return f"{place} {left} {counts_at.isoformat() if counts_at else ''}"

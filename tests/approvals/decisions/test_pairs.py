@@ -26,7 +26,7 @@ from approvals.errors import ApprovalError, Expired
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
-from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.core.enums import Decision, GateKind, Risk, Verdict
 from runtime.errors import InvalidInput, RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
@@ -117,7 +117,7 @@ def _subject(case: Case, due: datetime) -> Request:
     """Return the request for both actions; for an undo, Bea has just decided it."""
     one, other, kind = case
     timed = None if kind is GateKind.IN_DOUBT else due  # a call in doubt waits as long as it takes
-    request = seeds.pending(requester="cyril", kind=kind, expires_at=timed)
+    request = seeds.pending(requester="cyril", kind=kind, risk=Risk.MEDIUM, expires_at=timed)
     if "undo" in (one, other):
         if kind is GateKind.IN_DOUBT:
             _settle(request, BEA)

@@ -44,7 +44,8 @@ class Services:
 
     @property
     def services(self) -> dict[str, Any]:
-        chosen = {"PUBLIC_URL": self.url, "ABEYANCE_LEASE_SECONDS": "3", **self.world}
+        times = {"ABEYANCE_LEASE_SECONDS": "3", "ABEYANCE_UNDO_SECONDS": "0"}
+        chosen = {"PUBLIC_URL": self.url, **times, **self.world}
         return dict(compose.resolved(*chosen.items())["services"])
 
     def keys(self, name: str) -> Path:

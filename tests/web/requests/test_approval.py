@@ -136,9 +136,9 @@ def test_it_says_when_an_approved_call_starts(bea: Client, asked: Request, pause
         pause(run=asked.run_id, reason="", actor=Actor(person="ada"))
     send(bea, asked, "approve", reason="Her lead agreed.")
     when = "when the run is resumed"
-    effect = f"It takes effect {when}." if paused else "A worker starts it next."
-    status = f"starts {when}" if paused else "a worker starts it next"
-    page = has(_text(bea, asked), f"Approved. {effect}", f"Status: approved, {status}")
+    effect = f"It starts {when}." if paused else "A worker starts it next."
+    status = f"approved, starts {when}" if paused else "starting…"
+    page = has(_text(bea, asked), f"Approved. {effect}", f"Status: {status}")
     has(page, "The call may start once")
     has(_box(bea, asked), "Her lead agreed.", hides=["waiting for a person"])
 
@@ -146,10 +146,11 @@ def test_it_says_when_an_approved_call_starts(bea: Client, asked: Request, pause
 def test_the_page_names_the_undo_window(bea: Client, asked: Request, settings: Settings) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 600
     send(bea, asked, "approve")
-    page = has(_text(bea, asked), "approved, takes effect in")
-    assert re.search(r"Approved\. It takes effect in \d+ min; until then you can undo it\.", page)
+    page = has(_text(bea, asked), "Status: approved, takes effect <time", ">Undo<")
+    assert re.search(r"Approved\. Takes effect <time [^>]*>in \d+ s</time>\.", page)
+    assert re.search(r"Approved by you\. Takes effect <time [^>]*>in \d+ min</time>\.", page)
     engage(agent="", reason="because", actor=None)
-    has(_box(bea, asked), "then waits until every agent is resumed")
+    has(_box(bea, asked), "approved, starts when every agent is resumed")
 
 
 def test_page_and_list_show_the_outcome_of_each_call(bea: Client, office: Office) -> None:
@@ -172,7 +173,7 @@ def test_page_and_list_show_the_outcome_of_each_call(bea: Client, office: Office
     failed, lost, done = boxes
     has(failed, "Status: failed", "no such &lt;person&gt;")
     has(lost, f'href="/a/{Request.objects.get(kind="in_doubt").id}/"')
-    has(done, "Status: done", ">Result<")
+    has(done, "Status: done in ", ">Result<")
     rows = text(bea, "/inbox/?view=decided").split('<li class="row"')[1:]
     said = [re.findall(r'class="badge[^>]*>(?:<svg.*?</svg>)?([A-Z][^<]*)', row) for row in rows]
     outcomes = [["Done"], [], ["In doubt"], ["Failed"]]

@@ -113,7 +113,7 @@ def test_the_next_found_request_opens(bea: Client, office: Office, settings: Set
     shows(bea, f"/a/{second.id}/{place}", f'href="/inbox/{place}"', hides=[str(first.id)])
     assert _decided(bea, second, place) == f"/a/{second.id}/{place}"  # there is no other
     assert _decided(bea, first, "") == f"/a/{other.id}/"
-    said = "Approved: Set the privileges of first to 1. It takes effect in"
+    said = "Approved: Set the privileges of first to 1. Takes effect <time"
     shows(bea, other, said, f'href="/a/{first.id}/">View', f'action="/a/{first.id}/undo/"')
     assert _decided(bea, other, "?q=risk:none") == f"/a/{other.id}/"  # no such search
 
