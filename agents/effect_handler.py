@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from django.db import close_old_connections, connection
 
+from agents import secrets
 from agents.catalogue import published
 from agents.catalogue.versions import (
     Version,
@@ -21,7 +22,7 @@ from agents.llm.call import KEY_WAIT, call_model
 from agents.llm.outages import Outages
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
-from agents.sdk import inputs, outputs
+from agents.sdk import conditions, inputs, outputs
 from agents.sdk.sentences import sentence_of
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
@@ -192,18 +193,29 @@ def _over() -> None:
 
 def _tool_info(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
     opened = open_arguments(tool, args)
-    read_arguments(tool, opened)
-    return CallInfo(sentence=sentence_of(tool, opened), **_constant_info(caller, tool))
+    arguments = read_arguments(tool, opened)
+    found = CallInfo(sentence=sentence_of(tool, opened), **_constant_info(caller, tool))
+    if not tool.is_judged:
+        return found
+    judged = conditions.judge(tool, arguments)
+    return replace(
+        found,
+        risk=judged.risk,
+        gated=caller.requires_approval(judged.risk, asked=judged.approval),
+        judged=True,
+        problem=plain(secrets.redact(tool, opened, judged.problem)),
+    )
 
 
 @lru_cache(1024)
 def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """Return the fields that all calls of this tool by this agent share."""
+    """Return the fields that all calls of this tool by this agent share; for a judged one the strictest."""
+    judged = tool.is_judged
     return {
         "tool": tool.name,
         "effect": tool.effect,
-        "risk": tool.risk,
-        "gated": caller.requires_approval(tool.risk, asked=tool.approval),
+        "risk": Risk.HIGH if judged else tool.risk,
+        "gated": judged or caller.approval_of(tool),
         "schema": tool.schema,
         "schema_digest": tool.schema_digest,
         "deadline": tool.deadline,

@@ -149,6 +149,7 @@ class Approvals:
         requests = Request.objects.filter(run=run, removed_at=None)
         requests.update(
             args="{}",
+            preview=None,
             sentence=Concat(F("tool"), Value(" (removed under retention)")),
             removed_at=at,
         )

@@ -37,6 +37,7 @@ class Request(models.Model):
     args = models.TextField()
     schema = models.TextField()
     result_schema = models.TextField(null=True)  # of the tool, if it declares one
+    preview = models.TextField(null=True)  # what the worker found out about the call, as JSON
     path = models.JSONField()
     effect = models.TextField()
     risk = models.TextField()

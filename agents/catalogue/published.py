@@ -10,8 +10,9 @@ from agents.catalogue.versions import Version
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
-from agents.sdk.spec import AgentSpec, ToolSpec
+from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from runtime.core.digest import is_text, sha256_of
+from runtime.core.enums import Risk
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
 from runtime.store import pool
@@ -145,16 +146,22 @@ def _row(agent: AgentSpec) -> PublishedAgent:
 
 
 def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
-    """Describe a tool of an agent. `waived` is set if the tool requires approval and this agent does not."""
-    gated = agent.requires_approval(tool.risk, asked=tool.approval)
+    """Describe a tool of an agent. `waived` is set if the tool requires approval and this agent does not.
+
+    `depends` names what its conditions judge for each call; then the strictest value stands there.
+    """
+    approval = agent.approval_of(tool)
+    judged = {"risk": callable(tool.risk), "approval": approval == DEPENDS}
+    depends = [name for name, is_judged in judged.items() if is_judged]
     return {
         "name": tool.name,
         "description": tool.description,
         "schema": tool.schema,
         "effect": tool.effect,
-        "risk": tool.risk,
-        "approval": gated,
-        **({"waived": True} if tool.waived and not gated else {}),
+        "risk": Risk.HIGH if callable(tool.risk) else tool.risk,
+        "approval": bool(approval),
+        **({"waived": True} if tool.waived and not approval else {}),
+        **({"depends": depends} if depends else {}),
         "sentence": tool.sentence,
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),

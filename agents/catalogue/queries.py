@@ -18,7 +18,7 @@ ALIVE = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolView:
-    """One tool as a worker published it."""
+    """One tool as a worker published it. `depends` names those of `risk` and `approval` that its arguments decide."""
 
     name: str
     description: str
@@ -27,6 +27,7 @@ class ToolView:
     effect_words: str
     risk: str
     approval: bool
+    depends: tuple[str, ...]
     waived: bool
     sentence: str
     deadline: float
@@ -164,6 +165,7 @@ def _tool(tool: dict[str, Any]) -> ToolView:
         effect_words=words,
         risk=tool["risk"],
         approval=tool["approval"],
+        depends=tuple(tool.get("depends", ())),
         waived=tool.get("waived", False),
         sentence=tool["sentence"],
         deadline=tool["deadline"],

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from agents.sdk.spec import DEPENDS
 from runtime.core.enums import Risk
 from runtime.core.events import Change
 
@@ -84,14 +85,21 @@ def _of_list(
 def _asks(key: str, before: Any, after: Any) -> bool:
     """Say whether a person must approve this change of one tool: it is more than wording or more caution."""
     match key:
-        case "risk" if before in _RISKS and after in _RISKS:
-            return _RISKS.index(after) < _RISKS.index(before)
+        case "risk" if before in (*_RISKS, DEPENDS) and after in (*_RISKS, DEPENDS):
+            least = _RISKS[0] if after == DEPENDS else after
+            most = _RISKS[-1] if before == DEPENDS else before
+            return _RISKS.index(least) < _RISKS.index(most)
         case "approval":
-            return not after
+            return _approval(after) < _approval(before)
         case "secret":
             return not set(before or ()) <= set(after or ())
         case _:
             return key not in _HARMLESS
+
+
+def _approval(given: Any) -> int:
+    """Return how strict a tool is: never a person, by the arguments, always."""
+    return 1 if given == DEPENDS else 2 * bool(given)
 
 
 def _named(listed: Any) -> dict[str, Mapping[str, Any]]:

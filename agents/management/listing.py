@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from agents.llm.providers import models_of
 from agents.registry import Source, family
-from agents.sdk.spec import AgentSpec, ToolSpec
+from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from runtime.core.enums import Risk
 
 ASKED = "a person approves each call"
+SOME_ASKED = "a person approves some calls, depending on their arguments"
 WAIVED = "no person is asked, although the tool asks for one"
 
 
@@ -38,10 +39,13 @@ def _agent(agent: AgentSpec) -> Iterator[str]:
 
 def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
     yield f"{tool.effect}"
-    yield f"risk {tool.risk}"
+    yield f"risk {DEPENDS if callable(tool.risk) else tool.risk}"
     if tool.waits:
         yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"
-    if agent.requires_approval(tool.risk, asked=tool.approval):
+    approval = agent.approval_of(tool)
+    if approval == DEPENDS:
+        yield SOME_ASKED
+    elif approval:
         yield ASKED
     elif tool.waived:
         yield WAIVED

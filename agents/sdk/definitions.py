@@ -76,8 +76,8 @@ class ToolContext:
 def tool(
     *,
     effect: EffectClass | str = EffectClass.WRITE,
-    approval: bool = False,
-    risk: Risk | str = Risk.LOW,
+    approval: bool | Callable[..., bool] = False,
+    risk: Risk | str | Callable[..., Risk | str] = Risk.LOW,
     sentence: str | None = None,
     deadline: float = DEFAULT_DEADLINE,
     retry: RetryPolicy = TOOL_RETRIES,
@@ -88,12 +88,14 @@ def tool(
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a tool of a typed function. The model receives its name, docstring and types.
 
-    `effect` says how a lost call is treated, `approval` that a person must approve each call. `sentence` describes a
-    call, with arguments in braces. `retry` applies to calls that certainly did nothing or may be repeated.
-    `expires_in` is the time in seconds that people have to decide. The arguments in `secret_args`, and with
-    `secret_result` the result, are stored encrypted; only the model and the function see them. A transactional tool
-    writes through Django; it must not commit. `isolate` runs the function in a process of its own, which is killed at
-    the deadline. Raises DefinitionError if the definition is invalid.
+    `effect` says how a lost call is treated, `approval` that a person must approve each call. `approval` and `risk`
+    may each be a function that judges a call by those of its arguments that it names. It must be quick and change
+    nothing; if it fails, a person is asked, and the risk is high. `sentence` describes a call, with arguments in
+    braces. `retry` applies to calls that certainly did nothing or may be repeated. `expires_in` is the time in
+    seconds that people have to decide. The arguments in `secret_args`, and with `secret_result` the result, are
+    stored encrypted; only the model and the function see them. A transactional tool writes through Django; it must
+    not commit. `isolate` runs the function in a process of its own, which is killed at the deadline. Raises
+    DefinitionError if the definition is invalid.
     """
 
     def made(function: Callable[..., Any]) -> ToolSpec:
@@ -110,8 +112,8 @@ def tool(
             result_schema=_NOTHING if secret_result else signature.result_schema,
             defaults=signature.defaults,
             effect=effect_class,
-            risk=fields.member(Risk, risk, where),
-            approval=approval,
+            risk=fields.risk(risk, signature, where),
+            approval=fields.approval(approval, signature, where),
             sentence=fields.sentence(sentence, function.__name__, signature, where),
             deadline=positive(deadline, "deadline", where),
             wants_context=signature.wants_context,

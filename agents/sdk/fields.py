@@ -11,9 +11,17 @@ from pydantic import BaseModel, TypeAdapter
 
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
-from agents.sdk import mistakes
+from agents.sdk import conditions, mistakes
 from agents.sdk.signature import Signature, json_schema_of
-from agents.sdk.spec import FINAL_ANSWER, ApprovalMode, Compaction, Holds, placeholders, positive
+from agents.sdk.spec import (
+    FINAL_ANSWER,
+    ApprovalMode,
+    Compaction,
+    Condition,
+    Holds,
+    placeholders,
+    positive,
+)
 from runtime.core.call_options import RetryPolicy
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, FailureCause, Risk
@@ -199,6 +207,31 @@ def isolate(function: Callable[..., Any], effect: EffectClass, where: str) -> bo
             f"{where}: an isolated tool must be a function of its module, where its process finds it"
         )
     return True
+
+
+def risk(given: Any, signature: Signature, where: str) -> Risk | Condition:
+    """Return the risk of all calls, or the function that judges each."""
+    if not callable(given):
+        found: Risk = member(Risk, given, where)
+        return found
+    return _condition(given, "risk", signature, where)
+
+
+def approval(given: Any, signature: Signature, where: str) -> bool | Condition:
+    """Return whether each call needs a person, or the function that judges each."""
+    if callable(given):
+        return _condition(given, "approval", signature, where)
+    if not isinstance(given, bool):
+        raise DefinitionError(
+            f"{where}: approval is True, False or a function of its arguments, not {given!r}"
+        )
+    return given
+
+
+def _condition(given: Any, what: str, signature: Signature, where: str) -> Condition:
+    conditions.check(given, what, signature.schema["properties"], where)
+    condition: Condition = given
+    return condition
 
 
 def secret_args(names: Sequence[str], signature: Signature, where: str) -> frozenset[str]:

@@ -23,6 +23,7 @@ from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, Risk
 
 DEFAULT_DEADLINE = 30.0
+DEPENDS = "depends on its arguments"
 FINAL_ANSWER = "final_answer"  # the tool with which a model gives a typed result
 
 
@@ -34,6 +35,8 @@ class ApprovalMode(StrEnum):
 
 
 RISKS = tuple(Risk)  # from the lowest to the highest
+
+Condition = Callable[..., Any]  # a function of the validated arguments of a call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +78,14 @@ class ToolSpec:
 
     `schema` is the JSON Schema of the arguments and `arguments` checks them; `defaults` are the values of optional
     ones. `result` checks the returned value and makes JSON of it, None if it may be any JSON. `deadline` is in
-    seconds. `approval` asks for a person each time. `wants_context` says that the function takes a ToolContext before
-    its arguments. `expires_in` is how many seconds people have to decide. `secret_args` are the names of arguments
-    that only the model and the function may see; `secret_result` says the same of the result. `waits` says that the
-    engine waits in place of the function, for a `time` or an `event`. `isolate` says that it runs in a process of its
-    own, which is killed at the deadline. `settings` are those of the agent that lists it; `waived` is true if the
-    tool requires approval and this agent does not. `is_async` says that the function is a coroutine function.
-    `sentence_args` are the arguments that its sentence names.
+    seconds. `approval` asks for a person each time; it and `risk` may be conditions, which judge each call.
+    `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how many seconds
+    people have to decide. `secret_args` are the names of arguments that only the model and the function may see;
+    `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
+    `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
+    `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
+    does not. `is_async` says that the function is a coroutine function. `sentence_args` are the arguments that its
+    sentence names.
     """
 
     name: str
@@ -93,8 +97,8 @@ class ToolSpec:
     result_schema: dict[str, Any] | None
     defaults: dict[str, Any]
     effect: EffectClass
-    risk: Risk
-    approval: bool
+    risk: Risk | Condition
+    approval: bool | Condition
     sentence: str
     deadline: float
     wants_context: bool
@@ -140,9 +144,14 @@ class ToolSpec:
         found: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
         if not isinstance(found.get("approval", False), bool):
             raise DefinitionError(f"{where}: approval must be True or False, not {approval!r}")
-        asks = self.approval or self.waived
+        asks = bool(self.approval) or self.waived
         settings = replace(self.settings, **found)
         return replace(self, **found, settings=settings, waived=asks and settings.approval is False)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a condition judges each call."""
+        return callable(self.risk) or callable(self.approval)
 
     @property
     def schema_digest(self) -> str:
@@ -227,6 +236,13 @@ class AgentSpec:
             case _ as never:
                 assert_never(never)
 
+    def approval_of(self, tool: ToolSpec) -> bool | str:
+        """Say whether calls of this tool wait for a person, or that it depends on their arguments."""
+        may = RISKS if callable(tool.risk) else (tool.risk,)
+        asks = (False, True) if callable(tool.approval) else (tool.approval,)
+        found = {self.requires_approval(risk, asked=asked) for risk in may for asked in asks}
+        return found.pop() if len(found) == 1 else DEPENDS
+
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool with this name, None if the agent has none."""
         return self._tools.get(name)
@@ -307,8 +323,8 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "description": tool.description,
         "schema": tool.schema,
         "effect": tool.effect,
-        "risk": tool.risk,
-        "approval": agent.requires_approval(tool.risk, asked=tool.approval),
+        "risk": DEPENDS if callable(tool.risk) else tool.risk,
+        "approval": agent.approval_of(tool),
         "secret": [*sorted(tool.secret_args), *(["its result"] if tool.secret_result else [])],
     }
     if tool.waits:

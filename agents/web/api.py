@@ -18,7 +18,8 @@ class ToolOut(Schema):
     """One tool of an agent. Each attempt of a call has `deadline` seconds.
 
     `effect` is the effect class: it decides whether a call may be repeated after its outcome was lost. `approval` says
-    whether a person approves each call.
+    whether a person approves each call. `depends` names those of `risk` and `approval` that the arguments decide for
+    each call; then the strictest value stands there.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ToolOut(Schema):
     effect: Annotated[str, WithJsonSchema({"type": "string", "enum": [*EffectClass]})]
     risk: Annotated[str, WithJsonSchema({"type": "string", "enum": [*Risk]})]
     approval: bool
+    depends: list[str] = []
     deadline: float
 
 

@@ -34,14 +34,14 @@ MAX_LIMIT = 200
 class Approval:
     """One request of any kind. `path` goes from the root agent to the tool.
 
-    `args` and the schemas are JSON values. `result_schema` is the schema of a result to report in doubt or to give
-    instead of the call, None if the tool has none. `expires_at` is the deadline; a call in doubt may run again from
-    `not_before`. `digest` is the request digest, which a decision must name. `denial` is the reason why this actor
-    may not decide, at any status (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin` or
-    `cooling_off`), None if they may. `origin` lists the people in the run's origin, with the requester: they cannot
-    decide. Retention removed the arguments and the sentence at `removed_at`. `tampered` names the first value of
-    the row that does not verify, None if all do. Such a row is shown as stored, cannot be decided, and its `args`
-    may be text.
+    `args`, the schemas and `preview`, what the worker found out about the call (see ReviewSnapshot), are JSON values.
+    `result_schema` is the schema of a result to report in doubt or to give instead of the call, None if the tool has
+    none. `expires_at` is the deadline; a call in doubt may run again from `not_before`. `digest` is the request
+    digest, which a decision must name. `denial` is the reason why this actor may not decide, at any status (`scope`,
+    `requester`, `origin`, `not_eligible`, `given_by_origin` or `cooling_off`), None if they may. `origin` lists the
+    people in the run's origin, with the requester: they cannot decide. Retention removed the arguments and the
+    sentence at `removed_at`. `tampered` names the first value of the row that does not verify, None if all do. Such a
+    row is shown as stored, cannot be decided, and its `args` may be text.
     """
 
     id: UUID
@@ -54,6 +54,7 @@ class Approval:
     args: Any
     schema: Any
     result_schema: Any
+    preview: Any
     path: tuple[str, ...]
     effect: str
     risk: str
@@ -181,6 +182,7 @@ def verified(
         args=sealing.redacted_args(row.tool, _value(row.args)),
         schema=_schema(row.schema),
         result_schema=None if row.result_schema is None else _schema(row.result_schema),
+        preview=None if row.preview is None else _value(row.preview),
         path=tuple(stored_rows.texts(row.path)),
         effect=row.effect,
         risk=row.risk,

@@ -36,6 +36,7 @@ def row(snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = ()) -> R
         args=_text(snapshot.args),
         schema=_text(snapshot.schema),
         result_schema=_result_schema(snapshot),
+        preview=None if snapshot.preview is None else _text(snapshot.preview),
         path=list(snapshot.path),
         effect=str(snapshot.effect),
         risk=str(snapshot.risk),
@@ -108,6 +109,8 @@ def request_digest(request: Request) -> str:
             "deadline": _moment(request.expires_at),
             "not_before": _moment(request.not_before),
             "result_schema": request.result_schema,
+            # Requests without one keep the digest of older releases.
+            **({} if request.preview is None else {"preview": request.preview}),
         }
     )
 

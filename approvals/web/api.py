@@ -31,7 +31,8 @@ class ApprovalOut(Schema):
     `kind` is `approval`, `in_doubt` for a call with an unknown outcome, or `hold`, `limit` or `version` if the agent
     itself is blocked: then `tool` and `call` are empty and `args` holds the reason.
 
-    A decision must name `digest`; `args` are complete. A call in doubt cannot be run again before `not_before`, and a
+    A decision must name `digest`; `args` are complete. `preview` is what the worker found out about the call before it
+    asked, null if there is nothing. A call in doubt cannot be run again before `not_before`, and a
     reported result must fit its `result_schema`, as must the result of an answer. Retention removed `args` at
     `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. If the stored
     request was changed, `tampered` names the first value that does not verify, and it cannot be decided.
@@ -46,6 +47,7 @@ class ApprovalOut(Schema):
     tool: str
     args: Any
     result_schema: Any
+    preview: Any
     path: list[str]
     risk: str
     sentence: str

@@ -6,7 +6,7 @@ Later code and settings do not change them.
 from dataclasses import dataclass
 from typing import Literal
 
-from runtime.core.enums import EffectClass
+from runtime.core.enums import EffectClass, Risk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,8 @@ class CallOptions:
     """The options of a call, fixed at admission; later code or policy does not change them.
 
     A delegated call opens a frame for the agent `delegate`. `deadline` is in seconds. With `waits` the call only
-    waits, for a `time` or an `event`.
+    waits, for a `time` or an `event`. `risk` is that of a call judged by its arguments, None if all calls of its tool
+    share one.
     """
 
     effect: EffectClass
@@ -61,3 +62,4 @@ class CallOptions:
     delegate: str | None = None
     retry: RetryPolicy = TOOL_RETRIES
     waits: Literal["", "time", "event"] = ""
+    risk: Risk | None = None

@@ -51,7 +51,7 @@ from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
-from runtime.execution.admission.admit import Admission
+from runtime.execution.admission.admit import Admission, needs_recheck
 from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.execution.admission.versions import (
@@ -328,13 +328,14 @@ class StepBuilder:
 
     def _recheck(self, command: StartTool | StartWait) -> AdmissionResult | None:
         """Check an approved call once more. This also verifies the approval that the step consumes."""
-        gate = self.now.call(command.frame, command.call).gate
-        if gate is None:
+        call = self.now.call(command.frame, command.call)
+        if not needs_recheck(call):
             return None
-        signal = self._unverified.get(gate)
+        gate = call.gate
+        signal = None if gate is None else self._unverified.get(gate)
         decision = None if signal is None else signal.decision
         other = self._admission.recheck(self.now, command.frame, command.call, decision)
-        if other is None:
+        if other is None and gate is not None:
             self._unverified.pop(gate, None)
         return other
 

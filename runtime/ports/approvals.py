@@ -29,6 +29,9 @@ class ReviewSnapshot:
 
     For a gate of a frame (a hold, a limit, a changed version) `call` and `tool` are empty and `path` ends at the
     agent. `sentence` says why the frame stopped, and `args` holds the facts for the decision.
+
+    `preview` holds what the worker found out about the call before it asked: `unjudged` says why it could not judge
+    the risk. None if there is nothing.
     """
 
     run: UUID
@@ -49,6 +52,7 @@ class ReviewSnapshot:
     expires_at: datetime | None = None
     not_before: datetime | None = None
     result_schema: dict[str, Any] | None = None
+    preview: dict[str, Any] | None = None
 
 
 class NotConfirmed(Exception):

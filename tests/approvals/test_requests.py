@@ -188,6 +188,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "expires_at": None,
         "not_before": None,
         "result_schema": None,
+        "preview": None,
         "late_outcomes": [],
     }
     assert {name: answer[name] for name in promised} == promised

@@ -37,6 +37,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "expires_at": (None, "the stored request"),
     "not_before": ("2000-01-01T00:00:00Z", "the stored request"),
     "result_schema": ("{}", "the stored request"),
+    "preview": ("{}", "the stored request"),
     "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
     "gate": (uuid4(), "the gate has no request"),
     "request_digest": ("sha256:" + "0" * 64, "the stored request"),

@@ -58,8 +58,15 @@ def post(number: str) -> str:
     return "sent"
 
 
+@tool(risk=lambda euros: "high" if euros > 20 else "low", approval=lambda euros: euros > 10)
+def spend(euros: int) -> int:
+    """Spends money."""
+    return euros
+
+
 def _last(turn: Turn) -> Any:
-    heard = [turn.result(name) for name in ("price", "refund", "close", "book", "post", "desk")]
+    names = ("price", "refund", "close", "book", "post", "spend", "desk")
+    heard = [turn.result(name) for name in names]
     return say(", ".join(f"{one.tool} {one.outcome}" for one in heard if one is not None))
 
 

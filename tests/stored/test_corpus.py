@@ -20,13 +20,13 @@ from agents.testing.worker import Worker
 from agents.tools.timers import wait_for
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec, compression
-from runtime.core.documents.conversations import DECISIONS, Conversations
+from runtime.core.documents.conversations import DECISIONS, REVIEWS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
-from runtime.core.events import GateDecided
+from runtime.core.events import Event, GateDecided
 from runtime.core.machine.replay import initial, recover, step
 from runtime.store.tables.signals import PauseSignal, ResumeSignal
-from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, written
+from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, spend, written
 
 FOLDER = Path(__file__).parent
 WAIT = call("wait_for", event="paid", match=INPUT, until="2030-01-05T09:00:00Z")
@@ -64,6 +64,9 @@ AGAIN = {
         then=_decided(Verdict.ANSWER, result={"paid": "by hand"}),
     ),
 }
+# Documents of schema 10 only.
+JUDGED = {"judged": Scene(spec=lambda: desk(call("spend", euros=30), more=[spend]))}
+LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED}
 
 
 def write() -> None:
@@ -75,7 +78,7 @@ def write() -> None:
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
             _keep(name, one)
-    for name, document in written(AGAIN):
+    for name, document in written(AGAIN | JUDGED):
         _keep(name, document)
         _keep(f"{name}_brief", document | {"continuation": _brief(document)})
 
@@ -109,6 +112,7 @@ PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("approval", "hold"), PRICED),
     **dict.fromkeys(("paused", "waiting", "message", "denied", "answered"), REFUNDED),
+    "judged": ("spend success", "spend denied", "spend denied"),
     "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
     "nested_approval": ("desk success",) * 3,
     "in_doubt": ("post success", "post failed", None),
@@ -188,40 +192,49 @@ each = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda one: f"{one.parent.
 
 
 def test_every_schema_has_documents_of_every_scene() -> None:
-    assert max(codec.HISTORY) == DECISIONS
-    for schema in set(codec.HISTORY) - {DECISIONS}:
+    assert max(codec.HISTORY) == max(LATER)
+    for schema in set(codec.HISTORY) - set(LATER):
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(ENDS) == {*PRESENT, *AGAIN}
-    newest = {path.stem for path in DOCUMENTS if path.parent.name == str(DECISIONS)}
-    assert newest == {*AGAIN, *(f"{name}_brief" for name in AGAIN)}
+    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED}
+    for schema, scenes in LATER.items():
+        there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
+        assert there == {*scenes, *(f"{name}_brief" for name in scenes)}
 
 
 @each
 def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     document, schema = json.loads(path.read_text()), int(path.parent.name)
-    compressed, newest = schema == compression.SCHEMA, schema == DECISIONS
+    compressed = schema == compression.SCHEMA
+    whole = schema if schema in LATER else codec.SCHEMA
     brief = schema in (codec.BRIEF, compression.SCHEMA) or path.stem.endswith("_brief")
     assert json.loads(document["continuation"])["schema"] == (codec.BRIEF if brief else schema)
     # A continuation alone refers to entries, and they alone are compressed.
     assert ('{"$":[' in document["continuation"]) is (schema == codec.REFERRING)
     assert ('"told":{' in document["continuation"]) is brief
     now = state_of(document)
-    answered = any(call.answered for frame in now.frames.values() for call in frame.calls)
-    assert (bool(now.denials) or answered) is newest
+    calls = [call for frame in now.frames.values() for call in frame.calls]
+    answered = any(call.answered for call in calls)
+    assert (bool(now.denials) or answered) is (schema == DECISIONS)
+    assert any(bool(call.terms and call.terms.risk) for call in calls) is (schema == REVIEWS)
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
     again = codec.encode_continuation(now)
-    assert json.loads(again)["schema"] == (DECISIONS if newest else codec.SCHEMA)
+    assert json.loads(again)["schema"] == whole
     assert codec.decode_continuation(again) == now
     for text in document["journal"]:
         entry = codec.decode_entry(text)
-        decided = [event for event in entry.events if isinstance(event, GateDecided)]
-        new = any(event.stands or event.verdict is Verdict.ANSWER for event in decided)
-        present = DECISIONS if new else codec.SCHEMA
+        present = max(map(_schema_of, entry.events))
         assert json.loads(text)["schema"] == (schema if compressed else min(schema, present))
         assert json.loads(codec.encode_entry(entry))["schema"] == present
         assert codec.decode_entry(compression.stored_text(codec.encode_entry(entry))) == entry
+
+
+def _schema_of(event: Event) -> int:
+    if isinstance(event, GateDecided) and (event.stands or event.verdict is Verdict.ANSWER):
+        return DECISIONS
+    terms = getattr(event, "terms", None)
+    return REVIEWS if terms is not None and terms.risk else codec.SCHEMA
 
 
 @each
@@ -238,7 +251,7 @@ def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
         assert [pending.kind for pending in heir.now.pending] == [GateKind.IN_DOUBT]
     else:
         assert heir.now.ended
-    started = [made.tool for made in heir.calls if made.tool in ("refund", "close")]
+    started = [made.tool for made in heir.calls if made.tool in ("refund", "close", "spend")]
     approved = heir.asked.count(GateKind.APPROVAL) if verdict is Verdict.APPROVE else 0
     assert len(started) == len(set(started)) == approved
     assert [kind for kind in waited if kind is GateKind.APPROVAL] == [
@@ -261,7 +274,7 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
 
 
 def _scene(path: Path) -> Scene:
-    return (PRESENT | AGAIN)[path.stem.removesuffix("_brief")]
+    return (PRESENT | AGAIN | JUDGED)[path.stem.removesuffix("_brief")]
 
 
 def _newer(text: str) -> str:

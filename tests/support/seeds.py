@@ -93,6 +93,7 @@ def snapshot(
     expires_at: datetime | None = None,
     not_before: datetime | None = None,
     result_schema: dict[str, Any] | None = None,
+    preview: dict[str, Any] | None = None,
 ) -> ReviewSnapshot:
     args = ARGS if args is None else args
     return ReviewSnapshot(
@@ -119,6 +120,7 @@ def snapshot(
         expires_at=expires_at,
         not_before=not_before,
         result_schema=result_schema,
+        preview=preview,
     )
 
 

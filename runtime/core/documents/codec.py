@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError
 from runtime.core.continuation import Continuation
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import plain_text
-from runtime.core.documents.conversations import DECISIONS, Conversations, Told
+from runtime.core.documents.conversations import DECISIONS, REVIEWS, Conversations, Told
 from runtime.core.documents.references import resolved
 from runtime.core.documents.upcasters import upcast
 from runtime.core.enums import Verdict
@@ -31,7 +31,14 @@ from runtime.core.errors import (
     UnknownSubject,
     Unreadable,
 )
-from runtime.core.events import Event, Forked, GateDecided, TaggedEvent
+from runtime.core.events import (
+    CallAdmitted,
+    Event,
+    Forked,
+    GateDecided,
+    GateOpened,
+    TaggedEvent,
+)
 from runtime.core.fast_replace import replace
 from runtime.core.machine.forks import state_of
 from runtime.core.machine.replay import Entry, initial, step
@@ -47,6 +54,7 @@ HISTORY = {
     7: "a long run's continuation leaves out what its entries tell, which are of schema 5",
     8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
+    10: "calls judged by their arguments: an entry with one, and a continuation that has any",
 }
 REFERRING = 6
 BRIEF = 7
@@ -56,6 +64,8 @@ _BEGINNING = f'{{"schema":{SCHEMA},'
 _REFERS = f'{{"schema":{REFERRING},'
 _BRIEF = f'{{"schema":{BRIEF},'
 _DECISIONS = f'{{"schema":{DECISIONS},'
+_REVIEWS = f'{{"schema":{REVIEWS},'
+_LATER = (_DECISIONS, _REVIEWS)  # as SCHEMA, and never read by releases that do not know them
 # JSON escapes of values that `require_json` refuses, in compact JSON, perhaps inside a text.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
@@ -67,8 +77,8 @@ def encode_entry(entry: Entry) -> str:
     `{"schema", "at", "events": [{"type", …}]}`
     """
     events = ",".join(_encoded(entry.events))
-    beginning = _DECISIONS if any(_is_new(event) for event in entry.events) else _BEGINNING
-    return f'{beginning}"at":"{entry.at.isoformat()}","events":[{events}]}}'
+    number = max(map(_number, entry.events), default=SCHEMA)
+    return f'{{"schema":{number},"at":"{entry.at.isoformat()}","events":[{events}]}}'
 
 
 def require_encodable(event: Event) -> None:
@@ -80,7 +90,7 @@ def decode_entry(text: str) -> Entry:
     """Read an entry from its text, compressed or not. Raises Unreadable or NewerSchema."""
     text = plain_text(text)
     try:
-        if text.startswith((_BEGINNING, _DECISIONS)):
+        if text.startswith((_BEGINNING, *_LATER)):
             stored = _entries().validate_json(text)
             return Entry(at=stored.at, events=stored.events)
         document = _load(text)
@@ -102,7 +112,7 @@ def encode_continuation(now: Continuation, told: Told | None = None) -> str:
 
     A brief one keeps its number, because its entries are read with it.
     """
-    whole = _DECISIONS if now.denials or _has_answers(now) else _BEGINNING
+    whole = f'{{"schema":{_number_of(now)},'
     beginning = whole if told is None else f'{_BRIEF}"told":{json.dumps(told)},'
     found = _continuations().dump_json(now, exclude_defaults=True, ensure_ascii=True)
     return beginning + found.decode()[1:]
@@ -121,7 +131,7 @@ def decode_continuation(
     try:
         if text.startswith(_BEGINNING):
             return _continuations().validate_json(text)
-        if text.startswith(_DECISIONS):
+        if text.startswith(_LATER):
             return replace(_continuations().validate_json(text), schema=SCHEMA)
         if text.startswith(_BRIEF):
             return _restored(text, text_of, conversations or Conversations())
@@ -196,19 +206,26 @@ def _text(event: Event) -> str:
     return f'{{"type":"{event.type}",{fields}}}' if fields else f'{{"type":"{event.type}"}}'
 
 
-def _is_new(event: Event) -> bool:
-    """Return whether a release before schema 9 must not read this event."""
-    if isinstance(event, Forked):
-        with suppress(Unreadable):  # the reducer reports that
-            copied = state_of(event)
-            return bool(copied.denials) or _has_answers(copied)
-        return False
-    return isinstance(event, GateDecided) and (event.stands or event.verdict is Verdict.ANSWER)
+def _number(event: Event) -> int:
+    """Return the schema of an entry with this event: earlier releases must not read it."""
+    match event:
+        case Forked():
+            with suppress(Unreadable):  # the reducer reports that
+                return _number_of(state_of(event))
+        case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
+            return DECISIONS
+        case CallAdmitted() | GateOpened() if event.terms is not None and event.terms.risk:
+            return REVIEWS
+    return SCHEMA
 
 
-def _has_answers(now: Continuation) -> bool:
+def _number_of(now: Continuation) -> int:
+    """Return the schema of a whole continuation."""
     frames = (*now.frames.values(), *now.left.values())
-    return any(call.answered for frame in frames for call in frame.calls)
+    calls = [call for frame in frames for call in frame.calls]
+    if any(call.terms is not None and call.terms.risk is not None for call in calls):
+        return REVIEWS
+    return DECISIONS if now.denials or any(call.answered for call in calls) else SCHEMA
 
 
 def _is_suspect(text: str) -> bool:
@@ -227,7 +244,7 @@ def _load(text: str) -> dict[str, Any]:
         raise Unreadable(f"not JSON: {exc}") from exc
     if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
         raise Unreadable("no schema number")
-    if document["schema"] > SCHEMA and document["schema"] != DECISIONS:
+    if document["schema"] > SCHEMA and document["schema"] not in (DECISIONS, REVIEWS):
         raise NewerSchema(document["schema"])
     return document
 

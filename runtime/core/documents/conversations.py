@@ -33,7 +33,8 @@ Fields = dict[str, Any]  # of a call
 Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
 
 DECISIONS = 9  # the schema of an entry with a decision that earlier releases do not know
-_READABLE = (*range(1, Continuation.schema + 1), DECISIONS)
+REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments
+_READABLE = (*range(1, Continuation.schema + 1), DECISIONS, REVIEWS)
 
 _TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)

@@ -39,6 +39,7 @@ from runtime.store.tables.signals import GateDecidedSignal
 log = logging.getLogger(__name__)
 
 MAX_ERROR = 500
+_RISKS = tuple(Risk)  # from the lowest to the highest
 
 # Errors that no rule causes: the run is released or quarantined, and no person is asked.
 _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
@@ -135,12 +136,14 @@ class Admission:
         self, now: Continuation, frame: str, call: str, decision: Decision | None
     ) -> AdmissionResult | None:
         found = now.call(frame, call)
-        if found.gate is None or found.terms is None:
+        if found.terms is None or not needs_recheck(found):
             return None
         try:
             info = self._describe(now, frame, found)
             terms = _terms(now, frame, found, info)
-            if terms.digest == found.terms.digest and self._confirmed(now, found, decision):
+            same = terms.digest == found.terms.digest and not _is_stricter(info, found.terms)
+            lacks_approval = found.gate is None and self.approvals.requires_approval(info)
+            if same and not lacks_approval and self._confirmed(now, found, decision):
                 return None
             _require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
@@ -229,8 +232,19 @@ class Admission:
             call=call.id,
             terms=terms,
             expires_at=self.clock() + timedelta(seconds=seconds),
+            reason=info.problem,
         )
         return AdmissionResult(event=event, snapshot=snapshot(now, event, call, info))
+
+
+def needs_recheck(call: Call) -> bool:
+    """Say whether a call is checked again just before it starts: a person approved it, or conditions judged it."""
+    return call.gate is not None or (call.terms is not None and call.terms.risk is not None)
+
+
+def _is_stricter(info: CallInfo, approved: CallOptions) -> bool:
+    """Say whether the call is a higher risk now than when its conditions judged it."""
+    return approved.risk is not None and _RISKS.index(info.risk) > _RISKS.index(approved.risk)
 
 
 def _require_new(now: Continuation, frame: str, call: Call) -> None:
@@ -267,4 +281,5 @@ def _terms(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOpt
         delegate=info.delegate,
         retry=info.retry,
         waits=info.waits,
+        risk=info.risk if info.judged else None,
     )

@@ -114,4 +114,10 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         origin=now.origin,
         expires_at=event.expires_at,
         result_schema=info.result_schema,
+        preview=_preview(info),
     )
+
+
+def _preview(info: CallInfo) -> dict[str, Any] | None:
+    """Return what the worker found out about the call, None if there is nothing."""
+    return {"unjudged": info.problem} if info.problem else None

@@ -1,0 +1,107 @@
+"""Judges one call by its arguments: the author's functions say its risk and whether a person is asked."""
+
+import inspect
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.errors import DefinitionError
+from agents.sdk.sentences import describe_exception
+from agents.sdk.spec import ToolSpec
+from runtime.core.enums import Risk
+
+LIMIT = 1.0  # seconds of one condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The risk of one call, whether its tool asks for a person, and the `problem` of a condition that failed."""
+
+    risk: Risk
+    approval: bool
+    problem: str = ""
+
+
+def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> Judgement:
+    """Return the risk and the approval of a call by its arguments; called again for edited ones, and before the effect.
+
+    A condition that raises, takes longer than LIMIT or returns another type makes the call high risk, and a person is
+    asked. A tool without conditions costs nothing here.
+    """
+    risk, approval = tool.risk, tool.approval
+    try:
+        if callable(risk):
+            risk = _risk(within(risk, tool, arguments, LIMIT))
+        if callable(approval):
+            approval = _approval(within(approval, tool, arguments, LIMIT))
+    except Exception as exc:
+        which = "risk" if callable(risk) else "approval"
+        problem = f"The {which} condition of {tool.name} failed: {describe_exception(exc)}"
+        return Judgement(risk=Risk.HIGH, approval=True, problem=problem)
+    return Judgement(risk=risk, approval=approval)
+
+
+def within(
+    function: Callable[..., Any],
+    tool: ToolSpec,
+    arguments: Mapping[str, Any],
+    seconds: float,
+) -> Any:
+    """Call a function with those arguments of the call that it names. Raise its error, or TimeoutError.
+
+    It runs in a thread of its own, which is left alone at the time limit.
+    """
+    came: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    given = chosen(function, {**tool.defaults, **arguments})
+
+    def run() -> None:
+        try:
+            came.put((function(**given), None))
+        except BaseException as exc:
+            came.put((None, exc))
+
+    threading.Thread(target=run, name=f"condition of {tool.name}", daemon=True).start()
+    try:
+        value, problem = came.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"it took longer than {seconds:g} s") from None
+    if isinstance(problem, Exception):
+        raise problem
+    if problem is not None:
+        raise RuntimeError(describe_exception(problem))
+    return value
+
+
+def chosen(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the function names, or all of them if it takes any."""
+    parameters = inspect.signature(function).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return dict(arguments)
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def check(function: Any, what: str, known: Mapping[str, Any], where: str) -> None:
+    """Raise DefinitionError unless this is a synchronous function of some of the tool's arguments."""
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise DefinitionError(f"{where}: {what} must be a function of its arguments, not async")
+    for name, one in inspect.signature(function).parameters.items():
+        if one.kind is one.VAR_KEYWORD:
+            continue
+        if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) or (
+            name not in known and one.default is one.empty
+        ):
+            raise DefinitionError(f"{where}: {what} takes {name}, which is no argument of the tool")
+
+
+def _risk(found: Any) -> Risk:
+    if found not in tuple(Risk):
+        raise ValueError(f"{found!r} is not one of {', '.join(Risk)}")
+    return Risk(found)
+
+
+def _approval(found: Any) -> bool:
+    if not isinstance(found, bool):
+        raise TypeError(f"{found!r} is not True or False")
+    return found
