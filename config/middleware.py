@@ -18,6 +18,7 @@ from django.urls import Resolver404, resolve
 
 from runtime.errors import RequestError
 from runtime.queries import time_limits
+from runtime.web.requests import layout_of
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -91,7 +92,8 @@ def _in_time(
 
 
 def _not_taken(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    page = render(request, "405.html", {"page": _page_above(request)}, status=405)
+    context = {"layout": layout_of(request), "page": _page_above(request)}
+    page = render(request, "405.html", context, status=405)
     page["Allow"] = response.get("Allow", "")
     return page
 

@@ -11,6 +11,7 @@ from django.urls import include, path, re_path
 
 from config import api
 from runtime.queries.time_limits import TooLong
+from runtime.web.requests import layout_of
 
 urlpatterns = [
     path("api/v1/", api.api.urls),
@@ -27,7 +28,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 404, the same for a missing object and for one without permission to read it."""
     if _is_api(request):
         return api.missing(request)
-    return render(request, "404.html", status=404)
+    return render(request, "404.html", {"layout": layout_of(request)}, status=404)
 
 
 def broken(request: HttpRequest) -> HttpResponse:

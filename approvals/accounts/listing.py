@@ -114,6 +114,12 @@ def all_people() -> list[Person]:
     return _read(User.objects.all())
 
 
+def some_admins() -> list[str]:
+    """Return the usernames of at most three active admins, for people who need one."""
+    rows = User.objects.filter(groups__name=Group.ADMINS, is_active=True)
+    return list(rows.order_by("username").values_list("username", flat=True)[:3])
+
+
 def person(username: str) -> Person | None:
     """Return the person with this username, None if there is none."""
     return next(iter(_read(User.objects.filter(username=username))), None)

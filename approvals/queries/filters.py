@@ -4,7 +4,6 @@ Every word must occur in the sentence, the path or the requester. `risk:high`, `
 one field. Quotes keep words together.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,11 +13,9 @@ from django.db.models.lookups import IContains
 
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
+from runtime.queries.filters import terms
 
 MAX_LENGTH = 200
-MAX_TERMS = 12
-
-_TERM = re.compile(r'(?:(risk|agent|tool|by):)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 
 
 def condition(text: str) -> Q:
@@ -27,11 +24,8 @@ def condition(text: str) -> Q:
         raise InvalidInput("q", f"must be at most {MAX_LENGTH} characters")
     if "\0" in text:
         raise InvalidInput("q", "must not contain a null character")
-    terms = [(place.lower(), quoted or word) for place, quoted, word in _TERM.findall(text)]
-    if len(terms) > MAX_TERMS:
-        raise InvalidInput("q", f"must be at most {MAX_TERMS} words")
     found = Q()
-    for place, wanted in terms:
+    for place, wanted in terms(text, _PLACES):
         found &= _PLACES[place](wanted)
     return found
 

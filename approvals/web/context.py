@@ -1,13 +1,17 @@
 """Adds the reader's navigation to the context of every page."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
+from approvals.accounts import listing
 from approvals.permissions import access, principals, scopes
+from approvals.permissions.principals import Principal
 from approvals.policy import Group
+from approvals.queries import inbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,16 +23,29 @@ class Navigation:
     manages: bool = False
     reads_agents: bool = False
 
+    @property
+    def acts(self) -> bool:
+        """Whether the reader has any right beside reading."""
+        return self.decides or self.starts or self.manages
+
 
 def nav(request: HttpRequest) -> dict[str, Any]:
-    """Add `nav`, the navigation, read from the database when a template uses it."""
-    return {"nav": SimpleLazyObject(lambda: _nav(request))}
+    """Add `nav`, `waiting` (the count of the inbox) and `admins` (whom to ask), each read when a template uses it."""
+
+    @cache
+    def principal() -> Principal | None:
+        if not request.user.is_authenticated:
+            return None
+        return principals.principal_of(principals.actor_of(request.user))
+
+    return {
+        "nav": SimpleLazyObject(lambda: _nav(principal())),
+        "waiting": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
+        "admins": SimpleLazyObject(listing.some_admins),
+    }
 
 
-def _nav(request: HttpRequest) -> Navigation:
-    if not request.user.is_authenticated:
-        return Navigation()
-    principal = principals.principal_of(principals.actor_of(request.user))
+def _nav(principal: Principal | None) -> Navigation:
     if principal is None:
         return Navigation()
     return Navigation(

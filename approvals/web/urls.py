@@ -13,6 +13,7 @@ from approvals.web.pages.approval import answer_instead, approval, approve, deny
 from approvals.web.pages.frame_gate import resume, stop
 from approvals.web.pages.in_doubt import give_up, happened, run_again
 from approvals.web.pages.inbox import inbox
+from approvals.web.pages.overview import overview
 from approvals.web.pages.people import (
     add_person,
     confirm,
@@ -28,6 +29,7 @@ from approvals.web.pages.undo import undo
 
 urlpatterns = [
     path("", home, name="home"),
+    path("overview/", overview, name="overview"),
     path("login/", login, name="login"),
     path("logout/", logout, name="logout"),
     path("account/", account, name="account"),

@@ -1,12 +1,20 @@
-"""Filters a list of runs by the tabs of status and by a search."""
+"""Filters a list of runs by the tabs of status, a search and the day of the start, and reads searches.
 
+Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like search one field. Quotes keep words together.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Q
 
 from runtime.core.continuation import RunStatus
+from runtime.errors import InvalidInput
 
 MAX_SEARCH = 200
+MAX_TERMS = 12
 
 TABS: dict[str, tuple[RunStatus, ...]] = {
     "people": (RunStatus.SUSPENDED,),
@@ -22,29 +30,74 @@ TABS: dict[str, tuple[RunStatus, ...]] = {
     "cancelled": (RunStatus.CANCELLED,),
 }
 
+_TERM = re.compile(r'(?:([a-z]+):(?!//))?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_HEX_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*", re.IGNORECASE)  # of an id, as pages show it
 
-def filter_runs(where: Q, *, tab: str = "", status: str = "", search: str = "") -> Q:
-    """Narrow `where` by one of TABS, a status, and a text in the agent, the business key or the requester.
 
-    A search by id finds that run. The caller has checked tab, status and length.
+def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
+    """Split a search into pairs of operator and text; the operator is empty for a plain word.
+
+    Raise InvalidInput naming `q` for an unknown operator or too many words.
+    """
+    found = [(place.lower(), quoted or word) for place, quoted, word in _TERM.findall(text)]
+    if len(found) > MAX_TERMS:
+        raise InvalidInput("q", f"must be at most {MAX_TERMS} words")
+    for place, _ in found:
+        if place and place not in operators:
+            known = ", ".join(f"{name}:" for name in operators if name)
+            raise InvalidInput(
+                "q", f'has no operator {place}: (only {known}); "quotes" search for the text itself'
+            )
+    return found
+
+
+def filter_runs(
+    where: Q,
+    *,
+    tab: str = "",
+    status: str = "",
+    search: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Q:
+    """Narrow `where` by one of TABS, a status, a search, and the time of the start: from `since` to before `until`.
+
+    The caller has checked tab, status and length. Raise InvalidInput naming `q`.
     """
     if tab:
         where &= Q(status__in=TABS[tab])
     if status:
         where &= Q(status=status)
-    if search:
-        found = (
-            Q(agent__icontains=search)
-            | Q(business_key__icontains=search)
-            | Q(requester__icontains=search)
-        )
-        run = _id(search)
-        where &= found if run is None else found | Q(id=run)
+    if since:
+        where &= Q(created_at__gte=since)
+    if until:
+        where &= Q(created_at__lt=until)
+    for place, wanted in terms(search, _PLACES):
+        where &= _PLACES[place](wanted)
     return where
 
 
-def _id(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
+def _anywhere(wanted: str) -> Q:
+    found = (
+        Q(agent__icontains=wanted)
+        | Q(business_key__icontains=wanted)
+        | Q(requester__icontains=wanted)
+    )
+    return found | _id(wanted) if _HEX_START.fullmatch(wanted) else found
+
+
+def _id(wanted: str) -> Q:
+    """Return the condition for the run with this id, or with an id that starts like this."""
+    digits = wanted.replace("-", "").lower()
+    if not 0 < len(digits) <= 32 or set(digits) - set("0123456789abcdef"):
+        return Q(pk__in=[])
+    return Q(id__gte=UUID(digits.ljust(32, "0")), id__lte=UUID(digits.ljust(32, "f")))
+
+
+_PLACES: Mapping[str, Callable[[str], Q]] = {
+    "": _anywhere,
+    "agent": lambda wanted: Q(agent__icontains=wanted),
+    "by": lambda wanted: Q(requester__icontains=wanted),
+    "key": lambda wanted: Q(business_key__icontains=wanted),
+    "id": _id,
+}

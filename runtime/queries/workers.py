@@ -31,6 +31,11 @@ def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool =
     return (alive if host is None else alive.filter(host=host)).exists()
 
 
+def live_workers(within: timedelta) -> int:
+    """Count the processes that have renewed their lease within `within`, without those with hung tools."""
+    return Worker.objects.filter(beat_at__gt=Now() - within, hung=False).count()
+
+
 def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
     """Return the versions of each agent in live workers, by agent name."""
     found: dict[str, set[str]] = {}

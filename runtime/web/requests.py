@@ -64,6 +64,12 @@ def visible_to(require: Callable[[Actor], None]) -> Callable[[Page], Page]:
 admins_only = visible_to(lambda actor: wiring.access().require(actor, "admin"))
 
 
+def layout_of(request: HttpRequest) -> str:
+    """Return the template around an error page: with the navigation if the reader is logged in."""
+    user = getattr(request, "user", None)  # missing if an earlier middleware refused the request
+    return "base.html" if user is not None and user.is_authenticated else "plain.html"
+
+
 def form_text(posted: Mapping[str, str], field: str) -> str:
     """Return the text of a field with LF line breaks: browsers send CRLF."""
     return posted.get(field, "").replace("\r\n", "\n")

@@ -1,15 +1,21 @@
 """Logs people in and out, and redirects them to their first page."""
 
+from urllib.parse import urlencode
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from approvals.accounts import login_throttle
-from approvals.permissions import principals, scopes
+from approvals.permissions import principals
+from approvals.permissions.scopes import Scope
+from approvals.policy import Group
+from approvals.queries import inbox
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 
@@ -41,7 +47,18 @@ logout = LogoutView.as_view(http_method_names=["post"])
 @require_safe
 @login_required
 def home(request: HttpRequest) -> HttpResponse:
-    """Redirect to the inbox, or to the runs if the person cannot decide."""
+    """Redirect to the person's first page.
+
+    Admins see the overview, reviewers the inbox, requesters their runs. A person who decides and starts runs sees the
+    inbox if a request waits there.
+    """
     principal = principals.principal_of(principals.actor_of(request.user))
-    decides = principal is not None and principal.has(scopes.Scope.APPROVALS_DECIDE)
-    return redirect("inbox" if decides else "runs")
+    if principal is None:
+        return redirect("runs")
+    if Group.ADMINS in principal.groups:
+        return redirect("overview")
+    decides, starts = (principal.has(scope) for scope in (Scope.APPROVALS_DECIDE, Scope.RUNS_START))
+    if decides and not (starts and not inbox.counts(principal).mine):
+        return redirect("inbox")
+    mine = urlencode({"q": f"by:{principal.person}"})
+    return redirect(f"{reverse('runs')}?{mine}" if starts else "runs")

@@ -50,7 +50,6 @@ def test_a_pending_row_is_for_those_who_may_decide(
     shows(bea, "/inbox/", mine, *row, f"/a/{asked.id}/")
     others = "1 action waits for other people"
     shows(ada, "/inbox/", CAUGHT_UP, others, hides=[sentence])
-    assert [client.get("/")["Location"] for client in (bea, cyril)] == ["/inbox/", "/runs/"]
     doubt = office.in_doubt_request(office.in_doubt())
     shows(bea, "/inbox/", "In doubt", f"/a/{doubt.id}/", "<title>Inbox (2)")
     shows(cyril, "/inbox/", hides=[sentence, "In doubt", "other people"])

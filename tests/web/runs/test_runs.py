@@ -30,7 +30,7 @@ def test_the_list_names_the_wait_of_each_run(bea: Client, cyril: Client, office:
     run = office.start(key="newhire-2026")
     waits = "waits for a person at <bdi>set_privileges</bdi>"
     shows(bea, "/runs/", f"/runs/{run}/", "newhire-2026", "Waiting for a person", waits)
-    shows(cyril, "/runs/", "No runs yet", hides=[str(run)])
+    shows(cyril, "/runs/", "You have no rights yet", hides=[str(run)])
     now = timezone.now()
     Run.objects.filter(id=run).update(created_at=now - timedelta(hours=3))
     Gate.objects.filter(run=run).update(opened_at=now - timedelta(minutes=2))
@@ -142,6 +142,8 @@ def test_a_search_finds_by_agent_key_person_and_id(
 ) -> None:
     office.start(key="HR-77")
     searches = {"hr-77": 1, str(suspended): 1, "ONBOARD": 2, "ada": 2}
+    searches |= {"onboard hr-77 ada": 1, "onboard stranger": 0, "by:ada key:hr-77": 1, "by:hr": 0}
+    searches |= {str(suspended)[:33]: 1, f"id:{suspended}": 1, "id:x": 0, '"by:ada"': 0}
     assert {text: _rows(ada, f"?q={text}") for text in searches} == searches
     for words in ("%25", "_x_"):
         shows(ada, f"/runs/?q={words}", NO_MATCH)
@@ -149,6 +151,8 @@ def test_a_search_finds_by_agent_key_person_and_id(
     shows(ada, "/runs/?q=stranger", NO_MATCH, *kept)
     for words in ("ada", str(suspended)):  # he may read neither
         shows(cyril, f"/runs/?q={words}", NO_MATCH)
+    shows(ada, "/runs/?q=garbage:xyz", "has no operator garbage:", status=422)
+    shows(ada, "/inbox/?q=garbage:xyz", "has no operator garbage: (only risk:", status=422)
     for q, why in (("x" * 201, "at most 200 characters"), ("a%00b", "not text")):
         shows(ada, f"/runs/?q={q}", why, q.partition("%")[0], status=422)
 

@@ -1,0 +1,29 @@
+"""The first page of admins: what needs them, runs by state, pending requests by age, and workers."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from approvals.queries import pending_ages
+from runtime.ports import wiring
+from runtime.queries import workers
+from runtime.queries.totals import run_totals
+from runtime.web.requests import admins_only
+
+
+@require_safe
+@admins_only
+def overview(request: HttpRequest) -> HttpResponse:
+    """Show the counts of the installation, and the links to what an admin should look at."""
+    live = workers.live_versions(workers.ALIVE)
+    context = {
+        "section": "overview",
+        "at": timezone.now(),
+        "totals": run_totals(),
+        "pending": pending_ages.pending(),
+        "workers": workers.live_workers(workers.ALIVE),
+        "late": workers.late_loops(),
+        "without_worker": [name for name in wiring.catalogue().names() if name not in live],
+    }
+    return render(request, "approvals/overview.html", context)

@@ -1,0 +1,69 @@
+"""The first page of each person, the navigation around pages, and the overview of admins."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+from django.test import Client
+from django.utils import timezone
+
+from approvals.accounts import people
+from approvals.models import Request
+from approvals.policy import Group
+from runtime.models import KillSwitch, Run, Worker
+from tests.support.office import Office
+from tests.support.pages import has, queries_at_most, shows, text
+from tests.support.seeds import Cast
+
+
+def _first(client: Client) -> str:
+    return str(client.get("/")["Location"])
+
+
+def test_each_person_starts_where_their_work_is(
+    ada: Client, bea: Client, cyril: Client, admin: Client, cast: Cast, office: Office
+) -> None:
+    mine = "/runs/?q=by%3A"
+    firsts = [_first(client) for client in (ada, bea, cyril, admin)]
+    assert firsts == [f"{mine}ada", "/inbox/", "/runs/", "/overview/"]
+    people.set_groups("bea", {Group.REVIEWERS, Group.REQUESTERS}, actor=None)
+    assert _first(bea) == f"{mine}bea"
+    office.start()
+    assert _first(bea) == "/inbox/"
+
+
+def test_the_navigation_shows_what_a_person_may_open(
+    bea: Client, cyril: Client, admin: Client, asked: Request
+) -> None:
+    count = '<span class="count num" data-count="mine">1</span>'
+    shows(bea, "/agents/", count, hides=['href="/overview/"', 'href="/people/"'])
+    shows(bea, "/inbox/", count)
+    none = ["Inbox", 'href="/api/v1/docs"', 'href="/people/"']
+    shows(cyril, "/runs/", "You have no rights yet", "<bdi>admin</bdi>", hides=none)
+    shows(admin, "/agents/", 'href="/overview/"', hides=["data-count"])
+    for path in ("/nowhere/", f"/runs/{uuid4()}/"):
+        shows(bea, path, "or you don't have access", 'href="/runs/"', status=404)
+    has(text(Client(), "/nowhere/", 404), hides=["<nav"])
+
+
+def test_the_overview_counts_runs_and_says_what_needs_an_admin(
+    bea: Client, admin: Client, office: Office
+) -> None:
+    waiting, failed, parked = office.start(), uuid4(), office.start()
+    office.in_doubt()
+    Request.objects.filter(run=waiting).update(created_at=timezone.now() - timedelta(days=2))
+    row = Run.objects.get(id=waiting)
+    row.id, row.status, row.ended_at = failed, "failed", timezone.now()
+    row.save(force_insert=True)
+    row.id, row.ended_at = uuid4(), timezone.now() - timedelta(days=3)
+    row.save(force_insert=True)
+    Run.objects.filter(id=parked).update(status="quarantined")
+    KillSwitch.objects.create(agent="hr_onboarding", reason="Too <eager>.", stopped_by="admin")
+    needs = ("1 run in quarantine", "1 run failed in the last 24", "1 call in doubt")
+    stopped = ("is stopped by a kill switch", "Too &lt;eager&gt;.")
+    with queries_at_most(14):
+        page = shows(admin, "/overview/", *needs, *stopped, hides=["Nothing needs an admin"])
+    has(page, 'Waiting for people</a></dt><dd class="num">2<', '1 to 7 days</dt><dd class="num">1 ')
+    has(page, 'Live workers</dt><dd class="num">1<', "The sweeper is late")
+    Worker.objects.update(beat_at=timezone.now() - timedelta(minutes=1))
+    shows(admin, "/overview/", "No worker is alive")
+    text(bea, "/overview/", 404)
