@@ -58,7 +58,7 @@ TEMPLATES = [
                 "approvals.web.context.nav",
                 "runtime.web.context.kill_switches",
             ],
-            "libraries": {"display": "runtime.web.display"},
+            "libraries": {"display": "runtime.web.display", "numbers": "runtime.web.numbers"},
         },
     }
 ]

@@ -112,13 +112,20 @@ def _page(
     principal = principals.principal_of(actor)
     seen = page_context(request, shown, principal, problem)
     denied = _denied(shown, seen["transcript"])
+    together = requests.of_turn(shown, principal)
+    listed = {other.call for other in together}
     this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
     context = {
         **seen,
         **_similar(shown, principal),
         "denials": len(denied),
         "ends_run": len(denied | this) >= MAX_DENIALS > len(denied),
-        "together": requests.of_turn(shown, principal),
+        "together": together,
+        "others": [
+            step
+            for step in seen["others"]
+            if step.call.frame != shown.frame or step.call.id not in listed
+        ],
         "stale": isinstance(problem, DigestMismatch),
         "max_denials": MAX_DENIALS,
         "comes_again": _is_sealed(shown.args),

@@ -1,24 +1,74 @@
 """The arguments of a call for reviewers: all of them in full, each with its type from the schema."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from approvals.web.units import is_amount, unit_of
+from runtime.core.events import BlobRef
 from runtime.core.json_schema import describe
+from runtime.web.display import as_json
+
+MAX_OPEN = 600  # characters of a value that is shown without folding
+MAX_OPEN_LINES = 12
+START, START_LINES = 240, 4  # characters and lines that stay visible of a folded value
+_ID_NAME = re.compile(r"(?:^|_)(?i:id|u?uid)$|[a-z]Id$")
+_ID_VALUE = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One argument. `given` is False for an argument of the schema that the call omits."""
+    """One argument. `given` is False for an argument of the schema that the call omits.
+
+    `unit` is the unit of a number, empty if neither the schema nor an argument names one.
+    """
 
     name: str
     type: str
     value: Any
     given: bool
+    unit: str = ""
+
+    @property
+    def is_id(self) -> bool:
+        """Whether it identifies a thing by a code, which a reviewer does not read."""
+        return bool(_ID_NAME.search(self.name)) or (
+            isinstance(self.value, str) and bool(_ID_VALUE.fullmatch(self.value))
+        )
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether its digits are grouped."""
+        return is_amount(self.name, self.value)
+
+    @property
+    def size(self) -> int:
+        """The number of characters of a value that is long enough to fold; 0 for others."""
+        text = self._text
+        return len(text) if len(text) > MAX_OPEN or text.count("\n") >= MAX_OPEN_LINES else 0
+
+    @property
+    def start(self) -> str:
+        """The beginning of a long value, for the line that unfolds it."""
+        return "\n".join(self._text[:START].split("\n")[:START_LINES])
+
+    @property
+    def _text(self) -> str:
+        is_stored = isinstance(self.value, BlobRef)
+        return (
+            "" if is_stored else self.value if isinstance(self.value, str) else as_json(self.value)
+        )
+
+    @property
+    def ascii(self) -> str:
+        """The value as JSON without invisible characters, for a script that copies it; empty for a stored one."""
+        return "" if isinstance(self.value, BlobRef) else json.dumps(self.value)
 
 
 def arguments(args: Any, schema: Any) -> list[Argument]:
-    """List the given arguments in the schema's order, then the omitted ones.
+    """List the given arguments in the schema's order, ids last, then the omitted ones.
 
     A value that is no object is one argument.
     """
@@ -33,6 +83,7 @@ def arguments(args: Any, schema: Any) -> list[Argument]:
             type=_words(known.get(name), schema, args[name], optional=name not in required),
             value=args[name],
             given=True,
+            unit=unit_of(name, known.get(name), args),
         )
         for name in names
     ]
@@ -46,7 +97,17 @@ def arguments(args: Any, schema: Any) -> list[Argument]:
         for name in known
         if name not in args
     ]
-    return shown + left_out
+    return sorted(shown, key=lambda argument: argument.is_id) + left_out
+
+
+def fields(value: Any) -> list[Argument]:
+    """List the fields of a JSON object that has no schema, ids last. A value that is no object is one field."""
+    found = value if isinstance(value, dict) else {"": value}
+    shown = [
+        Argument(name=name, type="", value=one, given=True, unit=unit_of(name, None, found))
+        for name, one in found.items()
+    ]
+    return sorted(shown, key=lambda field: field.is_id)
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:

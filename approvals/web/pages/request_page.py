@@ -1,5 +1,6 @@
 """Shared by the pages of requests: reads a request and its context, and answers late decisions."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,14 +18,16 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import inbox, requests
 from approvals.requests import statements
 from approvals.web.pages import place as places
-from approvals.web.pages.arguments import arguments
+from approvals.web.pages.arguments import Argument, arguments, fields
 from approvals.web.pages.call_status import aftermath
+from runtime.core.continuation import CallState
 from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError
 from runtime.queries import runs
 from runtime.queries.labels import effect_texts
+from runtime.queries.spans.calls import CallRecord
 from runtime.queries.transcript import call_context
 from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web.requests import form_text
@@ -44,6 +47,15 @@ _VERBS: dict[Verdict, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoneCall:
+    """A settled call of the run, with its arguments and its result in fields."""
+
+    call: CallRecord
+    args: list[Argument]
+    result: list[Argument]
+
+
 def page_context(
     request: HttpRequest,
     shown: requests.Approval,
@@ -57,6 +69,7 @@ def page_context(
     before, next_ = inbox.previous_and_next(principal, shown, place.q)
     status = _status(shown)
     call = transcript.call(shown.frame, shown.call)
+    around = call_context.context_of(transcript, frame=shown.frame, call=shown.call)
     return {
         "before": before,
         "next": next_,
@@ -68,7 +81,10 @@ def page_context(
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),
         "effect": effect_texts(shown.effect)[1],
-        "call_context": call_context.context_of(transcript, frame=shown.frame, call=shown.call),
+        "call_context": around,
+        "given": _given(transcript),
+        "done": [_done(step) for step in around.done],
+        "others": around.open,
         "call": call,
         "after": aftermath(shown, status, call, transcript),
         "transcript": transcript,
@@ -117,6 +133,21 @@ def already_closed(
 def to_page(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Redirect to the page of a request, in the same place of the inbox."""
     return redirect(f"{reverse('approval', args=[approval])}{places.read(request).query}")
+
+
+def _given(transcript: Transcript) -> list[Argument]:
+    """Return the fields of the run's input; none if it could not be read."""
+    root = transcript.roots[0] if transcript.roots else None
+    found = (message.value for message in root.messages if message.kind == "input") if root else ()
+    return next((fields(value) for value in found), [])
+
+
+def _done(step: call_context.Step) -> DoneCall:
+    call = step.call
+    has_result = call.state is CallState.RETURNED and call.result is not None
+    return DoneCall(
+        call=call, args=fields(call.args), result=fields(call.result) if has_result else []
+    )
 
 
 def _agent(shown: requests.Approval) -> str:

@@ -21,18 +21,22 @@ from tests.support.seeds import Cast
 
 
 def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) -> None:
-    steps = "<bdi>hr_onboarding</bdi> has not declared its steps"
     approve = f'form="deny" formaction="/a/{asked.id}/approve/" formnovalidate'
-    hides = ["Requested together", "is stopped"]  # the call stands alone, the run goes on
+    # The call stands alone, the run goes on, and there are no cards without content.
+    hides = ["Requested together", "is stopped", "Other pending calls", 'id="why"']
     default = "not given; the tool's default is"
-    page = shows(bea, asked, default, steps, "<details", approve, hides=hides)
+    page = shows(bea, asked, default, "<details", approve, hides=hides)
     in_order(page, "<bdi>hr_onboarding</bdi>", "<bdi>account_agent</bdi>")
     in_order(page, "/deny/", 'id="reason"', "/approve/")
     assert page.count(asked.request_digest) == 2  # one form with two buttons, and one to answer
     _, _, around = page.partition("Already done")
-    in_order(around, "<bdi>create_account</bdi>", "What comes next", "Create the account")
-    in_order(page, 'id="what"', 'id="similar"', 'id="why"', 'id="around"')
-    has(page.partition('id="why"')[2].partition('id="around"')[0], "written by the agent")
+    done = ("<bdi>create_account</bdi>", "<bdi>username</bdi>", ">newhire<", ">Result<")
+    in_order(around, *done, "Planned steps", "Create the account")
+    order = ("what", "similar", "given", "facts", "around")
+    in_order(page, *(f'id="{part}"' for part in order))
+    has(page.partition('id="given"')[2].partition('id="facts"')[0], ">New Hire<")
+    for said_once in ("Medium risk", "expires <time", "<bdi>ada</bdi>", "Requested</dt>"):
+        assert page.partition("Conversation")[0].count(said_once) == 1, said_once
     Run.objects.filter(id=asked.run_id).update(status="quarantined", reason="not its own")
     shows(bea, asked, "The run of this call is stopped")
 
@@ -55,11 +59,11 @@ def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> No
         page = shows(bea, first, "Compared with")
     other = "Set the privileges of another to 2"
     together = page[page.index("Requested together") : page.index("Progress")]
-    has(together, f"/a/{second.id}/", other, "Waiting for a decision")
-    around = page[page.index("Other pending calls") : page.index("What comes next")]
-    has(around, "waiting for a person", hides=["No other call"])
+    has(together, other, "Waiting for a decision")
+    assert page.count(f'class="t" href="/a/{second.id}/"') == 1
+    has(page, hides=["Other pending calls"])
     send(bea, first, "approve")
-    page = shows(bea, second, "Waiting for a decision")
+    page = text(bea, second)
     has(page[page.index("Requested together") :], "Approved")
 
 
@@ -124,7 +128,7 @@ def _text(client: Client, request: Request) -> str:
 
 def _box(client: Client, request: Request) -> str:
     """The box of the verdict, with its class."""
-    box = r'<div class="note[^>]*role="status">(?:(?!</section>).)*?<div class="split">'
+    box = r'<div class="note[^>]*role="status">(?:(?!</section>).)*?<div class="split ordered">'
     found = re.search(box, _text(client, request))
     assert found
     return found[0]

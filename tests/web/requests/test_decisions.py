@@ -219,7 +219,7 @@ def test_an_expired_request_says_so_and_refuses_decisions(
     assert isinstance(asked.expires_at, datetime)
     left = f'<time datetime="{asked.expires_at.isoformat()}" data-countdown>in 6 d</time>'
     shows(bea, "/inbox/", left)
-    shows(bea, asked, left, "Denied automatically if no reviewer decides by then.")
+    shows(bea, asked, left, "Denied if undecided by")
     seeds.set_clock(monkeypatch, timezone.now() + timedelta(days=8))
     if recorded:
         Approvals().expire(asked.gate)

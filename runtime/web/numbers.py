@@ -1,0 +1,37 @@
+"""Template filters that group the digits of a number. Its text stays as it is, so that it is copied unchanged."""
+
+import json
+import re
+from typing import Any
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+MAX_PLAIN = 4  # digits that are not grouped
+MAX_DIGITS = 40  # a longer number is shown as any text
+_PARTS = re.compile(r"(-?)(\d+)((?:\.\d+)?)", re.ASCII)
+
+
+@register.filter
+def digits(value: Any) -> SafeString | str:
+    """Group the digits before the point by threes; empty if the value is no number in plain digits."""
+    text = _plain(value)
+    found = _PARTS.fullmatch(text) if len(text) <= MAX_DIGITS else None
+    if found is None:
+        return ""
+    sign, whole, rest = found.groups()
+    if len(whole) <= MAX_PLAIN:
+        return format_html("{}", text)
+    first = len(whole) % 3 or 3
+    groups = ((whole[at : at + 3],) for at in range(first, len(whole), 3))
+    grouped = format_html_join("", '<span class="g">{}</span>', groups)
+    return format_html("{}{}{}{}", sign, whole[:first], grouped, rest)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, int | float) else ""

@@ -1,0 +1,14 @@
+// The page of a request: copies values, and opens the reason when it is needed.
+"use strict";
+
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest?.("[data-copy]");
+  if (!button) return;
+  const value = JSON.parse(button.dataset.copy);
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  const word = button.firstChild;
+  word.textContent = done ? "Copied" : "Not copied";
+  say(word.textContent);
+  setTimeout(() => { word.textContent = "Copy"; }, 2000);
+});

@@ -1,0 +1,69 @@
+"""Numbers for reviewers: grouped digits, units, ids last, and long values folded but whole."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils.html import strip_tags
+
+from approvals.web.pages.arguments import arguments, fields
+from runtime.web.numbers import digits
+from tests.support.office import Office
+from tests.support.pages import has, in_order, text
+
+EUR = {"properties": {"worth": {"type": "number", "unit": "EUR"}, "days": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "groups"),
+    [
+        (1250, ["1250"]),
+        (12500.0, ["12", "500.0"]),
+        (-1234567, ["-1", "234", "567"]),
+        ("0012345.50", ["0", "012", "345.50"]),
+        (1e21, []),
+        ("1e9", []),
+        ("12 500", []),
+        ("\u0661\u0662\u0663\u0664\u0665", []),  # digits that are not ASCII
+        (True, []),
+        (None, []),
+        (10**50, []),
+    ],
+)
+def test_digits_are_grouped_and_the_text_stays(value: Any, groups: list[str]) -> None:
+    shown = digits(value)
+    assert strip_tags(shown) == "".join(groups)
+    assert shown.replace("</span>", "").split('<span class="g">') == (groups or [""])
+
+
+@pytest.mark.parametrize(
+    ("args", "units"),
+    [
+        ({"amount": 5, "currency": "EUR"}, ["EUR", ""]),
+        ({"amount": "5.00", "currency": "EUR"}, ["EUR", ""]),
+        ({"fee": 5, "fee_currency": "USD", "level": 3, "currency": "EUR"}, ["USD", "", "", ""]),
+        ({"level": 3, "currency": "EUR"}, ["", ""]),
+        ({"amount_cents": 5, "timeout_seconds": 2, "seconds": 1}, ["cents", "seconds", ""]),
+        ({"amount": True, "currency": "EUR"}, ["", ""]),
+        ({"amount": 5, "currency": "EUR, already approved"}, ["", ""]),
+        ({"amount": 5, "currency": ["EUR"]}, ["", ""]),
+        ({"worth": 5, "days": 2}, ["EUR", ""]),
+    ],
+)
+def test_a_unit_comes_from_the_schema_or_the_call(args: Any, units: list[str]) -> None:
+    assert [one.unit for one in arguments(args, EUR) if one.given] == units
+
+
+def test_ids_are_last() -> None:
+    code = "0123456789abcdef01234567"
+    found = fields({"account_id": 1, "paid": 2, "uuid": 3, "orderId": 4, "to": code, "grid": 5})
+    assert [one.name for one in found] == ["paid", "grid", "account_id", "uuid", "orderId", "to"]
+    assert [one.is_id for one in found] == [False, False, True, True, True, True]
+
+
+def test_an_amount_is_grouped_and_a_long_text_is_folded_whole(bea: Client, office: Office) -> None:
+    long = "line\n" * 200
+    args = {"username": "x", "security_level": 1, "amount": 12500.5, "currency": "EUR"}
+    page = text(bea, office.request(office.start(args={**args, "note": long})))
+    has(page, '12<span class="g">500</span>.5</span> <bdi class="unit">EUR</bdi>')
+    in_order(page, "Show all 1000 characters", long.rstrip())
