@@ -12,3 +12,23 @@ document.addEventListener("click", async ({ target }) => {
   say(word.textContent);
   setTimeout(() => { word.textContent = "Copy"; }, 2000);
 });
+
+// --- The reason of a denial: hidden until Deny is pressed, so that the bar is one row
+
+function writeReason() {
+  const field = one("#reason");
+  field?.closest(".decide")?.classList.add("writing");
+  field?.focus();
+}
+
+document.addEventListener("click", (event) => {
+  const field = event.target.closest?.(".decide .no .deny") && one("#reason");
+  if (!field || field.offsetParent) return;
+  event.preventDefault();
+  writeReason();
+});
+
+// After drafts are restored
+document.addEventListener("DOMContentLoaded", () => {
+  if (one("#reason")?.value || location.hash === "#to-deny") writeReason();
+});

@@ -13,7 +13,7 @@ const KEYS = {
   ArrowDown: () => step(1),
   ArrowUp: () => step(-1),
   a: () => (inbox ? open("approve") : approve()),
-  d: () => (inbox ? open("deny") : one("#reason")?.focus()),
+  d: () => (inbox ? open("deny") : writeReason()),
   u: () => follow(".top a[href^='/inbox/']"),
   "/": () => one("input[type=search]")?.focus(),
   ".": () => regions.filter((region) => region.fresh).forEach(reveal),
@@ -69,4 +69,3 @@ for (const button of all("[data-opens]")) {
   button.onclick = () => one(`#${button.dataset.opens}`).showModal();
 }
 if (location.hash === "#to-approve") one(".decide .approve")?.focus();
-if (location.hash === "#to-deny") one("#reason")?.focus();
