@@ -29,13 +29,20 @@ from approvals.decisions import closing, open_requests
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
+from approvals.queries.requests import to_view
 from approvals.requests import snapshot, statements
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import ApprovalVoid, NotConfirmed, Part, ReviewSnapshot
+from runtime.ports.approvals import (
+    ApprovalVoid,
+    NotConfirmed,
+    Part,
+    RequestLink,
+    ReviewSnapshot,
+)
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import ledger
@@ -173,6 +180,11 @@ class Approvals:
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the request of each gate that has one, by gate."""
         return dict(Request.objects.filter(gate__in=gates).values_list("gate", "id"))
+
+    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
+        """Return the request of each gate with its sentence, which names a row that does not verify."""
+        views = [to_view(row, None) for row in Request.objects.filter(gate__in=gates)]
+        return {view.gate: RequestLink(id=view.id, sentence=view.sentence) for view in views}
 
 
 _QUERY = f"""

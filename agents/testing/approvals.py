@@ -8,7 +8,7 @@ from uuid import UUID
 from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import NotConfirmed, Part, ReviewSnapshot
+from runtime.ports.approvals import NotConfirmed, Part, RequestLink, ReviewSnapshot
 from runtime.store.pool import Connection
 
 
@@ -86,5 +86,9 @@ class Approvals:
         return None
 
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+        """Return nothing: a test has no approval requests."""
+        return {}
+
+    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         """Return nothing: a test has no approval requests."""
         return {}

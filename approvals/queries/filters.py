@@ -13,7 +13,7 @@ from django.db.models.lookups import IContains
 
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
-from runtime.queries.filters import terms
+from runtime.queries.lists.filters import terms
 
 MAX_LENGTH = 200
 

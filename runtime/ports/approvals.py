@@ -81,6 +81,14 @@ class Part:
     required: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLink:
+    """A request for a list: its id, and the sentence that describes the action to a reviewer."""
+
+    id: UUID
+    sentence: str
+
+
 class Approvals(Protocol):
     """Decides which calls need a person, and keeps their requests; implemented by approvals."""
 
@@ -153,3 +161,6 @@ class Approvals(Protocol):
 
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the approval request of each gate that has one, by gate."""
+
+    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
+        """Return the request of each gate with its sentence, which names a row that does not verify."""

@@ -1,6 +1,7 @@
 """Looks up the outcomes of calls for lists: the last event of each call, without folding whole runs."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -12,6 +13,7 @@ from runtime.core import events as e
 from runtime.core.enums import Verdict
 from runtime.core.ids import child_frame
 from runtime.models import JournalEntry
+from runtime.queries import time_limits
 from runtime.queries.journal import COLUMNS, decoded
 from runtime.queries.redaction import redact
 from runtime.store.tables.journal import unpacked
@@ -71,6 +73,19 @@ def outcomes(places: Collection[CallKey]) -> dict[CallKey, Outcome]:
         if place and outcome:
             found[place] = outcome
     return found
+
+
+def failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
+    """Count the calls of each run whose last outcome is a failure. Empty if the page's time is used up."""
+    if not runs or time_limits.is_used_up():
+        return {}
+    last: dict[CallKey, bool] = {}
+    for run, event in _outcome_events(runs):
+        outcome = _outcome(event)
+        if outcome and not isinstance(event, e.FrameClosed):
+            place = CallKey(run=run, frame=event.frame, call=event.call or "")
+            last[place] = outcome.css_class == "danger"
+    return Counter(place.run for place, has_failed in last.items() if has_failed)
 
 
 def _outcome_events(runs: Collection[UUID]) -> Iterator[tuple[UUID, _OutcomeEvent]]:

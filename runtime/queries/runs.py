@@ -19,7 +19,9 @@ from runtime.core.machine.origin import merged
 from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
+from runtime.ports.approvals import RequestLink
 from runtime.queries.journal import decoded, latest, read, stored
+from runtime.queries.lists import titles
 from runtime.queries.redaction import redact
 from runtime.store.tables.signals import (
     CANCEL,
@@ -44,7 +46,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateView:
-    """A gate whose decision the worker has not applied; `approval` is its approval request, if it has one."""
+    """A gate whose decision the worker has not applied; `approval` is its request, if it has one, with `sentence`."""
 
     id: UUID
     run: UUID
@@ -56,6 +58,7 @@ class GateView:
     state: str
     opened_at: datetime
     approval: UUID | None
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +127,14 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine(RunRow):
-    """A row of the list of runs. `why` is the beginning of the reason for a bad end."""
+    """A row of the list of runs. `why` is the beginning of the reason for a bad end, `answer` of the output.
+
+    `title` is the business key, or the first fields of the input, or the agent.
+    """
 
     why: str
+    title: str
+    answer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +172,19 @@ class PendingRequests:
     pause: bool | None
 
 
-def runs_page(where: Q, *, limit: int = 50, cursor: UUID | None = None) -> Page[RunLine]:
-    """List the runs that meet `where`, newest first, without input and output."""
-    rows = _some_runs(where, None, limit, cursor).defer("input", "output", "reason", "head")
-    return _page(rows.annotate(why=Left("reason", MAX_WHY_CHARACTERS)), limit, _line)
+def runs_page(
+    where: Q, *, limit: int = 50, cursor: UUID | None = None, oldest: bool = False
+) -> Page[RunLine]:
+    """List the runs that meet `where`, newest or `oldest` first, without whole inputs and outputs."""
+    rows = _some_runs(where, None, limit, cursor, oldest=oldest).defer(
+        "input", "output", "reason", "head"
+    )
+    rows = rows.annotate(
+        why=Left("reason", MAX_WHY_CHARACTERS),
+        first_input=Left("input", titles.READ_CHARACTERS),
+        first_output=Left("output", titles.READ_CHARACTERS),
+    )
+    return _page(rows, limit, _line)
 
 
 def run_details(
@@ -239,13 +256,18 @@ def _text_of(run: UUID) -> codec.TextOf:
 
 
 def _some_runs(
-    where: Q, business_key: str | None, limit: int, cursor: UUID | None
+    where: Q,
+    business_key: str | None,
+    limit: int,
+    cursor: UUID | None,
+    *,
+    oldest: bool = False,
 ) -> QuerySet[Run]:
-    runs = Run.objects.filter(where).order_by("-id")
+    runs = Run.objects.filter(where).order_by("id" if oldest else "-id")
     if business_key is not None:
         runs = runs.filter(business_key=business_key)
     if cursor is not None:
-        runs = runs.filter(id__lt=cursor)
+        runs = runs.filter(id__gt=cursor) if oldest else runs.filter(id__lt=cursor)
     return runs[: limit + 1]
 
 
@@ -285,11 +307,11 @@ def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateVie
 def _gates(where: Q) -> tuple[GateView, ...]:
     pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
     rows = list(Gate.objects.filter(where & pending).order_by("opened_at", "id"))
-    approvals = wiring.approvals().requests_by_gate([row.id for row in rows]) if rows else {}
-    return tuple(_gate(row, approvals.get(row.id)) for row in rows)
+    links = wiring.approvals().links_by_gate([row.id for row in rows]) if rows else {}
+    return tuple(_gate(row, links.get(row.id)) for row in rows)
 
 
-def _gate(row: Gate, approval: UUID | None) -> GateView:
+def _gate(row: Gate, link: RequestLink | None) -> GateView:
     return GateView(
         id=row.id,
         run=row.run_id,
@@ -300,7 +322,8 @@ def _gate(row: Gate, approval: UUID | None) -> GateView:
         path=tuple(row.path),
         state=row.state,
         opened_at=row.opened_at,
-        approval=approval,
+        approval=link.id if link else None,
+        sentence=link.sentence if link else "",
     )
 
 
@@ -319,6 +342,8 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         position=run.position,
         awaits=run.awaits,
         why=redact(why or ""),
+        title=run.business_key or titles.title(getattr(run, "first_input", None)) or run.agent,
+        answer=titles.answer(getattr(run, "first_output", None)),
     )
 
 

@@ -12,10 +12,11 @@ from runtime.web.pages.message import message
 from runtime.web.pages.pause import pause, resume
 from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
-from runtime.web.pages.runs import runs
+from runtime.web.pages.runs import compare_chosen, runs
 
 urlpatterns = [
     path("runs/", runs, name="runs"),
+    path("runs/compare/", compare_chosen, name="compare_chosen"),
     path("runs/<uuid:run>/", run, name="run"),
     path("runs/<uuid:run>/at/<int:position>/", at, name="at"),
     path("runs/<uuid:run>/compare/<uuid:other>/", compare, name="compare"),

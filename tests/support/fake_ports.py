@@ -19,7 +19,7 @@ from runtime.core.events import Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
-from runtime.ports.approvals import ApprovalVoid, NotConfirmed, Part, ReviewSnapshot
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed, Part, RequestLink, ReviewSnapshot
 from runtime.ports.effects import (
     Abort,
     ModelAnswer,
@@ -261,4 +261,7 @@ class FakeApprovals:
         return None
 
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
+        return {}
+
+    def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         return {}

@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 from approvals.queries import pending_ages
 from runtime.ports import wiring
 from runtime.queries import workers
-from runtime.queries.totals import run_totals
+from runtime.queries.lists.totals import run_totals
 from runtime.web.requests import admins_only
 
 

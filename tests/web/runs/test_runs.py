@@ -1,5 +1,6 @@
 """The list of runs, and the page of one run."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -13,9 +14,9 @@ from pytest_django import Settings
 from approvals.models import Request
 from runtime.core.machine import retries
 from runtime.models import Gate, JournalEntry, Run
-from runtime.ports.effects import ModelFailure, Outcome
+from runtime.ports.effects import ModelFailure, Outcome, ToolFailure
 from tests.support.api_client import Caller
-from tests.support.fake_ports import say
+from tests.support.fake_ports import FakeTool, say
 from tests.support.office import Office
 from tests.support.pages import has, in_order, queries_at_most, shows, text
 
@@ -28,7 +29,7 @@ def _rows(client: Client, query: str) -> int:
 
 def test_the_list_names_the_wait_of_each_run(bea: Client, cyril: Client, office: Office) -> None:
     run = office.start(key="newhire-2026")
-    waits = "waits for a person at <bdi>set_privileges</bdi>"
+    waits = "Waits for a person: <bdi>Set the privileges of newhire to 3</bdi>"
     shows(bea, "/runs/", f"/runs/{run}/", "newhire-2026", "Waiting for a person", waits)
     shows(cyril, "/runs/", "You have no rights yet", hides=[str(run)])
     now = timezone.now()
@@ -37,9 +38,27 @@ def test_the_list_names_the_wait_of_each_run(bea: Client, cyril: Client, office:
     page = shows(bea, "/runs/", "3 h ago", hides=["for 3 h"])
     assert re.search(r"for 2 min 0\d s", page)
     for _ in range(3):
-        office.start()
+        office.approve(office.start())
     with queries_at_most(8):
         text(bea, "/runs/")
+
+
+def test_a_row_is_titled_by_its_input_and_says_its_answer_and_failed_calls(
+    ada: Client, office: Office
+) -> None:
+    done = office.start()
+    office.approve(done)
+    given = json.dumps({"full_name": "Eve <Intern>", "tags": [1], "level": 90, "note": "x" * 90})
+    Run.objects.filter(id=done).update(input=given, output=json.dumps("Not done. " * 40))
+    title = f"<bdi>Eve &lt;Intern&gt; · 90 · {'x' * 59}…</bdi>"
+    shows(ada, "/runs/", title, "Not done. Not done.", hides=["failed</span>", "Not done. " * 20])
+    office.effects.tools["send_welcome_mail"] = FakeTool(
+        body=lambda _: ToolFailure(error="no route")
+    )
+    office.approve(office.start())
+    shows(ada, "/runs/?tab=finished", "1 call failed")
+    Run.objects.filter(id=done).update(input=json.dumps({"text": "x" * 3_000}))
+    shows(ada, "/runs/", f'href="/runs/{done}/"><bdi>hr_onboarding</bdi>')
 
 
 @pytest.mark.parametrize("query", ["", "tab=people&q=hr"])
@@ -57,7 +76,7 @@ def test_the_list_has_pages(ada: Client, suspended: UUID, query: str) -> None:
     assert part.count('class="row"') == 50
     assert part.strip().startswith('<div id="live" data-live="runs"')
     source = f'data-src="/runs/?{escaped}"' if query else 'data-src="/runs/"'
-    has(part, source, hides=['<nav class="views"'])
+    has(part, source, hides=['<nav class="tabs"'])
 
 
 def test_a_run_shows_its_tree(ada: Client, admin: Client, office: Office, suspended: UUID) -> None:
@@ -145,9 +164,17 @@ def test_a_search_finds_by_agent_key_person_and_id(
     searches |= {"onboard hr-77 ada": 1, "onboard stranger": 0, "by:ada key:hr-77": 1, "by:hr": 0}
     searches |= {str(suspended)[:33]: 1, f"id:{suspended}": 1, "id:x": 0, '"by:ada"': 0}
     assert {text: _rows(ada, f"?q={text}") for text in searches} == searches
+    today, order = timezone.now().date(), "order=oldest"
+    found = {f"from={today}": 2, f"to={today}": 2, f"to={today - timedelta(days=1)}": 0}
+    assert {query: _rows(ada, f"?{query}") for query in found} == found
+    first, last = (text(ada, f"/runs/?{order}").index(mark) for mark in (str(suspended), "HR-77"))
+    assert first < last
+    shows(ada, "/runs/?from=soon", "The day “from” must be a day such as", status=422)
     for words in ("%25", "_x_"):
         shows(ada, f"/runs/?q={words}", NO_MATCH)
     kept = ('value="stranger"', 'href="?tab=people&amp;q=stranger"')
+    chosen = f"/runs/compare/?run={suspended}&run="
+    assert ada.get(f"{chosen}{suspended}", follow=True).redirect_chain == [("/runs/", 302)]
     shows(ada, "/runs/?q=stranger", NO_MATCH, *kept)
     for words in ("ada", str(suspended)):  # he may read neither
         shows(cyril, f"/runs/?q={words}", NO_MATCH)

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from runtime.core.continuation import RunStatus
 from runtime.models import Run
-from runtime.queries.filters import TABS
+from runtime.queries.lists.filters import TABS
 
 RECENT = timedelta(hours=24)
 
