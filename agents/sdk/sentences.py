@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from agents.sdk.spec import ToolSpec
+from runtime.core.invisible import on_one_line
 from runtime.core.limits import plain
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -28,8 +29,6 @@ def describe_exception(exc: BaseException) -> str:
 
 
 def _visible(value: Any) -> str:
-    """Escape characters that break a line, are invisible or reverse text."""
+    """Write the code point of characters that break a line, are invisible or reverse text."""
     text = value if isinstance(value, str) else _as_json(value)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    return on_one_line(text)

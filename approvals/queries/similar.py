@@ -1,10 +1,12 @@
 """Compares the arguments of an approval with the newest earlier approval of the same tool by the same agents.
 
+`approvals.queries.comparison` orders the differences by their oddness.
+
 Only approvals that the reader may read are used. Stored values are compared, secrets are not.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -19,7 +21,7 @@ from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries.requests import Approval
-from approvals.queries.word_diff import blocks, words
+from approvals.queries.word_diff import Block, blocks, words
 from approvals.requests import verification
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
@@ -27,6 +29,11 @@ from runtime.keyring import sealing
 MAX_COMPARED = (
     4_000  # characters; longer texts are shown whole, without a comparison of their words
 )
+
+MAX_WORD = 100  # characters of words whose characters are compared
+MIN_KEPT = 3  # equal characters, and at least half of them, by which a word counts as changed and not replaced
+
+_Piece = tuple[list[str], bool]
 
 
 class Difference(StrEnum):
@@ -189,16 +196,40 @@ def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]] | No
     shared = blocks(old, new)
     if shared is None:
         return None
-    left, right = [], []
-    a = b = 0
-    for start, at, size in shared:
-        left += [(old[a:start], True), (old[start : start + size], False)]
-        right += [(new[b:at], True), (new[at : at + size], False)]
-        a, b = start + size, at + size
+    left, right = list[_Piece](), list[_Piece]()
+    for was_gap, now_gap, same in _gaps(old, new, shared):
+        before, after = _characters(was_gap, now_gap) or ([(was_gap, True)], [(now_gap, True)])
+        left += [*before, (same, False)]
+        right += [*after, (same, False)]
     return _joined(left), _joined(right)
 
 
-def _joined(pieces: list[tuple[list[str], bool]]) -> tuple[Part, ...]:
+def _characters(old: list[str], new: list[str]) -> tuple[list[_Piece], list[_Piece]] | None:
+    """Mark single characters where one word stands in place of another one like it, as in account numbers."""
+    if len(old) != 1 or len(new) != 1 or max(len(old[0]), len(new[0])) > MAX_WORD:
+        return None
+    was, now = list(old[0]), list(new[0])
+    shared = blocks(was, now) or []
+    kept = sum(size for _, _, size in shared)
+    if kept < MIN_KEPT or 2 * kept < max(len(was), len(now)):
+        return None
+    gaps = list(_gaps(was, now, shared))
+    left = [piece for gap, _, same in gaps for piece in ((gap, True), (same, False))]
+    right = [piece for _, gap, same in gaps for piece in ((gap, True), (same, False))]
+    return left, right
+
+
+def _gaps(
+    old: list[str], new: list[str], shared: Iterable[Block]
+) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Return what differs before each equal block, on both sides, with the block."""
+    a = b = 0
+    for start, at, size in shared:
+        yield old[a:start], new[b:at], old[start : start + size]
+        a, b = start + size, at + size
+
+
+def _joined(pieces: list[_Piece]) -> tuple[Part, ...]:
     return tuple(Part(text="".join(words), changed=changed) for words, changed in pieces if words)
 
 

@@ -1,5 +1,6 @@
 """Serves approvals in the API. The API it is mounted in authenticates callers and converts errors to responses."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,13 +12,14 @@ from approvals.decisions import in_doubt, results
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import NotFound
+from approvals.oddities.oddity import Oddity, OddityKind
+from approvals.permissions import principals
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
-from approvals.queries import requests
+from approvals.queries import requests, usual
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind
 from runtime.queries import late_outcomes
-from runtime.queries.runs import Page
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.requests import Authenticated, Body, Reason
@@ -66,8 +68,25 @@ class ApprovalOut(Schema):
     tampered: str | None
 
 
-class ApprovalDetailOut(ApprovalOut):
-    """One request, with the late outcomes of its call in doubt that a worker reported after all."""
+class OddityOut(Schema):
+    """An odd value of an argument: its kind, and why it is odd in words."""
+
+    argument: str
+    kind: OddityKind
+    text: str
+
+
+class ApprovalListedOut(ApprovalOut):
+    """One request, with the odd values of a pending call, the oddest first."""
+
+    oddities: list[OddityOut]
+
+
+class ApprovalDetailOut(ApprovalListedOut):
+    """One request, with the late outcomes of its call in doubt that a worker reported after all.
+
+    Odd values are compared with the calls of the tool that were approved in the 90 days before, and that you may read.
+    """
 
     late_outcomes: list[LateOut]
 
@@ -75,7 +94,7 @@ class ApprovalDetailOut(ApprovalOut):
 class ApprovalPage(Schema):
     """One page of the list, oldest first; `next` is the cursor of the next page."""
 
-    items: list[ApprovalOut]
+    items: list[ApprovalListedOut]
     next: str | None
 
 
@@ -124,11 +143,19 @@ def list_approvals(
     run: UUID | None = None,
     limit: int = requests.LIMIT,
     cursor: str | None = None,
-) -> Page[requests.Approval]:
+) -> ApprovalPage:
     """List the requests you may read, oldest first; `kind` selects those of one kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
-    return requests.approvals(
+    page = requests.approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor
+    )
+    found = usual.of_requests(page.items, principals.principal_of(request.auth)).by_request
+    return ApprovalPage(
+        items=[
+            ApprovalListedOut(**_fields(one), oddities=_oddities(found.get(one.id, ())))
+            for one in page.items
+        ],
+        next=page.next,
     )
 
 
@@ -137,8 +164,10 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     found = requests.approval(_id(approval), actor=request.auth)
-    shown = ApprovalOut.from_orm(found).dict()
-    return ApprovalDetailOut(**shown, late_outcomes=_late_outcomes(found))
+    odd = usual.of_one(found, principals.principal_of(request.auth))
+    return ApprovalDetailOut(
+        **_fields(found), oddities=_oddities(odd), late_outcomes=_late_outcomes(found)
+    )
 
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
@@ -176,6 +205,14 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> r
         reason=body.reason,
         actor=request.auth,
     )
+
+
+def _fields(shown: requests.Approval) -> dict[str, Any]:
+    return ApprovalOut.from_orm(shown).dict()
+
+
+def _oddities(found: Iterable[Oddity]) -> list[OddityOut]:
+    return [OddityOut.from_orm(one) for one in found]
 
 
 def _late_outcomes(found: requests.Approval) -> list[LateOut]:

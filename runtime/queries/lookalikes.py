@@ -1,4 +1,4 @@
-"""Finds look-alike letters: mixed alphabets, digits for letters in host names, punycode.
+"""Finds look-alike letters: mixed alphabets, digits for letters in host names, punycode, user names in URLs.
 
 A text in one alphabet is not reported, nor are words of different alphabets beside each other.
 """
@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
+
+from runtime.core.invisible import shows
 
 MAX_NOTES = 5
 MAX_CHARACTERS = 20_000  # of one value, to keep pages fast
@@ -57,6 +59,8 @@ _LATIN = {
 _ALPHABETS = ("Latin", "Cyrillic", "Greek", "Armenian", "Cherokee", "Coptic")
 _DOMAINS = "com|org|net|edu|gov|info|biz|io|app|dev|ai|co|eu|uk|de|fr|nl|ch|at|it|es|us|ca|au|jp|in"
 
+_SAME = str.maketrans({"0": "o", "O": "o", "1": "l", "I": "l", "|": "l"})
+_USER_NAME = re.compile(r"://([^\s/?#@]+)@([^\s/?#]+)")
 _CHUNK = re.compile(r"[^\s\"'<>(),;{}\[\]\u201c\u201d]+")
 _WORD = re.compile(r"\w+")
 _DIGITS = re.compile(r"(?<=[a-z])(?:[01]+(?=[a-z])|[01](?![\w]))", re.IGNORECASE)
@@ -88,6 +92,28 @@ def describe(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
     return notes
 
 
+@lru_cache(maxsize=4096)
+def skeleton(text: str, *, host: bool = False) -> str:
+    """Return a text that is the same for texts that look alike: Latin letters only, without hidden characters.
+
+    In a `host`, punycode is decoded, and `rn` looks like `m`.
+    """
+    if host:
+        text = ".".join(_decoded(label) for label in text.split("."))
+    seen = (_LATIN.get(char) or _plain(char) or char for char in text if shows(char))
+    plain = "".join(seen).translate(_SAME).casefold()
+    return plain.replace("rn", "m").replace("vv", "w") if host else plain
+
+
+def _decoded(label: str) -> str:
+    if not label.startswith("xn--"):
+        return label
+    try:
+        return label[4:].encode("ascii").decode("punycode")
+    except (UnicodeError, ValueError):
+        return label
+
+
 def _texts(value: Any) -> Iterator[str]:
     match value:
         case str():
@@ -109,6 +135,12 @@ def _descriptions(text: str) -> Iterator[str]:
         yield from _punycode(text)
     if "0" in text or "1" in text:
         yield from _digits(text)
+    if "://" in text and "@" in text:
+        for name, leads in _USER_NAME.findall(text):
+            yield (
+                f"\u201c{name[:80]}@{leads[:80]}\u201d leads to {leads[:80]}: the part before the @ is only a"
+                " user name."
+            )
 
 
 def _letters(text: str) -> Iterator[str]:
@@ -132,7 +164,7 @@ def _mixed(word: str) -> str:
     if len(scripts) > 1:
         return f"mixes {' and '.join(sorted(scripts, reverse=True))} letters: {_named(foreign)}"
     styled = sorted({char for char in word if _plain(char)})
-    if styled and any(char.isascii() and char.isalpha() for char in word):
+    if styled and any(char.isascii() and char.isalnum() for char in word):
         return f"holds {_named(styled)}"
     return ""
 
@@ -219,11 +251,11 @@ def _script(char: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
-    """Return the ASCII letter of which this is a variant, such as a fullwidth one; empty for none."""
-    if char.isascii() or unicodedata.category(char) not in ("Ll", "Lu"):
+    """Return the ASCII letter or digit of which this is a variant, such as a fullwidth one; empty for none."""
+    if char.isascii() or unicodedata.category(char) not in ("Ll", "Lu", "Nd"):
         return ""
     plain = unicodedata.normalize("NFKC", char)
-    return plain if len(plain) == 1 and plain.isascii() and plain.isalpha() else ""
+    return plain if len(plain) == 1 and plain.isascii() and plain.isalnum() else ""
 
 
 def _name(char: str) -> str:

@@ -1,10 +1,8 @@
 """Template filters and tags for agent data, times, states and icons."""
 
 import json
-import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any, Protocol
 
 from django import template
@@ -15,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from runtime.core.continuation import CallState, RunStatus
 from runtime.core.events import BlobRef
+from runtime.core.invisible import code, name, shows
 from runtime.queries import time_limits
 from runtime.queries.lookalikes import MAX_CHARACTERS, describe
 from runtime.queries.spans.span import Span
@@ -24,12 +23,6 @@ register = template.Library()
 
 ROW_CHARACTERS = 4_000
 NOT_SEARCHED = "Not searched for look-alike letters: this page took too long."
-
-# Cn and Co stay unmarked: the assigned characters change with the Unicode version.
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Letters by category, but invisible: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
-_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 
 class Piece(Protocol):
@@ -126,7 +119,7 @@ def parts(pieces: Sequence[Piece], element: str) -> SafeString:
 def plain_visible(value: str) -> str:
     """Mark characters as `escape_visible` does, for places without elements, such as page titles. Not yet escaped."""
     marks, rest = _marks(value, *_ends(value))
-    return "".join(before + _code(char) for before, char in marks) + rest
+    return "".join(before + code(char) for before, char in marks) + rest
 
 
 @register.filter
@@ -139,6 +132,12 @@ def as_json(value: Any) -> str:
 def is_text(value: Any) -> bool:
     """Tell whether the value is a text."""
     return isinstance(value, str)
+
+
+@register.filter
+def of(found: Any, key: Any) -> Any:
+    """Look a key up in a mapping; nothing without one."""
+    return found.get(key) if isinstance(found, dict) else None
 
 
 @register.filter
@@ -259,7 +258,7 @@ def _ends(text: str) -> tuple[int, int]:
 
 def _plain_visible(text: str, first: int, last: int) -> SafeString:
     marks, rest = _marks(text, first, last)
-    rows = [(before, _name(char), _code(char), _break(char)) for before, char in marks]
+    rows = [(before, name(char), code(char), _break(char)) for before, char in marks]
     marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
     return format_html("{}{}", marked, rest)
 
@@ -272,7 +271,7 @@ def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str
     found: list[tuple[str, str]] = []
     start = 0
     for index, char in enumerate(text):
-        if _shows(char) and (first <= index < last or char != "\n"):
+        if shows(char) and (first <= index < last or char != "\n"):
             continue
         found.append((text[start:index], char))
         start = index + 1
@@ -286,23 +285,5 @@ def _largest(seconds: int) -> str:
     return ""
 
 
-def _code(char: str) -> str:
-    return f"⟦U+{ord(char):04X}⟧"
-
-
 def _break(char: str) -> str:
     return char if char == "\n" else ""
-
-
-def _shows(char: str) -> bool:
-    if char == "\n" or " " <= char <= "~":
-        return True
-    category = unicodedata.category(char)
-    if category in _HIDDEN or category == "Zs" or char in _FILLERS:
-        return False
-    return not any(ord(char) in selectors for selectors in _SELECTORS)
-
-
-@lru_cache(maxsize=1024)
-def _name(char: str) -> str:
-    return unicodedata.name(char, "control character").lower()

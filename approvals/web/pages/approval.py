@@ -11,7 +11,8 @@ from approvals.decisions import decide, results
 from approvals.errors import DigestMismatch
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
-from approvals.queries import requests
+from approvals.queries import requests, usual
+from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
 from approvals.web.pages import frame_gate, in_doubt, result_field
 from approvals.web.pages.decision_form import Problem, handle_decision
@@ -136,7 +137,13 @@ def _page(
 
 
 def _similar(shown: requests.Approval, principal: Principal | None) -> dict[str, Any]:
-    """Look up the last similar approval, unless the page has already taken too long."""
+    """Find the odd values of the call, and compare it with earlier ones, unless the page has taken too long."""
     if time_limits.is_used_up():
-        return {"similar": None, "similar_left_out": True}
-    return {"similar": similar(shown, principal, until=time_limits.soft_end())}
+        return {"similar": None, "similar_left_out": True, "oddities": {}}
+    past = usual.histories([shown.tool], principal, before=shown.decided_at)[shown.tool]
+    oddities = usual.of_request(shown, past)
+    last = similar(shown, principal, until=time_limits.soft_end())
+    return {
+        "similar": last and compare(last, past, oddities),
+        "oddities": usual.by_argument(oddities),
+    }

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from approvals.queries import filters
+from approvals.queries import filters, usual
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.requests import Approval
@@ -81,6 +81,7 @@ def _list(
         "items": page.items,
         "no_outcomes": view == View.DECIDED and time_limits.is_used_up(),
         "decided": _with_outcomes(page.items) if view == View.DECIDED else [],
+        "odd": usual.of_requests(page.items, principal),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,

@@ -1,0 +1,147 @@
+"""Reads the past calls of tools that a person may read, and finds the odd values of requests beside them.
+
+One query reads the newest approvals of every tool in question, so an inbox of any length costs one. The rows are
+an aid for reading and are not verified: a program that writes to Postgres can hide an oddity, but not change an action.
+"""
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from approvals.models import Request
+from approvals.oddities.find import find
+from approvals.oddities.oddity import Oddity, OddityKind
+from approvals.oddities.past import History, learn
+from approvals.permissions import request_rules
+from approvals.permissions.principals import Principal
+from approvals.queries.requests import Approval
+from runtime.core.enums import GateKind
+from runtime.keyring import sealing
+from runtime.queries import time_limits
+
+DAYS = 90
+MAX_PAST = 200  # newest approvals of one tool
+MIN_PAST = 40  # of each tool where a page has many
+MAX_READ = 2_000  # approvals that one page reads
+MAX_BYTES = 8_192  # of the arguments of one approval; longer ones are left out
+ROW_CHARACTERS = 4_000  # of a row that are searched for invisible characters
+
+# First the newest of a tool, then those among them that the person may read: so no number of others costs more.
+PAST = f"""
+    SELECT past.* FROM unnest(%(tools)s::text[]) AS asked(tool), LATERAL (
+        SELECT id, tool, requester, risk, removed_at,
+            CASE WHEN octet_length(args) <= {MAX_BYTES} THEN args ELSE '' END AS args
+        FROM approvals_request
+        WHERE approvals_request.tool = asked.tool AND status = 'approved' AND kind = 'approval'
+            AND decided_at >= %(since)s AND decided_at < %(before)s
+        ORDER BY decided_at DESC LIMIT %(each)s
+    ) past
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The oddities of each request. `left_out` says that the page took too long to look at all of them."""
+
+    by_request: dict[UUID, tuple[Oddity, ...]]
+    left_out: bool = False
+
+    @property
+    def flags(self) -> dict[UUID, list[Oddity]]:
+        """The oddities that a row of a list shows; it describes look-alike letters anyway."""
+        return {
+            request: [one for one in oddities if not one.is_shown_elsewhere]
+            for request, oddities in self.by_request.items()
+        }
+
+
+def histories(
+    tools: Collection[str], principal: Principal | None, *, before: datetime | None = None
+) -> dict[str, History]:
+    """Return the past calls of each tool among those that this person may read, until `before` or now."""
+    names = sorted(set(tools))
+    if not names or principal is None:
+        return dict.fromkeys(names, learn(()))
+    end = before or timezone.now()
+    rows = Request.objects.raw(
+        PAST,
+        {
+            "tools": names,
+            "since": end - timedelta(days=DAYS),
+            "before": end,
+            "each": min(MAX_PAST, max(MIN_PAST, MAX_READ // len(names))),
+        },
+    )
+    calls: dict[str, list[Any]] = {name: [] for name in names}
+    for row in rows:
+        time_limits.check()
+        if row.args and row.removed_at is None and request_rules.reads(principal, row):
+            calls[row.tool] += _arguments(row)
+    return {name: learn(found) for name, found in calls.items()}
+
+
+def of_requests(items: Iterable[Approval], principal: Principal | None) -> Found:
+    """Find the odd values of the pending calls of a list, in one query."""
+    calls = [one for one in items if one.kind == GateKind.APPROVAL and one.status == "pending"]
+    if not calls:
+        return Found(by_request={})
+    if time_limits.is_used_up():
+        return Found(by_request={}, left_out=True)
+    past = histories([one.tool for one in calls], principal)
+    found = dict[UUID, tuple[Oddity, ...]]()
+    for one in calls:
+        if time_limits.is_used_up():
+            return Found(by_request=found, left_out=True)
+        found[one.id] = of_request(one, past[one.tool], most=ROW_CHARACTERS)
+    return Found(by_request=found)
+
+
+def of_request(shown: Approval, history: History, *, most: int | None = None) -> tuple[Oddity, ...]:
+    """Find the odd values of one request. Arguments that its tool has no more are not missed."""
+    if shown.tampered or shown.removed_at:
+        return ()
+    bound = {} if most is None else {"most": most}
+    properties = shown.schema.get("properties") if isinstance(shown.schema, dict) else None
+    return tuple(
+        one
+        for one in find(shown.args, history, **bound)
+        if one.kind is not OddityKind.UNSET
+        or not isinstance(properties, dict)
+        or one.argument in properties
+    )
+
+
+def of_one(shown: Approval, principal: Principal | None) -> tuple[Oddity, ...]:
+    """Find the odd values of one request of any kind or status, beside the calls before its decision."""
+    if shown.kind != GateKind.APPROVAL:
+        return ()
+    return of_request(
+        shown, histories([shown.tool], principal, before=shown.decided_at)[shown.tool]
+    )
+
+
+def of_arguments(tool: str, args: Any, principal: Principal | None) -> tuple[Oddity, ...]:
+    """Find the odd values of these arguments of a tool, for example after a reviewer edited them."""
+    redacted = sealing.redacted_args(tool, args)
+    return find(redacted, histories([tool], principal)[tool])
+
+
+def by_argument(oddities: Iterable[Oddity]) -> dict[str, list[Oddity]]:
+    """Return the oddities of each argument, for the place beside its value."""
+    found = dict[str, list[Oddity]]()
+    for one in oddities:
+        found.setdefault(one.argument, []).append(one)
+    return found
+
+
+def _arguments(row: Request) -> list[Any]:
+    """Return the arguments of a call without its secrets; nothing if they are no JSON."""
+    try:
+        return [sealing.redacted_args(row.tool, json.loads(row.args))]
+    except (ValueError, RecursionError):
+        return []

@@ -1,0 +1,97 @@
+"""Odd values on the pages and in the API: in the row, beside the value, and in the comparison."""
+
+import re
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.test import Client
+from django.utils import timezone
+
+from approvals.models import Request
+from approvals.requests import snapshot
+from tests.support import seeds
+from tests.support.api_client import Caller
+from tests.support.office import BEA, Office
+from tests.support.pages import has, in_order, queries_at_most, shows, text
+
+
+def _approved(*calls: Any) -> None:
+    """Approvals of the last minutes by Bea, the newest last."""
+    now = timezone.now()
+    for n, args in enumerate(reversed(calls), 1):
+        row = snapshot.row(seeds.snapshot(uuid4(), args=args), now)
+        row.status, row.decided_at = "approved", now - timedelta(minutes=n)
+        row.decided_by, row.reason, row.key_id = "bea", "", ""
+        row.statement, row.signature = "", ""
+        row.save(force_insert=True)
+
+
+def _card(page: str) -> str:
+    found = re.search(r'aria-labelledby="similar".*?</section>', page, re.DOTALL)
+    assert found
+    return found[0]
+
+
+def test_an_odd_value_is_told_in_the_row_beside_the_value_and_in_the_api(
+    bea: Client, bea_api: Caller, office: Office
+) -> None:
+    _approved(*({"username": f"user{n}", "security_level": 1 + n % 2} for n in range(30)))
+    plain = office.request(office.start(args={"username": "grace", "security_level": 2}))
+    odd = office.request(
+        office.start(args={"username": "<b>\u200bhopper", "security_level": 5, "note": "x"})
+    )
+    short = "security_level: “5” is new"
+    with queries_at_most(8):
+        page = text(bea, "/inbox/")
+    rows = dict(re.findall(r'data-id="([^"]+)"(.*?)</li>', page, re.DOTALL))
+    has(rows[str(odd.id)], "username: invisible characters", short, "note: usually not given")
+    has(rows[str(plain.id)], hides=["odd", "usual"])
+    words = "“5” is in none of the last 30 approvals. Usually “1” or “2”."
+    with queries_at_most(15):
+        arguments = text(bea, odd).partition('class="args"')[2].partition("</dl>")[0]
+    in_order(arguments, "Holds invisible characters: ⟦U+200B⟧ zero width space", words)
+    has(arguments, "Not given in 30 of the last 30 approvals", hides=["<b>"])
+    shows(bea, plain, hides=['class="odd"'])
+    found = bea_api.get(f"/approvals/{odd.id}").json()["oddities"]
+    told = [(one["argument"], one["kind"]) for one in found]
+    assert told == [("username", "invisible"), ("security_level", "unseen"), ("note", "unseen")]
+    assert found[1]["text"] == words
+    listed = {one["id"]: one["oddities"] for one in bea_api.get("/approvals").json()["items"]}
+    assert (listed[str(odd.id)], listed[str(plain.id)]) == (found, [])
+    seeds.decide(odd, BEA)
+    assert bea_api.get(f"/approvals/{odd.id}").json()["oddities"] == found  # as it was decided
+
+
+def test_the_comparison_has_odd_values_first_and_changing_ones_last(
+    bea: Client, office: Office
+) -> None:
+    past = [
+        {"username": f"user{n}", "security_level": 3, "note": f"DE8937040044053201{n:04}"}
+        for n in range(12)
+    ]
+    _approved(*past)
+    last = Request.objects.filter(status="approved")
+    last.update(path=["hr_onboarding", "account_agent", "set_privileges"])
+    office.approve(office.start(args=past[0]))  # a signed one to compare with
+    args = {"username": "user99", "note": "DE89370400440532010001", "security_level": 4}
+    card = _card(text(bea, office.request(office.start(args=args))))
+    in_order(
+        card,
+        "security_level",
+        "unusual",
+        "<del>3</del>",
+        "2 changed, as always",
+        "username",
+        "note",
+    )
+    has(card, "DE8937040044053201000<ins>1</ins>", hides=["Not enough history"])
+    again = _card(text(bea, office.request(office.start(args={**past[0], "username": "user98"}))))
+    has(again, "only values that always differ have changed", "user<ins>98</ins>")
+
+
+def test_a_short_history_is_told_once(bea: Client, office: Office, asked: Request) -> None:
+    office.approve(asked.run_id)
+    request = office.request(office.start(args={"username": "x", "security_level": 5}))
+    page = shows(bea, request, "1 of 10 approvals in 90 days", hides=["unusual</span>"])
+    assert page.count("Not enough history") == 1
