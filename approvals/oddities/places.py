@@ -6,12 +6,14 @@ A place is an argument, a part of one, the items of a list, or the domains of th
 import re
 from collections.abc import Iterator
 from enum import StrEnum
+from sys import float_info
 from typing import Any, NamedTuple
 
 MAX_VALUES = 500  # of one call; later ones are not compared
 MAX_TEXT = 4_000  # characters of a text that are searched for addresses
 WHOLE = "arguments"  # the name of arguments that are no object
 
+_LARGE = 10**15  # beyond it a number is shortened
 _ITEM = None  # the step from a list to its items
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?", re.ASCII)
 # The host of an e-mail address or URL; a URL's user name before an @ is no host.
@@ -77,7 +79,7 @@ def _walk(path: tuple[str | None, ...], value: Any) -> Iterator[tuple[Place, Val
         case bool():
             yield place, Value(ValueKind.BOOLEAN, "true" if value else "false")
         case int() | float():
-            yield place, Value(ValueKind.NUMBER, number_text(value), float(value))
+            yield place, _of_number(value)
         case str():
             yield from _of_text(place, value)
         case list() if value:
@@ -88,6 +90,14 @@ def _walk(path: tuple[str | None, ...], value: Any) -> Iterator[tuple[Place, Val
             yield place, Value(ValueKind.OBJECT, "")
             for name, part in value.items():
                 yield from _walk((*path, str(name)), part)
+
+
+def _of_number(number: float) -> Value:
+    if abs(number) <= float_info.max:
+        return Value(ValueKind.NUMBER, number_text(number), float(number))
+    return Value(
+        ValueKind.TEXT, "a number that is too large"
+    )  # only in a row that was tampered with
 
 
 def _of_text(place: Place, text: str) -> Iterator[tuple[Place, Value]]:
@@ -102,6 +112,8 @@ def _of_text(place: Place, text: str) -> Iterator[tuple[Place, Value]]:
 
 def number_text(number: float) -> str:
     """Write a number with grouped digits and at most six decimals: `12,500`, `0.25`."""
+    if abs(number) >= _LARGE:
+        return f"{number:.3g}"
     if number == int(number):
         return f"{int(number):,}"
     text = f"{number:,.6f}".rstrip("0").rstrip(".")

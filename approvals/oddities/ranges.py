@@ -13,7 +13,10 @@ from approvals.oddities.past import RARE_PERCENT, Past
 from approvals.oddities.places import Place, Value, number_text
 
 FACTOR = 9  # times the end of the usual range; a wrong decimal point makes it about ten
+MAX_TIMES = 1_000_000
 _FENCE = 3
+_MAX_EXP = 700  # beyond it a float overflows
+_ROUNDING = 1e-9
 _SKEWED = 0.15  # by Bowley: 0 is symmetrical, 1 is all on one side
 
 
@@ -38,8 +41,11 @@ def usual_range(numbers: list[float]) -> Range:
     """Return the range of the numbers within the fences. There are at least two numbers, in order."""
     below, above = _fences(numbers)
     if numbers[0] > 0 and _skew(numbers) > _SKEWED:
-        below, above = map(exp, _fences([log(number) for number in numbers]))
-    inside = [number for number in numbers if below <= number <= above]
+        fences = _fences([log(number) for number in numbers])
+        below, above = (exp(min(fence, _MAX_EXP)) for fence in fences)
+    rounding = _ROUNDING * max(abs(numbers[0]), abs(numbers[-1]))
+    below, above = below - rounding, above + rounding
+    inside = [number for number in numbers if below <= number <= above] or numbers
     return Range(low=inside[0], high=inside[-1], below=below, above=above)
 
 
@@ -91,6 +97,8 @@ def _times(number: float, usual: Range) -> float:
 
 def _rounded(times: float) -> str:
     """Round to what people say: 10, 15, 980, 12,000."""
+    if times > MAX_TIMES:
+        return f"more than {number_text(MAX_TIMES)}"
     digits = len(str(int(times)))
     return number_text(round(times, min(0, 2 - digits)))
 

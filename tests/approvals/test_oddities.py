@@ -270,6 +270,15 @@ def test_a_call_like_all_before_is_ordinary_and_any_other_has_an_order(
     assert [one.weight for one in found] == sorted(one.weight for one in found)
 
 
+NUMBERS = st.floats(allow_nan=False) | st.integers(-(2**53), 2**53) | st.just(10**400)
+
+
+@given(now=NUMBERS, past=st.lists(NUMBERS, min_size=10, max_size=14))
+def test_no_number_is_too_large_or_too_small(now: float, past: list[float]) -> None:
+    for one in (*past, now):
+        assert len(find({"x": one}, learn({"x": one} for one in past))) <= 1
+
+
 ALWAYS = ("invisible", "letters")  # found without a history
 
 
