@@ -307,7 +307,12 @@ PAST = """
 
 @pytest.mark.django_db
 def test_the_history_costs_at_most_a_block_for_each_call_among_many() -> None:
-    given = {"tools": ["pay"], "since": NOW - timedelta(days=90), "before": NOW, "each": 200}
+    given: dict[str, Any] = {
+        "tools": ["pay"],
+        "since": NOW - timedelta(days=90),
+        "before": NOW,
+        "each": 200,
+    }
     with connection.cursor() as cursor:
         cursor.execute(PAST, ["ada", 20_000])
         cursor.execute("ANALYZE approvals_request")
