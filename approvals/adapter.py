@@ -25,7 +25,7 @@ from approvals import (
     policy,
     stored_rows,
 )
-from approvals.decisions import closing, open_requests
+from approvals.decisions import closing, open_requests, outcomes
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
@@ -38,6 +38,7 @@ from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
     ApprovalVoid,
+    EndedCall,
     NotConfirmed,
     Part,
     RequestLink,
@@ -74,6 +75,10 @@ class Approvals:
         else:
             last = audit.Last(seq=read[0], hash=read[1])
         return open_requests.build(snapshots, origin, at=at, last=last)
+
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
+        """Build the rows of calls that end, as a part of their step."""
+        return (outcomes.recorded(ended, position=position),)
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing."""

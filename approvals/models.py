@@ -6,6 +6,19 @@ from django.db import models
 from runtime.core.enums import GateKind, Risk
 from runtime.models import Run
 
+# The agent of the run, and the one that proposed the call, of the path from the root agent to the tool. A request of
+# a frame itself has no tool: its path ends with the agent.
+ROOT_AGENT = models.Func(
+    models.F("path"), template="(%(expressions)s ->> 0)", output_field=models.TextField()
+)
+ASKING_AGENT = models.Func(
+    models.F("path"),
+    models.F("tool"),
+    template="(%(expressions)s = '' THEN -1 ELSE -2 END)",
+    arg_joiner=" ->> CASE WHEN ",
+    output_field=models.TextField(),
+)
+
 
 class Request(models.Model):
     """A gate as reviewers see it: a snapshot of the call, and its decision.
@@ -63,6 +76,7 @@ class Request(models.Model):
     signature = models.TextField(null=True)  # hex
     key_id = models.TextField(null=True)
     removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
+    channel = models.TextField(null=True)  # of the decision: `page` or `api`; None in earlier ones
 
     class Meta:
         constraints = [
@@ -118,6 +132,33 @@ class Request(models.Model):
                 condition=models.Q(decided_at__isnull=False),
             ),
             models.Index(fields=["requester"], name="request_requester"),
+            # The history of decisions, by one of these.
+            *(
+                models.Index(
+                    fields=[column, "-decided_at", "-id"],
+                    name=f"request_history_{name}",
+                    condition=models.Q(decided_at__isnull=False),
+                )
+                for column, name in (
+                    ("decided_by", "person"),
+                    ("requester", "by"),
+                    ("tool", "tool"),
+                )
+            ),
+            models.Index(
+                ROOT_AGENT,
+                models.F("decided_at").desc(),
+                models.F("id").desc(),
+                name="request_history_root",
+                condition=models.Q(decided_at__isnull=False),
+            ),
+            models.Index(
+                ASKING_AGENT,
+                models.F("decided_at").desc(),
+                models.F("id").desc(),
+                name="request_history_agent",
+                condition=models.Q(decided_at__isnull=False),
+            ),
             models.Index(
                 fields=["created_at", "id"],
                 name="request_doubt",
@@ -127,6 +168,40 @@ class Request(models.Model):
                 fields=["tool", "-decided_at"],
                 name="request_similar",
                 condition=models.Q(status="approved", kind="approval"),
+            ),
+        ]
+
+
+class Outcome(models.Model):
+    """The outcome of the call of a decided request, written with the journal entry at `position`.
+
+    Lists filter by it. It repeats the journal, and no check reads it.
+    """
+
+    request = models.OneToOneField(
+        Request,
+        on_delete=models.PROTECT,
+        primary_key=True,
+        db_constraint=False,
+        related_name="outcome",
+    )
+    run_id = models.UUIDField()
+    frame = models.TextField()
+    call = models.TextField()
+    outcome = models.TextField()  # a CallOutcome
+    position = models.BigIntegerField()
+    decided_at = models.DateTimeField()  # of the request, for the order of lists
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["outcome", "-decided_at", "-request"],
+                name="outcome_history",
+            ),
+            models.Index(
+                fields=["run_id"],
+                name="outcome_in_doubt",
+                condition=models.Q(outcome="in_doubt"),
             ),
         ]
 

@@ -17,6 +17,7 @@ ADD, READ, NOTHING = "SELECT, INSERT", "SELECT", ""
 TABLES = {
     "approvals_auditentry": (ADD, ADD),
     "approvals_toolschema": (READ, ADD),
+    "approvals_outcome": (READ, KEEP),
     "runtime_run": (KEEP, KEEP),  # neither may delete a run
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),

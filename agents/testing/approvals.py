@@ -8,7 +8,7 @@ from uuid import UUID
 from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import NotConfirmed, Part, RequestLink, ReviewSnapshot
+from runtime.ports.approvals import EndedCall, NotConfirmed, Part, RequestLink, ReviewSnapshot
 from runtime.store.pool import Connection
 
 
@@ -41,6 +41,10 @@ class Approvals:
         read: Any = None,
     ) -> tuple[Part, ...]:
         """Do nothing: gates are not written to Postgres; see `show`."""
+        return ()
+
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
+        """Record nothing: no list shows a run in memory."""
         return ()
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:

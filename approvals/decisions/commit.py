@@ -42,7 +42,7 @@ _BY_GATE: Final = f"{_LOAD} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 # `status || ''` keeps Postgres from using the index of pending requests, which it would have to read completely.
 _CLOSE: Final = """
     UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
-        effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s,
+        effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s, channel = %(r_channel)s,
         signature = %(r_signature)s, key_id = %(r_key)s
     FROM run WHERE approvals_request.id = %(r_id)s AND status || '' = 'pending' AND request_digest = %(r_digest)s
     RETURNING approvals_request.id
@@ -79,6 +79,7 @@ def close(looked: Loaded, decision: Decision, actor: Actor) -> None:
     row = looked.request
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
+    row.channel = "page" if actor.token is None else "api"
     statements.sign(row, statements.make(row, decision, looked.at, looked.undone))
     settle(
         gate=row.gate,
@@ -129,6 +130,7 @@ def _closed(row: Request) -> Part:
             "r_statement": row.statement,
             "r_signature": row.signature,
             "r_key": row.key_id,
+            "r_channel": row.channel,
         },
         required=True,
     )

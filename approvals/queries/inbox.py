@@ -1,9 +1,9 @@
-"""Reads the lists of the inbox: requests a person may decide, pending requests of others, requests closed today.
+"""Reads the lists of the inbox: requests a person may decide, and pending requests of others.
 
 Pending requests are sorted by deadline.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -35,7 +35,6 @@ class View(StrEnum):
 
     MINE = "mine"  # requests this person may decide
     OTHERS = "others"  # requests this person may read and other people decide
-    DECIDED = "decided"  # requests closed since midnight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,16 +108,13 @@ def page(
     """Read one page of a list. `mine` excludes calls in doubt, see `in_doubt`. Raise InvalidInput naming either."""
     readable = request_rules.readable_requests(principal)
     rows = Request.objects.filter(readable, filters.condition(q))
-    if view == View.DECIDED:
-        rows = rows.filter(decided_at__gte=midnight())
-        return _page(rows.order_by("-decided_at", "-id"), _before, cursor, principal)
     rows = rows.filter(status=Request.Status.PENDING)
     if view == View.MINE:
         chosen = request_rules.decidable_requests(principal) & ~Q(kind=GateKind.IN_DOUBT)
     else:
         chosen = request_rules.undecidable_requests(principal)
     ordered = rows.filter(chosen).order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
-    return _page(ordered, _after, cursor, principal)
+    return _page(ordered, cursor, principal)
 
 
 def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
@@ -178,11 +174,6 @@ def groups(items: Collection[Approval]) -> list[Group]:
     return [Group(title=title, items=tuple(inside)) for title, inside in found.items() if inside]
 
 
-def midnight() -> datetime:
-    """Return the start of today in the time zone of the installation."""
-    return timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-
-
 def _title(item: Approval, now: datetime) -> str:
     soon, today, later, never = _TITLES
     if item.expires_at is None:
@@ -194,12 +185,11 @@ def _title(item: Approval, now: datetime) -> str:
 
 def _page(
     rows: QuerySet[Request],
-    beyond: Callable[[datetime | None, datetime, UUID], Q],
     cursor: str | None,
     principal: Principal | None,
 ) -> Page[Approval]:
     if cursor is not None:
-        rows = rows.filter(beyond(*cursors.decoded(cursor, parts=3)))
+        rows = rows.filter(_after(*cursors.decoded(cursor, parts=3)))
     found = [to_view(row, principal) for row in rows[: LIMIT + 1]]
     items = tuple(found[:LIMIT])
     return Page(items=items, next=_cursor(items[-1]) if len(found) > LIMIT else None)
@@ -212,11 +202,6 @@ def _after(expires_at: datetime | None, at: datetime, last: UUID) -> Q:
     return Q(expires_at=None) | Q(expires_at__gt=expires_at) | Q(expires_at=expires_at) & younger
 
 
-def _before(_: datetime | None, at: datetime, last: UUID) -> Q:
-    return Q(decided_at__lt=at) | Q(decided_at=at, id__lt=last)
-
-
 def _cursor(last: Approval) -> str:
-    """Encode the position of a row in its list: deadline, time of the decision or else of the request, and id."""
-    deadline = None if last.decided_at else last.expires_at
-    return cursors.encoded(deadline, last.decided_at or last.created_at, last.id)
+    """Encode the position of a row in its list: deadline, time of the request, and id."""
+    return cursors.encoded(last.expires_at, last.created_at, last.id)

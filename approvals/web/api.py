@@ -16,9 +16,11 @@ from approvals.oddities.oddity import Oddity, OddityKind
 from approvals.permissions import principals
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
-from approvals.queries import requests, usual
+from approvals.queries import decision_filters, history, requests, usual
+from approvals.web import zone as zones
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind
+from runtime.ports.approvals import CallOutcome
 from runtime.queries import late_outcomes
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.api.late_outcomes import LateOut
@@ -36,9 +38,8 @@ class ApprovalOut(Schema):
     A decision must name `digest`; `args` are complete. `preview` is what the worker found out about the call before it
     asked, null if there is nothing. A call in doubt cannot be run again before `not_before`, and a
     reported result must fit its `result_schema`, as must the result of an answer. Retention removed `args` at
-    `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. `confirm` names
-    the object of a high-risk call, which an approval must repeat; otherwise it is null. If the stored request was
-    changed, `tampered` names the first value that does not verify, and it cannot be decided.
+    `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. If the stored
+    request was changed, `tampered` names the first value that does not verify, and it cannot be decided.
     """
 
     id: UUID
@@ -65,7 +66,6 @@ class ApprovalOut(Schema):
     decided_at: datetime | None
     effective_at: datetime | None
     reason: str | None
-    confirm: str | None
     removed_at: datetime | None
     tampered: str | None
 
@@ -100,6 +100,52 @@ class ApprovalPage(Schema):
     next: str | None
 
 
+class DecisionOut(Schema):
+    """One closed request.
+
+    `verdict` is also `expired` or `cancelled`: then no person decided. `channel` is `page` or `api`, null if it is not
+    known. `outcome` is null until the call has ended. `tampered` names the first stored value that does not verify.
+    """
+
+    request: UUID
+    run: UUID
+    kind: str
+    tool: str
+    path: list[str]
+    risk: str
+    sentence: str
+    requester: str
+    verdict: str
+    decided_by: str | None
+    reason: str
+    channel: str | None
+    created_at: datetime
+    decided_at: datetime
+    seconds_to_decide: float | None
+    outcome: str | None
+    tampered: str | None
+
+    @staticmethod
+    def resolve_request(item: history.Decision) -> UUID:
+        """Return the id of the request."""
+        return item.id
+
+    @staticmethod
+    def resolve_verdict(item: history.Decision) -> str:
+        """Return the verdict."""
+        return item.status
+
+
+class DecisionPage(Schema):
+    """One page of the history, the latest first; `next` is the cursor of the next page.
+
+    A page may have fewer items than `limit`, and none, before the last one: a page looks at a bounded number of rows.
+    """
+
+    items: list[DecisionOut]
+    next: str | None
+
+
 _DECIDED = (
     *VERDICTS[GateKind.APPROVAL],
     *VERDICTS[GateKind.HOLD],
@@ -110,6 +156,10 @@ Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": [requests.ANY, *
 
 State = Annotated[str, WithJsonSchema({"type": "string", "enum": [*requests.STATUSES]})]
 
+Verdicts = Annotated[str, WithJsonSchema({"type": "string", "enum": [*decision_filters.VERDICTS]})]
+
+Outcomes = Annotated[str, WithJsonSchema({"type": "string", "enum": [*CallOutcome]})]
+
 GRANT_SCHEMA = {"type": ["object", "null"], "propertyNames": {"enum": [*NAMES]}}
 
 
@@ -117,8 +167,7 @@ class DecisionIn(Body):
     """A verdict on the request with this `digest`.
 
     `grant` is the increase of each limit, where null removes it. `result` is the result that an `answer` gives instead
-    of the call: required to answer, otherwise not allowed. `confirm` repeats that of the request: required to approve
-    a high-risk call, whose object it names.
+    of the call: required to answer, otherwise not allowed.
 
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
@@ -128,7 +177,6 @@ class DecisionIn(Body):
     reason: Reason = ""
     grant: Annotated[Any, WithJsonSchema(GRANT_SCHEMA)] = None
     result: Any = None
-    confirm: Annotated[Any, WithJsonSchema({"type": ["string", "null"]})] = None
 
 
 class SettlementIn(Body):
@@ -163,6 +211,46 @@ def list_approvals(
     )
 
 
+@router.get("/decisions", response=DecisionPage)
+def list_decisions(
+    request: Authenticated,
+    person: str = "",
+    by: str = "",
+    agent: str = "",
+    tool: str = "",
+    risk: str = "",
+    verdict: Verdicts = "",
+    outcome: Outcomes = "",
+    since: str = "",
+    until: str = "",
+    zone: str = "UTC",
+    q: str = "",
+    limit: int = history.LIMIT,
+    cursor: str | None = None,
+) -> history.HistoryPage:
+    """List the decisions on requests you may read, the latest first.
+
+    `person` decided, `by` started the run, `agent` proposed the call or is the agent of the run; names match exactly.
+    `since` and `until` are days of `zone`, both inclusive, or times. `q` takes the same filters as `key:value`.
+    """
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    given = {
+        "person": person,
+        "by": by,
+        "agent": agent,
+        "tool": tool,
+        "risk": risk,
+        "verdict": verdict,
+        "outcome": outcome,
+        "since": since,
+        "until": until,
+        "q": q,
+    }
+    chosen = decision_filters.read(given, zones.named(zone, "zone"))
+    principal = principals.principal_of(request.auth)
+    return history.page(principal, chosen, limit=limit, cursor=cursor)
+
+
 @router.get("/approvals/{approval}", response=ApprovalDetailOut)
 def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
@@ -189,7 +277,6 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
         actor=request.auth,
         grant=body.grant,
         result=body.result if "result" in body.model_fields_set else results.ABSENT,
-        confirm=body.confirm,
     )
 
 

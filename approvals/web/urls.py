@@ -11,6 +11,8 @@ from approvals.web.pages.account import (
 )
 from approvals.web.pages.approval import answer_instead, approval, approve, deny
 from approvals.web.pages.frame_gate import resume, stop
+from approvals.web.pages.history import download
+from approvals.web.pages.history import show as history
 from approvals.web.pages.in_doubt import give_up, happened, run_again
 from approvals.web.pages.inbox import inbox
 from approvals.web.pages.overview import overview
@@ -46,6 +48,9 @@ urlpatterns = [
     path("people/<str:person>/rights/<str:what>/confirm/", confirm, name="confirm_right"),
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
     path("inbox/", inbox, name="inbox"),
+    path("decisions/", history, name="history"),
+    path("decisions.csv", download, {"format": "csv"}, name="history_csv"),
+    path("decisions.jsonl", download, {"format": "jsonl"}, name="history_jsonl"),
     path("a/<uuid:approval>/", approval, name="approval"),
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),

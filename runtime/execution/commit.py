@@ -205,7 +205,7 @@ class StepWriter:
         Return the error if the tool's writes were rolled back. Raises LeaseLost.
         """
         step = self._step(records, now, release=False)
-        problem = result.commit(step)
+        problem = result.commit(step, self._outcomes(records, step))
         if isinstance(problem, LeaseLost):
             raise problem
         if problem is not None and not self.retry_while_unreachable(
@@ -311,6 +311,7 @@ class StepWriter:
         if not step.closed:
             with pool.pooled() as connection:
                 lent = self._open_requests(connection, records, read=self._take_read(records))
+                lent += self._outcomes(records, step)
                 return steps.commit(connection, step, lent, prepare=True)
         with transaction.atomic():
             connection = pool.djangos()
@@ -319,6 +320,7 @@ class StepWriter:
             for reason, gates in records.closed.items():
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
             lent = self._open_requests(connection, records, read=None)  # its audit rows are newer
+            lent += self._outcomes(records, step)
             result = steps.commit(connection, step, lent, prepare=False)
             transaction.set_rollback(result is not steps.Result.WRITTEN)
             return result
@@ -340,6 +342,13 @@ class StepWriter:
         return self._approvals.open(
             connection, snapshots, origin=self._origin, at=self.clock(), read=read
         )
+
+    def _outcomes(self, records: Records, step: steps.Step) -> tuple[Part, ...]:
+        """Return the parts that record the outcomes of decided calls, if any ends."""
+        ended = records.ended(self.now)
+        if not ended:
+            return ()
+        return self._approvals.outcomes(ended, position=step.entry.position)
 
     def _release(self) -> steps.Result:
         with pool.pooled() as connection:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -53,6 +54,25 @@ class ReviewSnapshot:
     not_before: datetime | None = None
     result_schema: dict[str, Any] | None = None
     preview: dict[str, Any] | None = None
+
+
+class CallOutcome(StrEnum):
+    """The outcome of a call that a person decided about, for lists. The journal has its result or error."""
+
+    DONE = "done"  # it has a result
+    FAILED = "failed"  # it has an error, or a person gave it up
+    IN_DOUBT = "in_doubt"  # it started, and its outcome was lost
+    ANSWERED = "answered"  # it was not made: a person gave its result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedCall:
+    """A call that ended, or fell into doubt, with the last `gate` that was opened for it."""
+
+    gate: UUID
+    frame: str
+    call: str
+    outcome: CallOutcome
 
 
 class NotConfirmed(Exception):
@@ -112,6 +132,9 @@ class Approvals(Protocol):
         This writes nothing itself. `origin` are the people in the run's origin, as its row says. If `read`, the value
         of `claim_query`, is given, this reads nothing either, and the requests are made at `at`, in database time.
         """
+
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
+        """Return the rows for a step at which these calls end. `position` is that of its entry, for their results."""
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         """Verify a received decision: raise NotConfirmed unless the web process signed exactly this one.

@@ -1,4 +1,4 @@
-"""Looks up the outcomes of calls for lists: the last event of each call, without folding whole runs."""
+"""Looks up the outcomes of calls for lists, without folding whole runs."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ from runtime.queries.journal import COLUMNS, decoded
 from runtime.queries.redaction import redact
 from runtime.store.tables.journal import unpacked
 
-MAX_ENTRIES = 1_000  # of one list; calls beyond that are listed without an outcome
+MAX_ENTRIES = 1_000  # of one list; calls beyond that are not counted
 MAX_NOTE_CHARACTERS = 200  # characters of a result or an error
 
 # The events that end a call or start it again.
@@ -47,32 +47,54 @@ class CallKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnd(CallKey):
+    """A call that ended at the entry of this position."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a call. `label` names it, `css_class` is its colour, `note` is the shortened error or result."""
+    """The outcome of a call. `label` names it, `css_class` is its colour, `note` is the shortened error or result.
+
+    `whole` is the reference to a result that is stored by its hash.
+    """
 
     label: str
     css_class: str
     note: str = ""
+    whole: e.BlobRef | None = None
 
 
-def outcomes(places: Collection[CallKey]) -> dict[CallKey, Outcome]:
-    """Return the outcome of each call, without calls that have not started or whose journal is gone.
+def outcomes(places: Collection[CallEnd]) -> dict[CallEnd, Outcome]:
+    """Return the outcome of each call from its entry, without calls whose entry is gone or cannot be read.
 
     The caller has checked that the runs may be read.
     """
-    wanted = set(places)
-    # A call that a sub-agent works on ends with the frame of that agent.
-    children = {(one.run, child_frame(one.frame, one.call)): one for one in places}
-    found: dict[CallKey, Outcome] = {}
-    for run, event in _outcome_events({one.run for one in places}):
-        if isinstance(event, e.FrameClosed):
-            place = children.get((run, event.frame))
-        else:
-            place = CallKey(run=run, frame=event.frame, call=event.call or "")
-        outcome = _outcome(event) if place in wanted else None
-        if place and outcome:
-            found[place] = outcome
+    found: dict[CallEnd, Outcome] = {}
+    wanted: dict[tuple[UUID, int], list[CallEnd]] = {}
+    for place in places:
+        wanted.setdefault((place.run, place.position), []).append(place)
+    rows = JournalEntry.objects.filter(pk__in=list(wanted))
+    for run, *row in rows.values_list("run_id", *COLUMNS):
+        position, body, *_ = unpacked(*row)
+        entry = decoded(body)
+        for event in entry.events if entry else ():
+            outcome = _outcome(event) if isinstance(event, _OutcomeEvent) else None
+            for place in wanted[run, position]:
+                if outcome and _is_of(event, place):
+                    found[place] = outcome
     return found
+
+
+def _is_of(event: e.Event, place: CallEnd) -> bool:
+    """Tell whether the event belongs to this call. A delegated call ends with the frame of its sub-agent."""
+    if isinstance(event, e.FrameClosed):
+        return event.frame == child_frame(place.frame, place.call)
+    return isinstance(event, _OutcomeEvent) and (event.frame, event.call) == (
+        place.frame,
+        place.call,
+    )
 
 
 def failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
@@ -133,7 +155,8 @@ def _outcome(event: _OutcomeEvent) -> Outcome | None:
 
 
 def _done(result: Any, label: str = "Done") -> Outcome:
-    return Outcome(label=label, css_class="ok", note=_cut(result))
+    whole = result if isinstance(result, e.BlobRef) else None
+    return Outcome(label=label, css_class="ok", note=_cut(result), whole=whole)
 
 
 def _failed(error: Any) -> Outcome:

@@ -11,21 +11,39 @@ from uuid import UUID
 from runtime.core.commands import CallModel, StartTool
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents.blobs import Blob, extract_blob
+from runtime.core.enums import Verdict
 from runtime.core.events import (
+    CallRefused,
     Event,
+    FrameClosed,
     GateClosed,
     GateDecided,
     GateOpened,
     OutcomeArrived,
+    OutcomeUnknown,
+    ToolFailed,
+    ToolReturned,
     ToolStarted,
     WaitEnded,
     WaitStarted,
 )
-from runtime.ports.approvals import ReviewSnapshot
+from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot
 from runtime.store.tables.ledger import Spend
 
 Work = CallModel | StartTool
 E = TypeVar("E", bound=Event)
+
+# The events that end a call, or leave it in doubt.
+_ENDS = (
+    ToolReturned,
+    ToolFailed,
+    CallRefused,
+    OutcomeUnknown,
+    OutcomeArrived,
+    WaitEnded,
+    GateDecided,
+    FrameClosed,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +171,61 @@ class Records:
         gates = [(now.call(event.frame, event.call).gate, event) for event in started]
         return tuple([(gate, event.attempt) for gate, event in gates if gate is not None])
 
+    def ended(self, before: Continuation) -> tuple[EndedCall, ...]:
+        """Return the calls with a decision that end with the step, or fall into doubt, by the state before it."""
+        if self._events.keys().isdisjoint(_ENDS):
+            return ()
+        found: dict[tuple[str, str], EndedCall] = {}
+        for event in self.events:
+            place, outcome = _end(event, before), _outcome(event)
+            if place is None or outcome is None:
+                continue
+            frame, call = place
+            for one in before.frame(frame).of_turn():  # not among them: proposed in this step
+                if one.id == call and one.gate is not None:
+                    found[place] = EndedCall(gate=one.gate, frame=frame, call=call, outcome=outcome)
+        return tuple(found.values())
+
     def of(self, kind: type[E]) -> Sequence[E]:
         """Return the events of a type."""
         return self._events.get(kind, ())
+
+
+def _end(event: Event, before: Continuation) -> tuple[str, str] | None:
+    """Return frame and call of the call that ends with the event. A delegated call ends with its child frame."""
+    frame, call = getattr(event, "frame", None), getattr(event, "call", None)
+    if isinstance(event, FrameClosed):
+        child = before.frames.get(event.frame)
+        frame, call = (None, None) if child is None else (child.parent, child.call)
+    of = before.frames.get(frame or "")
+    return None if of is None or not call else (of.id, call)
+
+
+def _outcome(event: Event) -> CallOutcome | None:
+    match event:
+        case (
+            ToolReturned()
+            | OutcomeArrived(outcome="returned")
+            | WaitEnded(outcome="arrived" | "timed_out")
+            | GateDecided(verdict=Verdict.HAPPENED)
+            | FrameClosed(outcome="answered")
+        ):
+            return CallOutcome.DONE
+        case (
+            ToolFailed()
+            | CallRefused()
+            | OutcomeArrived()
+            | WaitEnded(outcome="refused")
+            | GateDecided(verdict=Verdict.GIVE_UP)
+            | FrameClosed()
+        ):
+            return CallOutcome.FAILED
+        case GateDecided(verdict=Verdict.ANSWER):
+            return CallOutcome.ANSWERED
+        case OutcomeUnknown():
+            return CallOutcome.IN_DOUBT
+        case _:
+            return None
 
 
 def waits(now: Continuation, frame: str, call: str) -> bool:

@@ -19,7 +19,14 @@ from runtime.core.events import Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
-from runtime.ports.approvals import ApprovalVoid, NotConfirmed, Part, RequestLink, ReviewSnapshot
+from runtime.ports.approvals import (
+    ApprovalVoid,
+    EndedCall,
+    NotConfirmed,
+    Part,
+    RequestLink,
+    ReviewSnapshot,
+)
 from runtime.ports.effects import (
     Abort,
     ModelAnswer,
@@ -216,6 +223,9 @@ class FakeApprovals:
     ) -> tuple[Part, ...]:
         new = [one for one in snapshots if one not in self.snapshots]  # it may ask again
         self.snapshots += new
+        return ()
+
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
         return ()
 
     def verify_approval(

@@ -113,6 +113,7 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
         client = client_of(row, identity)
         client.raise_request_exception = False
         path = row.path.format(**places) + query
+        found: Any
         if row.method == "GET":
             found = client.get(path)
         else:
@@ -121,6 +122,8 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
                 sent = json.dumps(sent) if row.is_api else urlencode(sent, doseq=True)
             kind = "json" if row.is_api else "x-www-form-urlencoded"
             found = client.post(path, sent, content_type=f"application/{kind}")
+        if found.streaming:
+            list(found.streaming_content)
         transaction.set_rollback(True)
     return found
 

@@ -29,8 +29,7 @@ def test_a_late_page_names_its_omitted_parts(
     request = office.request(suspended)
     shows(bea, request, left_out, unsearched, "Approve", hides=["First request like this"])
     office.approve(suspended)
-    outcomes = "The outcomes of the calls are left out"
-    shows(bea, "/inbox/?view=decided", outcomes, hides=[">Done<"])
+    shows(bea, "/decisions/", "Results and errors are left out", ">Done<", hides=["raw brief"])
 
 
 def test_a_page_that_takes_too_long_is_given_up(

@@ -1,4 +1,4 @@
-"""The inbox: pending requests of this person and of others, one sentence each, and requests closed today."""
+"""The inbox: pending requests of this person and of others, one sentence each."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -7,7 +7,9 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
@@ -19,13 +21,12 @@ from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.requests import Approval
 from approvals.web.pages.place import Place
+from approvals.web.zone import of_reader
 from runtime.errors import InvalidInput
-from runtime.queries import outcomes, runs, time_limits
-from runtime.queries.outcomes import CallKey, Outcome
+from runtime.queries import runs
 from runtime.queries.runs import Page
 
 MAX_KNOWN = 2 * lists.LIMIT
-_LET_START = ("approved", "answered")
 
 
 @require_safe
@@ -33,14 +34,18 @@ _LET_START = ("approved", "answered")
 def inbox(request: HttpRequest) -> HttpResponse:
     """Show the inbox; for a page that is already open, only its list and the outcomes of `known` rows."""
     principal = principals.principal_of(principals.actor_of(request.user))
+    if request.GET.get("view") == "decided":  # as the release before links to it
+        return redirect(
+            f"{reverse('history')}?since={timezone.localdate(timezone=of_reader(request))}"
+        )
     view, q = _view(request), request.GET.get("q", "").strip()
     live = "HX-Request" in request.headers
     counts = lists.counts(principal)
     context: dict[str, Any] = {"view": view, "q": q, "counts": counts}
     context |= _list(request, principal, view, q, counts)
-    if live and view != View.DECIDED:  # in that view all rows are closed
+    if live:
         context["closed"] = lists.closed(principal, _known(request))
-    elif not live:
+    else:
         is_admin = principal is not None and principal.has(Scope.ADMIN)
         context |= {
             "section": "inbox",
@@ -77,10 +82,8 @@ def _list(
         problem = exc
     nothing = not (page.items or unknown or q or cursor or problem)
     return {
-        "groups": [] if view == View.DECIDED else lists.groups(page.items),
+        "groups": lists.groups(page.items),
         "items": page.items,
-        "no_outcomes": view == View.DECIDED and time_limits.is_used_up(),
-        "decided": _with_outcomes(page.items) if view == View.DECIDED else [],
         "odd": usual.of_requests(page.items, principal),
         "next": page.next,
         "in_doubt": unknown,
@@ -91,17 +94,6 @@ def _list(
         "place": Place(view=view, q="" if problem else q).query,
         "source": f"{request.path}?{_query(view, q)}{_query_of(cursor)}",
     }
-
-
-def _with_outcomes(items: tuple[Approval, ...]) -> list[tuple[Approval, Outcome | None]]:
-    """Pair each request with the outcome of its call; None if the call did not start or no outcome is stored."""
-    places = {
-        item.id: CallKey(run=item.run, frame=item.frame, call=item.call)
-        for item in items
-        if item.call and item.status in _LET_START and not item.tampered
-    }
-    found = {} if time_limits.is_used_up() else outcomes.outcomes(places.values())
-    return [(item, found.get(places[item.id]) if item.id in places else None) for item in items]
 
 
 def _view(request: HttpRequest) -> View:

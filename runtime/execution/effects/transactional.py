@@ -18,6 +18,7 @@ from django.db import Error, close_old_connections, connection, transaction
 from runtime.errors import LeaseLost, RuntimeFault
 from runtime.execution.effects.outcomes import rolled_back, timed_out
 from runtime.execution.effects.running import EffectFinished, RunningEffect, no_abort
+from runtime.ports.approvals import Part
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool, steps
 
@@ -32,12 +33,14 @@ _room = threading.BoundedSemaphore(pool.DJANGOS_OF_A_WORKER - 1)
 class TransactionalResult(EffectFinished):
     """A result whose transaction is still open. The tool's thread waits for the step to commit it with."""
 
-    _step: queue.SimpleQueue[steps.Step | None] = field(default_factory=queue.SimpleQueue)
+    _step: queue.SimpleQueue[tuple[steps.Step, tuple[Part, ...]] | None] = field(
+        default_factory=queue.SimpleQueue
+    )
     _problem: queue.SimpleQueue[BaseException | None] = field(default_factory=queue.SimpleQueue)
 
-    def commit(self, step: steps.Step) -> BaseException | None:
+    def commit(self, step: steps.Step, lent: tuple[Part, ...] = ()) -> BaseException | None:
         """Have the tool's thread commit with this step. Return the error if it was rolled back."""
-        self._step.put(step)
+        self._step.put((step, lent))
         return self._problem.get()
 
     def discard(self) -> None:
@@ -46,10 +49,11 @@ class TransactionalResult(EffectFinished):
 
     def write_step(self) -> bool:
         """Wait for the step and write it, in the tool's thread. False if there is none. Raises LeaseLost."""
-        step = self._step.get()
-        if step is None:
+        found = self._step.get()
+        if found is None:
             return False
-        if steps.commit(pool.djangos(), step, prepare=False) is not steps.Result.WRITTEN:
+        step, lent = found
+        if steps.commit(pool.djangos(), step, lent, prepare=False) is not steps.Result.WRITTEN:
             raise LeaseLost
         return True
 

@@ -29,7 +29,8 @@ RULES = {
 }
 LOOKS = [(1280, "light"), (320, "dark")]
 LISTS = (
-    *(f"/inbox/{query}" for query in ("", "?view=others", "?view=decided", "?q=risk:none")),
+    *(f"/inbox/{query}" for query in ("", "?view=others", "?q=risk:none")),
+    *(f"/decisions/{query}" for query in ("", "?risk=none", "?person=bea")),
     *("/account/", "/runs/", "/agents/"),
 )
 
@@ -116,7 +117,7 @@ def test_empty_pages_and_pages_with_data_have_no_violations(
     found["login refused"] = _violations(desk.page)
     for name in ("bea", "cyril"):
         desk.log_in(name)
-        for path in ("/inbox/", "/inbox/?view=decided", "/runs/", "/agents/", "/account/"):
+        for path in ("/inbox/", "/decisions/", "/runs/", "/agents/", "/account/"):
             desk.open(path)
             found[f"empty {name} {path}"] = _violations(desk.page)
     for name, pages in _pages(office, cast).items():

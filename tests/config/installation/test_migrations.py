@@ -50,7 +50,8 @@ INDEXES = {
     "runtime_spent": 1,
     "runtime_journalentry": 1,
     "approvals_auditentry": 1,
-    "approvals_request": 11,
+    "approvals_request": 16,  # five of them only after the decision
+    "approvals_outcome": 3,
 }
 
 

@@ -178,7 +178,7 @@ def test_page_and_list_show_the_outcome_of_each_call(bea: Client, office: Office
     has(failed, "Status: failed", "no such &lt;person&gt;")
     has(lost, f'href="/a/{Request.objects.get(kind="in_doubt").id}/"')
     has(done, "Status: done in ", ">Result<")
-    rows = text(bea, "/inbox/?view=decided").split('<li class="row"')[1:]
+    rows = text(bea, "/decisions/").split('<li class="row"')[1:]
     said = [re.findall(r'class="badge[^>]*>(?:<svg.*?</svg>)?([A-Z][^<]*)', row) for row in rows]
     outcomes = [["Done"], [], ["In doubt"], ["Failed"]]
     assert said == [["Approved", *outcome] for outcome in outcomes]

@@ -143,7 +143,7 @@ def test_answer_instead_of_a_call(bea: Client, ada: Client, office: Office, aske
     assert record is not None
     assert not record.has_side_effects
     shows(bea, asked, "answered by a person", "The result, given by <bdi>bea</bdi>")
-    shows(bea, "/inbox/?view=decided", "Answered instead", "Answered, not made")
+    shows(bea, "/decisions/", "Answered instead", "Answered, not made")
     shows(ada, asked.run_id, "answered instead by <bdi>bea</bdi>")
 
 

@@ -77,7 +77,7 @@ def test_a_reported_result_is_marked_as_a_persons_report(
     shows(bea, doubt, "It happened, as reported by <bdi>bea</bdi>", recorded)
     assert office.advance(doubt.run_id).status == "completed"
     shows(bea, doubt, "m-17")
-    shows(bea, "/inbox/?view=decided", "Done, as reported")
+    shows(bea, "/decisions/", "Done, as reported")
     shows(ada, doubt.run_id, "reported as done by <bdi>bea</bdi>")
     said = "<bdi>send_welcome_mail</bdi>, given by <bdi>bea</bdi>"
     shows(ada, f"/runs/{doubt.run_id}/?tab=transcript", said)

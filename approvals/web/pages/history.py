@@ -1,0 +1,191 @@
+"""The history of decisions: a page with filters, and the same rows as CSV and JSON lines."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, tzinfo
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_safe
+
+from approvals.permissions import principals
+from approvals.permissions.principals import Principal
+from approvals.queries import decision_filters, filters, history
+from approvals.queries.decision_filters import DecisionFilter
+from approvals.queries.history import Decision, HistoryPage
+from approvals.web import export
+from approvals.web import zone as zones
+from runtime.errors import InvalidInput
+from runtime.queries import outcomes, time_limits
+from runtime.queries.outcomes import CallEnd, Outcome
+
+_EMPTY = HistoryPage(items=(), next=None, until=None)
+# Labels of outcomes whose journal entry retention removed, and their colours.
+_LABELS = {
+    "done": ("Done", "ok"),
+    "failed": ("Failed", "danger"),
+    "in_doubt": ("In doubt", "warn"),
+    "answered": ("Answered, not made", ""),
+}
+_CHANNELS = {"page": "on the page", "api": "through the API"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A decision with the outcome of its call, the words for its channel, and the open request about its outcome."""
+
+    item: Decision
+    outcome: Outcome | None
+    channel: str
+    in_doubt: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A link to the decisions of a day, or since a day."""
+
+    label: str
+    query: str
+    is_chosen: bool
+
+
+@require_safe
+@login_required
+def show(request: HttpRequest) -> HttpResponse:
+    """Show one page of the decisions that this person may read."""
+    principal = principals.principal_of(principals.actor_of(request.user))
+    zone, cursor = zones.of_reader(request), request.GET.get("cursor")
+    problem, found, chosen = None, _EMPTY, DecisionFilter()
+    try:
+        chosen = _chosen(request, zone, "cursor")
+        found = history.page(principal, chosen, cursor=cursor)
+    except InvalidInput as exc:
+        if exc.field == "cursor":
+            raise Http404(exc.detail) from exc
+        problem = exc
+    typed = {key: request.GET.get(key, "").strip() for key in (*decision_filters.KEYS, "q")}
+    kept = {key: value for key, value in typed.items() if value}
+    with timezone.override(zone):
+        return render(
+            request,
+            "approvals/history.html",
+            {
+                "section": "inbox",
+                "days": _by_day(_rows(found.items, principal), zone),
+                "page": found,
+                "next": found.next,
+                "no_notes": time_limits.is_used_up(),
+                "first_page": cursor is None,
+                "spans": _spans(kept, zone),
+                "typed": typed,
+                "choices": _choices(typed),
+                "date_types": {key: _input_type(typed[key]) for key in ("since", "until")},
+                "filtered": " ".join(f"{key}:{value}" for key, value in kept.items() if key != "q"),
+                "keep": f"{urlencode(kept)}&" if kept else "",
+                "max_filter": filters.MAX_LENGTH,
+                "zone": str(zone),
+                "problem": problem,
+            },
+            status=422 if problem else 200,
+        )
+
+
+@require_GET
+@login_required
+def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpResponse:
+    """Stream all decisions that match, as `csv` or `jsonl`."""
+    actor = principals.actor_of(request.user)
+    zone = zones.of_reader(request)
+    try:
+        chosen = _chosen(request, zone)
+        lines = export.start(actor, chosen, export.Format(format))
+    except InvalidInput as exc:
+        return HttpResponse(f"{exc.field} {exc.detail}.", "text/plain; charset=utf-8", status=422)
+    if lines is None:
+        busy = HttpResponse(
+            "Too many exports are running. Try again in a minute.",
+            "text/plain; charset=utf-8",
+            status=503,
+        )
+        busy["Retry-After"] = "60"
+        return busy
+    answer = StreamingHttpResponse(lines, content_type=export.CONTENT_TYPES[export.Format(format)])
+    day = timezone.localdate(timezone=zone)
+    answer["Content-Disposition"] = f'attachment; filename="decisions-{day}.{format}"'
+    return answer
+
+
+def _chosen(request: HttpRequest, zone: tzinfo, *others: str) -> DecisionFilter:
+    """Read the filters of the address. Raises InvalidInput naming an unknown one."""
+    for key in request.GET:
+        if key not in (*decision_filters.KEYS, "q", *others):
+            known = ", ".join((*decision_filters.KEYS, "q"))
+            raise InvalidInput(key[:40], f"is not a filter of this list (known are {known})")
+    return decision_filters.read(request.GET.dict(), zone)
+
+
+def _choices(typed: Mapping[str, str]) -> list[tuple[str, list[tuple[str, str, bool]]]]:
+    """Return the closed lists of the form: each value, its label, and whether it is chosen."""
+    return [
+        (key, [(one, one.replace("_", " "), one == typed[key].lower()) for one in values])
+        for key, values in decision_filters.CHOICES.items()
+    ]
+
+
+def _input_type(value: str) -> str:
+    """Return the type of a field for a day. A browser would empty one that holds a time."""
+    return "date" if len(value) in (0, len("2026-11-24")) else "text"
+
+
+def _by_day(rows: Iterable[Row], zone: tzinfo) -> list[tuple[datetime, list[Row]]]:
+    """Group the rows by the reader's days; a day is named by the time of its first row."""
+    days = groupby(rows, key=lambda row: row.item.decided_at.astimezone(zone).date())
+    inside = [list(found) for _, found in days]
+    return [(found[0].item.decided_at, found) for found in inside]
+
+
+def _rows(items: tuple[Decision, ...], principal: Principal | None) -> Iterator[Row]:
+    ends = {
+        item.id: CallEnd(run=item.run, frame=item.frame, call=item.call, position=item.position)
+        for item in items
+        if item.position is not None and not item.tampered
+    }
+    found = {} if time_limits.is_used_up() else outcomes.outcomes(ends.values())
+    doubts = history.open_in_doubt(principal, items)
+    for item in items:
+        known = found.get(ends[item.id]) if item.id in ends else None
+        if known is None and item.outcome in _LABELS:
+            label, css_class = _LABELS[item.outcome]
+            known = Outcome(label=label, css_class=css_class)
+        yield Row(
+            item=item,
+            outcome=known,
+            channel=_CHANNELS.get(item.channel or "", ""),
+            in_doubt=doubts.get((item.run, item.frame, item.call)),
+        )
+
+
+def _spans(kept: Mapping[str, str], zone: tzinfo) -> list[Span]:
+    """Link to the last days by name, and to this month, with the other filters kept."""
+    today = timezone.localdate(timezone=zone)
+    days = [today - timedelta(days=back) for back in range(8)]
+    names = ["Today", "Yesterday", *(f"{day:%A}" for day in days[2:7]), f"Last {days[7]:%A}"]
+    found = [_span("All", kept, {})]
+    found += [
+        _span(name, kept, {"since": day, "until": day})
+        for name, day in zip(names, days, strict=True)
+    ]
+    return [*found, _span("This month", kept, {"since": today.replace(day=1)})]
+
+
+def _span(label: str, kept: Mapping[str, str], dates: Mapping[str, date]) -> Span:
+    others = {key: value for key, value in kept.items() if key not in ("since", "until")}
+    wanted = {key: str(day) for key, day in dates.items()}
+    chosen: dict[str, Any] = {key: kept[key] for key in ("since", "until") if key in kept}
+    return Span(label=label, query=urlencode({**others, **wanted}), is_chosen=chosen == wanted)

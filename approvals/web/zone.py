@@ -1,0 +1,29 @@
+"""The time zone of a person, as the browser's script says it in a cookie, or as a program names it."""
+
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest
+
+from runtime.errors import InvalidInput
+
+COOKIE = "abeyance_zone"
+MAX_NAME = 64
+
+
+def of_reader(request: HttpRequest) -> tzinfo:
+    """Return the zone of the browser; UTC without scripts."""
+    try:
+        return named(request.COOKIES.get(COOKIE, ""), COOKIE)
+    except InvalidInput:
+        return UTC
+
+
+def named(name: str, field: str) -> tzinfo:
+    """Return the zone of this IANA name. Raises InvalidInput naming `field`."""
+    try:
+        if len(name) <= MAX_NAME:
+            return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # no such name, or a path that leads elsewhere
+        pass
+    raise InvalidInput(field, "must be a time zone as Europe/Berlin")

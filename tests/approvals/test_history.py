@@ -1,0 +1,224 @@
+"""The history of decisions: its filters and readers, and the cost of a page."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from approvals import stored_rows
+from approvals.decisions.undo import undo
+from approvals.models import Outcome, Request
+from approvals.permissions.principals import principal_of
+from approvals.queries import decision_filters, history
+from runtime.core.enums import Risk
+from runtime.errors import InvalidInput
+from runtime.ports.access import Actor
+from tests.support import seeds
+
+pytestmark = pytest.mark.django_db
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def listed(actor: Actor, *, zone: Any = UTC, **given: str) -> list[str]:
+    """The verdicts of the first page."""
+    return [item.status for item in page(actor, zone=zone, **given).items]
+
+
+def page(actor: Actor, *, zone: Any = UTC, **given: str) -> history.HistoryPage:
+    return history.page(principal_of(actor), decision_filters.read(given, zone))
+
+
+@pytest.fixture
+def decided(ada: Actor, bea: Actor, cyril: Actor) -> list[Request]:
+    """Approved and denied runs of Ada's by Bea, and an approved one of Cyril's by Ada."""
+    rows = [seeds.pending(risk=Risk.LOW), seeds.pending(), seeds.pending(requester="cyril")]
+    seeds.decide(rows[0], bea)
+    seeds.decide(rows[1], seeds.bearer(bea, "approvals:decide"), "deny", "too much")
+    seeds.decide(rows[2], ada, reason="fine")
+    seeds.pending()  # not decided
+    stored = Request.objects.get(id=rows[2].id)
+    assert stored.decided_at is not None
+    Outcome.objects.create(
+        request=stored,
+        run_id=stored.run_id,
+        frame="0",
+        call="c1.0",
+        outcome="failed",
+        position=3,
+        decided_at=stored.decided_at,
+    )
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, ["approved", "denied", "approved"]),
+        ({"person": "bea"}, ["denied", "approved"]),
+        ({"by": "cyril"}, ["approved"]),
+        ({"tool": "set_privileges", "verdict": "denied"}, ["denied"]),
+        ({"tool": "set_priv"}, []),
+        ({"agent": "hr_onboarding"}, ["approved", "denied", "approved"]),
+        ({"agent": "account_agent", "person": "ada"}, ["approved"]),
+        ({"agent": "set_privileges"}, []),
+        ({"risk": "LOW"}, ["approved"]),
+        ({"outcome": "failed"}, ["approved"]),
+        ({"outcome": "done"}, []),
+        ({"q": "verdict:denied new.hire"}, ["denied"]),
+        ({"q": 'person:"bea" tool:set_privileges nowhere'}, []),
+        ({"since": "2001-01-01", "until": "2001-01-02"}, []),
+    ],
+    ids=str,
+)
+def test_filters(
+    decided: list[Request], bea: Actor, given: dict[str, str], found: list[str]
+) -> None:
+    assert listed(bea, **given) == found
+
+
+def test_rows_say_who_how_and_how_long(decided: list[Request], bea: Actor) -> None:
+    ours, denied, approved = page(bea).items
+    assert (ours.decided_by, ours.outcome, ours.position) == ("ada", "failed", 3)
+    assert (denied.reason, denied.channel, approved.channel) == ("too much", "api", "page")
+    assert 0 <= (denied.seconds_to_decide or -1) < 60
+    assert [row.tampered for row in (ours, denied, approved)] == [None, None, None]
+    Request.objects.filter(id=denied.id).update(reason="fine")
+    assert [row.id for row in page(bea).items if row.tampered] == [denied.id]
+
+
+def test_each_reader_gets_what_they_may_read(
+    decided: list[Request], ada: Actor, cyril: Actor, admin: Actor
+) -> None:
+    assert [len(listed(who)) for who in (ada, admin, cyril)] == [3, 3, 1]
+    assert listed(cyril, person="bea") == listed(cyril, outcome="done") == []
+    assert history.page(None, decision_filters.read({}, UTC)).items == ()
+
+
+def test_an_undone_decision_leaves_the_history(bea: Actor, settings: Any) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    request = seeds.pending(risk=Risk.LOW)
+    seeds.decide(request, bea)
+    assert listed(bea) == ["approved"]
+    undo(request=request.id, actor=bea)
+    assert listed(bea) == []
+    assert Request.objects.get(id=request.id).channel is None
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "found"),
+    [
+        (BERLIN, "2026-03-29", 2),
+        (BERLIN, "2026-03-30", 1),
+        (UTC, "2026-03-29", 2),
+        (UTC, "2026-03-28", 1),
+    ],
+    ids=str,
+)
+def test_days_are_those_of_the_zone(
+    decided: list[Request], bea: Actor, zone: Any, day: str, found: int
+) -> None:
+    """Of a day with 23 hours in Berlin: its first moment, its last, and the one after it."""
+    first = datetime(2026, 3, 28, 23, tzinfo=UTC)
+    for row, at in zip(decided, (0, 23 * 3600 - 1, 23 * 3600), strict=True):
+        Request.objects.filter(id=row.id).update(decided_at=first + timedelta(seconds=at))
+    assert len(listed(bea, zone=zone, since=day, until=day)) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "why"),
+    [
+        ({"q": "garbage:xyz"}, "q", "no operator garbage:"),
+        ({"q": "risk:none"}, "risk", "one of low, medium, high"),
+        ({"q": "person:a person:b"}, "q", "person: more than once"),
+        ({"q": "since:tuesday"}, "since", "must be a day"),
+        ({"until": "9999-12-31"}, "until", "must be a day"),
+        ({"verdict": "pending"}, "verdict", "one of approved"),
+        ({"tool": "a\0b"}, "tool", "null character"),
+        ({"person": "x" * 201}, "person", "at most 200"),
+        ({"q": "x " * 13}, "q", "at most 12 words"),
+    ],
+    ids=str,
+)
+def test_a_wrong_filter_is_named(given: dict[str, str], field: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why) as caught:
+        decision_filters.read(given, UTC)
+    assert caught.value.field == field
+
+
+# --- Many decisions
+
+READERS = ("bea", "cyril")  # Cyril may read only requests of runs that he started
+FILTERS: list[dict[str, str]] = [
+    {},
+    {"person": "bea"},
+    {"by": "ada"},
+    {"tool": "set_privileges"},
+    {"tool": "rare"},
+    {"agent": "account_agent"},
+    {"agent": "rare"},
+    {"outcome": "failed"},
+    {"verdict": "denied"},
+    {"risk": "low", "person": "bea"},
+    {"since": "2026-11-24", "until": "2026-11-24"},
+    {"q": "nowhere"},
+]
+
+
+def seeded(count: int) -> None:
+    """Add decisions, one a minute before the last, each third with an outcome."""
+    names = [
+        name for name in stored_rows.names_of(Request) if name not in ("id", "gate", "decided_at")
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO approvals_request (id, gate, decided_at, {', '.join(names)})"
+            f" SELECT gen_random_uuid(), gen_random_uuid(), '2026-11-26'::timestamptz - n * interval '1 minute',"
+            f" {', '.join(names)} FROM (SELECT * FROM approvals_request WHERE status = 'approved' LIMIT 1) AS one,"
+            " generate_series((SELECT count(*) FROM approvals_request), %s) AS n",
+            [count],
+        )
+        cursor.execute(
+            "INSERT INTO approvals_outcome SELECT id, run_id, frame, call, 'failed', 1, decided_at"
+            " FROM approvals_request WHERE extract(minute FROM decided_at)::int % 3 = 0 ON CONFLICT DO NOTHING"
+        )
+        cursor.execute("ANALYZE approvals_request")
+        cursor.execute("ANALYZE approvals_outcome")
+
+
+def blocks(actor: Actor, given: dict[str, str]) -> int:
+    """Count the blocks that Postgres looks at for one page."""
+    principal, chosen = principal_of(actor), decision_filters.read(given, UTC)
+    with CaptureQueriesContext(connection) as made:
+        history.page(principal, chosen)
+    with connection.cursor() as cursor:
+        return sum(
+            _blocks(cursor, query["sql"]) for query in made if "approvals_request" in query["sql"]
+        )
+
+
+def _blocks(cursor: Any, sql: str) -> int:
+    cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}")
+    (plan,) = cursor.fetchone()
+    plan = json.loads(plan) if isinstance(plan, str) else plan
+    top = plan[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+
+
+def test_a_page_costs_the_same_beside_five_times_as_many_decisions(
+    bea: Actor, cyril: Actor
+) -> None:
+    seeds.decide(seeds.pending(), bea)
+    cast, costs = {"bea": bea, "cyril": cyril}, list[dict[str, int]]()
+    for count in (20_000, 100_000):
+        seeded(count)
+        costs.append(
+            {f"{who} {given}": blocks(cast[who], given) for who in READERS for given in FILTERS}
+        )
+    few, many = costs
+    assert {key: (few[key], cost) for key, cost in many.items() if cost > 1.5 * few[key] + 20} == {}
+    assert max(many.values()) < 5 * history.SCANNED

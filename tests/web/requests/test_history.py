@@ -1,0 +1,194 @@
+"""The history of decisions: its page, its files and the API."""
+
+import csv
+import json
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from approvals.models import Outcome, Request
+from approvals.queries import history
+from approvals.web import export
+from runtime.core.enums import GateKind
+from runtime.ports.effects import ToolFailure, ToolResult, Unknown
+from tests.support import seeds
+from tests.support.api_client import Caller, field_of
+from tests.support.fake_ports import FakeTool
+from tests.support.office import BEA, Office
+from tests.support.pages import has, in_order, send, shows, text, text_of
+
+BIG = "x" * 70_000
+
+
+def test_rows_show_what_became_of_the_calls(bea: Client, bea_api: Caller, office: Office) -> None:
+    said_of: dict[str, Any] = {
+        "a": ToolFailure(error="no such <person>"),
+        "b": Unknown(error="cut off"),
+        "c": ToolResult(value=BIG),
+    }
+    office.effects.tools["set_privileges"] = FakeTool(
+        gated=True, body=lambda asked: said_of.get(asked.args["username"], ToolResult(value="set"))
+    )
+    made = {}
+    for name in "abcd":
+        made[name] = office.request(office.start(args={"username": name, "security_level": 1}))
+        send(bea, made[name], "approve", reason=f"for {name}")
+        if name != "d":
+            office.advance(made[name].run_id)
+    denied = office.request(office.start())
+    bea_api.post(
+        f"/approvals/{denied.id}/decision",
+        {"verdict": "deny", "digest": denied.request_digest, "reason": "<too much>"},
+    )
+    doubt = Request.objects.get(kind=GateKind.IN_DOUBT)
+    rows = text(bea, "/decisions/").split('<li class="row"')[1:]
+    expected = (
+        ("Denied", "through the API", "&lt;too much&gt;"),
+        ("Approved", "on the page", "for d"),
+        ("Approved", "on the page", ">Done<", f"All {len(BIG) + 2} bytes", "/contents/sha256:"),
+        ("Approved", ">In doubt<", "cut off", f'href="/a/{doubt.id}/">Resolve it'),
+        ("Approved", ">Failed<", "no such &lt;person&gt;", 'badge danger">Failed'),
+    )
+    for row, words in zip(rows, expected, strict=True):
+        has(row, *words, "<bdi>bea</bdi>", hides=["badge ok" if "Done<" not in str(words) else "!"])
+    assert rows[1].count('class="badge') == 1  # no outcome yet
+    assert "Failed" in text(bea, "/decisions/?q=outcome:failed")
+    # People say what became of the call in doubt: both decisions about it get the same outcome.
+    send(bea, doubt, "settle/happened", result='"set"')
+    office.advance(doubt.run_id)
+    found = Outcome.objects.filter(run_id=doubt.run_id, call=doubt.call, frame=doubt.frame)
+    assert sorted(found.values_list("request", "outcome")) == sorted(
+        [(made["b"].id, "done"), (doubt.id, "done")]
+    )
+    shows(bea, "/decisions/?outcome=in_doubt", "No decisions")
+
+
+def test_last_tuesday_is_two_clicks_from_the_inbox(bea: Client, cast: Any) -> None:
+    today = timezone.localdate()
+    days = [today - timedelta(days=back) for back in range(8)]
+    for day in days:
+        request = seeds.pending()
+        seeds.decide(request, BEA)
+        Request.objects.filter(id=request.id).update(
+            decided_at=timezone.now() - timedelta(days=(today - day).days),
+            sentence=f"decided on {day}",
+        )
+    has(text(bea, "/inbox/"), 'href="/decisions/"')
+    page = text(bea, "/decisions/")
+    in_order(page, "Today", "Yesterday", f"{days[2]:%A}", f"{days[6]:%A}", f"Last {days[7]:%A}")
+    for day in days:
+        query = f"since={day}&amp;until={day}"
+        assert f'href="?{query}"' in page
+        shown = text(bea, f"/decisions/?{query.replace('&amp;', '&')}")
+        has(shown, f"decided on {day}", f"{day:%A}, {day.day} {day:%B %Y}", 'aria-current="true"')
+        assert shown.count('<li class="row"') == 1
+    assert bea.get("/inbox/?view=decided")["Location"] == f"/decisions/?since={today}"
+
+
+def test_days_and_times_are_those_of_the_browser(bea: Client, cast: Any) -> None:
+    request = seeds.pending()
+    seeds.decide(request, BEA)
+    Request.objects.filter(id=request.id).update(decided_at="2026-03-28T22:59:59Z")
+    bea.cookies["abeyance_zone"] = "Asia/Tokyo"
+    shows(bea, "/decisions/?since=2026-03-29", "Sunday, 29 March 2026", ">07:59:59<", "Asia/Tokyo")
+    for wrong in ("../../etc/passwd", "x" * 99, "Nowhere"):
+        bea.cookies["abeyance_zone"] = wrong
+        shows(bea, "/decisions/?since=2026-03-29", "No decisions", "those of UTC")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("garbage=1", ("<bdi>garbage</bdi>", "is not a filter of this list")),
+        ("q=garbage:xyz", ("the search", "no operator garbage:", 'value="garbage:xyz"')),
+        ("risk=none&person=bea", ("<bdi>risk</bdi>", 'name="person" value="bea"')),
+    ],
+)
+def test_a_wrong_filter_is_named_and_keeps_the_others(
+    bea: Client, query: str, words: tuple[str, ...]
+) -> None:
+    shows(bea, f"/decisions/?{query}", *words, status=422)
+    assert text_of(bea.get(f"/decisions.csv?{query}"), 422)
+    text(bea, "/decisions/?cursor=nonsense", 404)
+
+
+def test_pages_and_files_have_every_row_once(
+    bea: Client, bea_api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the walk ends before a page is full, and between rows of one moment."""
+    monkeypatch.setattr(history, "SCANNED", 3)
+    monkeypatch.setattr(export, "ROWS", 2)
+    at, verdicts = (
+        timezone.now(),
+        ["approve", "deny", "deny", "approve", "approve", "approve", "deny"],
+    )
+    run = seeds.run()
+    calls = [f"c2.{n}" for n in range(len(verdicts))]
+    for request, verdict in zip(
+        seeds.opened(*(seeds.snapshot(run, call=call) for call in calls)), verdicts, strict=True
+    ):
+        seeds.decide(request, BEA, verdict, '=cmd("x")')
+    Request.objects.update(decided_at=at)
+    for query, count in (
+        ("", 7),
+        ("verdict=denied", 3),
+        ("person=bea&verdict=denied", 3),
+        ("by=bea", 0),
+    ):
+        ids = list[str]()
+        cursor: str | None = ""
+        while cursor is not None:
+            page = bea_api.get(
+                f"/decisions?{query}&limit=2&cursor={cursor}".removesuffix("&cursor=")
+            ).json()
+            ids, cursor = [*ids, *(item["request"] for item in page["items"])], page["next"]
+        lines = _file(bea, f"/decisions.jsonl?{query}").splitlines()
+        assert ids == [json.loads(line)["request"] for line in lines]
+        assert (len(ids), len(set(ids))) == (count, count)
+        _, *rows = csv.reader(StringIO(_file(bea, f"/decisions.csv?{query}")))
+        assert [row[14] for row in rows] == ids
+        assert {row[3] for row in rows} <= {'\'=cmd("x")'}
+    shows(bea, "/decisions/?verdict=denied", "Searched back to", "older decisions")
+
+
+def _file(client: Client, path: str) -> str:
+    answer: Any = client.get(path)
+    assert answer.status_code == 200
+    assert answer["Content-Disposition"].startswith("attachment")
+    return b"".join(answer.streaming_content).decode()
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " =1", "\t=1", "\r\n@x", "\n1", "＝1"])
+def test_no_cell_is_a_formula(text: str) -> None:
+    assert export._cell(text) == f"'{text}"
+    assert export._cell(f"a{text}") == f"a{text}"
+
+
+def test_exports_are_few_at_once_and_logged(
+    bea: Client,
+    cast: Any,
+    caplog: pytest.LogCaptureFixture,
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    seeds.decide(seeds.pending(), BEA)
+    with django_capture_on_commit_callbacks(execute=True):
+        running: list[Any] = [bea.get("/decisions.csv?person=bea") for _ in range(export.RUNNING)]
+    assert 'bea exports the history of decisions as csv: {"person": "bea"}' in caplog.text
+    assert bea.get("/decisions.jsonl").status_code == 503
+    b"".join(running.pop().streaming_content)
+    assert _file(bea, "/decisions.jsonl")
+
+
+def test_the_api_names_a_wrong_parameter(bea_api: Caller) -> None:
+    for query, field in (
+        ("decided_by=bea", "decided_by"),
+        ("since=tuesday", "since"),
+        ("zone=Mars", "zone"),
+        ("q=garbage:x", "q"),
+        ("limit=0", "limit"),
+    ):
+        assert field_of(bea_api.get(f"/decisions?{query}")) == (422, field)
