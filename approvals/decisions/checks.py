@@ -24,7 +24,7 @@ from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries import requests
-from approvals.requests import verification
+from approvals.requests import confirmation, verification
 from runtime.control.access import text
 from runtime.core.enums import VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
@@ -100,6 +100,15 @@ def check_digest(row: Request, digest: object) -> None:
     sent, stored = (text.encode("utf-8", "surrogatepass") for text in (digest, row.request_digest))
     if not hmac.compare_digest(sent, stored):
         raise DigestMismatch
+
+
+def check_confirmed(row: Request, verdict: Verdict, given: object) -> None:
+    """Raise InvalidInput unless an approval at high risk repeats the name of its object."""
+    if given is not None and not isinstance(given, str):
+        raise InvalidInput("confirm", "must be text")
+    name = confirmation.required(row) if verdict is Verdict.APPROVE else None
+    if name is not None and not confirmation.matches(given or "", name):
+        raise InvalidInput("confirm", "must repeat the request's `confirm` to approve a high risk")
 
 
 def verdict(value: object, field: str, kind: GateKind, row: Request) -> Verdict:

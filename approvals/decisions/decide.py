@@ -26,6 +26,7 @@ class _Answer:
     reason: object
     grant: object
     result: object
+    confirm: object
 
 
 def decide(
@@ -37,19 +38,22 @@ def decide(
     actor: Actor,
     grant: object = None,
     result: object = results.ABSENT,
+    confirm: object = None,
 ) -> Approval:
     """Approve, deny or answer a call, or let a blocked frame `continue` or `stop` its run.
 
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
-    tool's result schema.
+    tool's result schema. `confirm` repeats the request's own `confirm`, which an approval at high risk must do.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; InvalidInput
-    naming `digest`, `verdict`, `reason`, `grant`, `result` or a path in it. Nothing is written when it raises, except
-    that Expired is recorded.
+    naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result` or a path in it. Nothing is written when it
+    raises, except that Expired is recorded.
     """
-    answer = _Answer(verdict=verdict, digest=digest, reason=reason, grant=grant, result=result)
+    answer = _Answer(
+        verdict=verdict, digest=digest, reason=reason, grant=grant, result=result, confirm=confirm
+    )
     try:
         outcome = _attempt(request, answer, actor)
     except GateNotOpen:  # another action on the run came in between
@@ -72,6 +76,7 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
     checks.check_digest(row, answer.digest)
     kind = GateKind(row.kind) if row.kind in FRAME_GATES else GateKind.APPROVAL
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)
+    checks.check_confirmed(row, verdict, answer.confirm)
     return Decision(
         verdict=verdict,
         by=actor.person,

@@ -13,7 +13,7 @@ from approvals.errors import NotFound, TamperedWith
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
 from approvals.queries import cursors
-from approvals.requests import schemas, verification
+from approvals.requests import confirmation, schemas, verification
 from runtime.core.enums import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
@@ -39,9 +39,10 @@ class Approval:
     none. `expires_at` is the deadline; a call in doubt may run again from `not_before`. `digest` is the request
     digest, which a decision must name. `denial` is the reason why this actor may not decide, at any status (`scope`,
     `requester`, `origin`, `not_eligible`, `given_by_origin` or `cooling_off`), None if they may. `origin` lists the
-    people in the run's origin, with the requester: they cannot decide. Retention removed the arguments and the
-    sentence at `removed_at`. `tampered` names the first value of the row that does not verify, None if all do. Such a
-    row is shown as stored, cannot be decided, and its `args` may be text.
+    people in the run's origin, with the requester: they cannot decide. `confirm` is the name that an approval must
+    repeat, None without a second step. Retention removed the arguments and the sentence at `removed_at`. `tampered`
+    names the first value of the row that does not verify, None if all do. Such a row is shown as stored, cannot be
+    decided, and its `args` may be text.
     """
 
     id: UUID
@@ -71,6 +72,7 @@ class Approval:
     effective_at: datetime | None
     reason: str | None
     removed_at: datetime | None
+    confirm: str | None
     denial: Forbidden | None
     tampered: str | None
 
@@ -201,6 +203,7 @@ def verified(
         effective_at=row.effective_at,
         reason=row.reason,
         removed_at=row.removed_at if verification.is_erased(row) else None,
+        confirm=confirmation.required(row),
         denial=_denial(row, principal, tampered),
         tampered=tampered,
     )

@@ -38,8 +38,9 @@ class ApprovalOut(Schema):
     A decision must name `digest`; `args` are complete. `preview` is what the worker found out about the call before it
     asked, null if there is nothing. A call in doubt cannot be run again before `not_before`, and a
     reported result must fit its `result_schema`, as must the result of an answer. Retention removed `args` at
-    `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. If the stored
-    request was changed, `tampered` names the first value that does not verify, and it cannot be decided.
+    `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. `confirm` names
+    the object of a high-risk call, which an approval must repeat; otherwise it is null. If the stored request was
+    changed, `tampered` names the first value that does not verify, and it cannot be decided.
     """
 
     id: UUID
@@ -66,6 +67,7 @@ class ApprovalOut(Schema):
     decided_at: datetime | None
     effective_at: datetime | None
     reason: str | None
+    confirm: str | None
     removed_at: datetime | None
     tampered: str | None
 
@@ -167,7 +169,8 @@ class DecisionIn(Body):
     """A verdict on the request with this `digest`.
 
     `grant` is the increase of each limit, where null removes it. `result` is the result that an `answer` gives instead
-    of the call: required to answer, otherwise not allowed.
+    of the call: required to answer, otherwise not allowed. `confirm` repeats that of the request: required to approve
+    a high-risk call, whose object it names.
 
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
@@ -177,6 +180,7 @@ class DecisionIn(Body):
     reason: Reason = ""
     grant: Annotated[Any, WithJsonSchema(GRANT_SCHEMA)] = None
     result: Any = None
+    confirm: Annotated[Any, WithJsonSchema({"type": ["string", "null"]})] = None
 
 
 class SettlementIn(Body):
@@ -277,6 +281,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
         actor=request.auth,
         grant=body.grant,
         result=body.result if "result" in body.model_fields_set else results.ABSENT,
+        confirm=body.confirm,
     )
 
 

@@ -60,8 +60,9 @@ function countDown() {
 document.addEventListener("submit", (event) => {
   const { target, submitter } = event;
   if (target.method !== "post" || !submitter) return;
-  // The second click of a double click may land on the request that opened after the first.
-  if (target.closest(".decide") && one(".toast a") && performance.now() < shown + 1000) return event.preventDefault();
+  // The second click of a double click may land on the request, or on the second step, that opened after the first.
+  const opened = (target.closest(".decide") && one(".toast a")) || submitter.name === "confirmed";
+  if (opened && performance.now() < shown + 1000) return event.preventDefault();
   setTimeout(() => { submitter.disabled = true; }); // a disabled button would not be sent along
   sent.push(submitter);
 });

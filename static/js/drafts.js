@@ -4,7 +4,7 @@
 
 const DRAFT = "draft";
 const MOST = 50; // fields
-const fields = (where) => all("textarea, input:not([type=hidden], [type=password], [type=search])", where);
+const fields = (where) => all("textarea, input:not([type=hidden], [type=password], [type=search], #confirm)", where);
 const texts = (where) => fields(where).filter((it) => !["checkbox", "radio"].includes(it.type));
 // The server fills a refused field with the typed text, so the browser does not see it as edited.
 const refused = (where) => one(".error, [data-refused]", where);

@@ -50,7 +50,7 @@ const rows = (where) => all("[data-id]", where);
 const ids = (where) => rows(where).map((row) => row.dataset.id).join();
 // The visible content, without parts that change on every load.
 const essence = (where) =>
-  where.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b|just now|in less than a minute/g, "");
+  where.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b( ago)?|just now|in less than a minute/g, "");
 
 function merge(region, fresh) {
   const closed = one("[data-closed]", fresh);

@@ -33,10 +33,12 @@ function open(what) {
   if (link) location.assign(`${link.href}#to-${what}`);
 }
 
-/** Approve a request that has been visible for a second; at high risk only focus the button. */
+/** Approve a request that has been visible for a second; at high risk open the second step, or focus the button. */
 function approve() {
+  if (one("#confirm")) return one("#confirm").focus();
   const button = one(".decide .approve:enabled");
-  const plain = ["low", "medium"].includes(one(".decide")?.dataset.risk);
+  const { risk, steps } = one(".decide")?.dataset ?? {};
+  const plain = steps || ["low", "medium"].includes(risk);
   if (plain && performance.now() > 1000) button?.click();
   else button?.focus();
 }

@@ -181,6 +181,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "args": seeds.ARGS,
         "path": list(seeds.PATH),
         "risk": "high",
+        "confirm": "new.hire",
         "status": "pending",
         "digest": request.request_digest,
         "requester": "ada",

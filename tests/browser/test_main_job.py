@@ -99,7 +99,9 @@ def test_bea_approves_a_nested_run_and_an_open_page_and_inbox_follow(
     for text in ("hr_onboarding", "account_agent", "Send the welcome mail"):
         expect(bea.get_by_text(text).first).to_be_visible()
     assert (office.roles("seen"), office.mails("seen")) == ([], 0)
-    bea.get_by_role("button", name="Approve").click()
+    bea.get_by_role("button", name="Approve…").click()
+    bea.get_by_label("Type seen to approve").fill("seen")
+    bea.keyboard.press("Enter")
     expect(bea.locator(".toast")).to_be_visible()
     bea.goto(f"/a/{approval}/")
     for page in (bea, ada):

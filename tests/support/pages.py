@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Request
+from approvals.requests import confirmation
 
 Place = str | UUID | Request
 
@@ -50,8 +51,12 @@ def shows(
 
 
 def send(client: Client, request: Request, way: str, **form: str) -> Any:
-    """Send the form for this way to decide, as it is on the page of the request."""
-    form = {"digest": request.request_digest, **form}
+    """Send the form for this way to decide, as the page has it; at high risk that of the second step."""
+    form = {
+        "digest": request.request_digest,
+        "confirm": confirmation.required(request) or "",
+        **form,
+    }
     return client.post(f"/a/{request.id}/{way}/", form)
 
 

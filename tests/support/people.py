@@ -65,6 +65,7 @@ class Office:
         self, person: str, approval: dict[str, Any], verdict: str, reason: str = ""
     ) -> tuple[int, Any]:
         body = {"verdict": verdict, "digest": approval["digest"], "reason": reason}
+        body["confirm"] = approval["confirm"]
         return self.stack.ask(person, "POST", f"/api/v1/approvals/{approval['id']}/decision", body)
 
     def events(self, run: str) -> list[dict[str, Any]]:

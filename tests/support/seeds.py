@@ -23,6 +23,7 @@ from approvals.decisions.decide import decide as record_decision
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from approvals.queries.requests import Approval
+from approvals.requests import confirmation
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.enums import Decision, EffectClass, GateKind, Risk, Verdict
@@ -198,7 +199,8 @@ def decide(
     digest: object = ...,
     **given: Any,
 ) -> Approval:
-    """Decide a request, as it is stored unless there is another digest."""
+    """Decide a request, as it is stored unless there is another digest, with both steps of a high risk."""
+    given.setdefault("confirm", confirmation.required(request))
     return record_decision(
         request=request.id,
         verdict=verdict,

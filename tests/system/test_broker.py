@@ -153,6 +153,7 @@ def test_a_decision_outlives_a_restart_of_everything(office: Office) -> None:
 def _decide(url: str, approval: dict[str, Any], token: str, verdict: str) -> tuple[int, Any]:
     path = f"/api/v1/approvals/{approval['id']}/decision"
     body = {"verdict": verdict, "digest": approval["digest"], "reason": "a race"}
+    body["confirm"] = approval["confirm"]
     return request(url, "POST", path, token=token, body=body)
 
 

@@ -72,7 +72,7 @@ def test_a_run_is_approved_and_completed(services: Services, tokens: dict[str, s
     run = started["id"]
     until(lambda: reached("suspended"), "the run to wait")
     (approval,) = api("bea", "GET", f"/approvals?status=pending&run={run}")[1]["items"]
-    said = {"verdict": "approve", "digest": approval["digest"], "reason": ""}
+    said = {name: approval[name] for name in ("digest", "confirm")} | {"verdict": "approve"}
     assert api("bea", "POST", f"/approvals/{approval['id']}/decision", said)[0] == 200
     until(lambda: reached("completed"), "the run to complete")
     assert len(list(services.mail.glob("*.eml"))) == 1

@@ -14,7 +14,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
-from approvals.web.pages import frame_gate, in_doubt, result_field
+from approvals.web.pages import frame_gate, in_doubt, result_field, second_step
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS, CallState
@@ -83,6 +83,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             reason=form_text(request.POST, "reason"),
             actor=actor,
             result=result_field.read(request, shown) if answers else results.ABSENT,
+            confirm=second_step.given(request),
         ),
         page=_page,
         said=_SAID[verdict],
@@ -111,7 +112,8 @@ def _page(
     problem: Problem | None = None,
 ) -> HttpResponse:
     principal = principals.principal_of(actor)
-    seen = page_context(request, shown, principal, problem)
+    opened = second_step.is_opened_by(request, problem)
+    seen = page_context(request, shown, principal, None if opened else problem)
     denied = _denied(shown, seen["transcript"])
     together = requests.of_turn(shown, principal)
     listed = {other.call for other in together}
@@ -132,6 +134,7 @@ def _page(
         "comes_again": _is_sealed(shown.args),
         "reason": form_text(request.POST, "reason"),
         **result_field.context(request, shown, problem),
+        **second_step.context(request, shown, problem),
     }
     return answer(request, "approvals/approval.html", context)
 

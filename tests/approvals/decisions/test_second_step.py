@@ -1,16 +1,23 @@
 """What guards a slip: undo for some seconds at low and medium risk, at high risk a second step."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import override_settings
 
+from approvals.queries.requests import approval
+from approvals.requests import confirmation
 from config.env import environment
 from runtime.core.enums import Risk
+from runtime.errors import InvalidInput
+from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
+
+UUID_TEXT = "0190b7d1-6c1c-7a54-b0a5-3c1d2e4f5a6b"
 
 
 @pytest.mark.parametrize(("risk", "window"), [(Risk.LOW, 10), (Risk.MEDIUM, 10), (Risk.HIGH, 0)])
@@ -19,3 +26,43 @@ def test_low_and_medium_risk_can_be_undone(bea: Actor, risk: Risk, window: int) 
         found = seeds.decide(seeds.pending(risk=risk), bea)
     assert found.decided_at
     assert found.effective_at == (found.decided_at + timedelta(seconds=window) if window else None)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "args", "name"),
+    [
+        ("Give newhire level 3", {"id": UUID_TEXT, "level": 3, "username": "newhire"}, "newhire"),
+        ("Pay 40 to ACME Ltd, DE1", {"iban": "DE1", "to": "ACME Ltd", "sum": 40}, "ACME Ltd"),
+        ("Pay 40.5 euros back", {"number": "A-1", "sum": 40.5}, "40.5"),
+        ("Delete it", {"id": UUID_TEXT, "name": "Q3 report"}, "Q3 report"),
+        ("Delete it", {"id": UUID_TEXT}, "delete"),
+        ("Newly made", {"who": ["new", {"name": "made"}]}, "made"),  # whole words
+        ("Set x\u202ey", {"a": "x\u202ey", "b": "•", "c": sealing.REDACTED}, "delete"),
+        (
+            "Do it",
+            {"sql": "UPDATE users SET level = 1 WHERE TRUE"},
+            "UPDATE users SET level = 1",
+        ),
+        ("Do it", {"sealed": {sealing.MARK: "hidden"}, "on": True}, "delete"),
+        ("Do it", None, "delete"),
+    ],
+)
+def test_the_object_is_the_argument_that_tells_most(sentence: str, args: Any, name: str) -> None:
+    assert confirmation.object_of("delete", sentence, args) == name
+
+
+@pytest.mark.parametrize("given", [None, "", "new", "nеw.hire", "set_privileges", ["new.hire"]])
+def test_a_high_risk_is_approved_by_its_name_only(bea: Actor, given: object) -> None:
+    request = seeds.pending()
+    assert approval(request.id, actor=bea).confirm == "new.hire"
+    with pytest.raises(InvalidInput) as caught:
+        seeds.decide(request, bea, confirm=given)
+    assert caught.value.field == "confirm"
+    assert seeds.untouched(request)
+    assert seeds.decide(request, bea, confirm=" New.Hire ").status == "approved"
+
+
+def test_other_decisions_have_one_step(bea: Actor) -> None:
+    assert approval(seeds.pending(risk=Risk.MEDIUM).id, actor=bea).confirm is None
+    seeds.decide(seeds.pending(risk=Risk.MEDIUM), bea, confirm=None)
+    seeds.decide(seeds.pending(), bea, "deny", "No.", confirm=None)

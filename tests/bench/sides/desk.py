@@ -7,6 +7,7 @@ from uuid import UUID
 
 from approvals.decisions import decide
 from approvals.models import Request
+from approvals.requests import confirmation
 from config import wiring
 from runtime.control.start import start
 from runtime.ports.access import Actor
@@ -37,15 +38,19 @@ class Desk:
         """Start a run as a person does: with a look at rights and at the agent's input."""
         return start(agent=agent, input=given, business_key=None, actor=ADA).run
 
-    def pending(self, runs: Sequence[UUID], /) -> dict[UUID, tuple[UUID, str]]:
-        """Return the id and the digest of the pending request of each run, as a page shows them."""
-        rows = Request.objects.filter(run__in=runs, status="pending")
-        found = rows.values_list("run", "id", "request_digest")
-        return {run: (request, digest) for run, request, digest in found}
+    def pending(self, runs: Sequence[UUID], /) -> dict[UUID, dict[str, Any]]:
+        """Return the form to approve the pending request of each run, as a page shows it."""
+        return {
+            row.run_id: {
+                "request": row.id,
+                "digest": row.request_digest,
+                "confirm": confirmation.required(row),
+            }
+            for row in Request.objects.filter(run__in=runs, status="pending")
+        }
 
-    def approve(self, found: tuple[UUID, str], /) -> None:
-        request, digest = found
-        decide.decide(request=request, verdict="approve", digest=digest, reason="", actor=BEA)
+    def approve(self, form: dict[str, Any], /) -> None:
+        decide.decide(**form, verdict="approve", reason="", actor=BEA)
 
     def output(self, run: UUID, /) -> str:
         with pool.pooled() as connection:

@@ -82,17 +82,48 @@ def test_a_in_the_inbox_only_shows_and_a_on_the_page_approves(bea: Page) -> None
     _shows(bea, "Inbox")
 
 
-def test_at_high_risk_a_goes_to_the_button_and_no_further(
+def test_at_high_risk_a_opens_a_second_step_that_is_typed(
     desk: Desk, bea: Page, two: list[UUID], office: Office
 ) -> None:
     reseal(Request.objects.all(), risk="high")
     desk.open(f"/a/{office.request(two[0]).id}/")
     _seen(bea)
     bea.keyboard.press("a")
-    expect(bea.get_by_role("button", name="Approve")).to_be_focused()
+    name = bea.get_by_label("Type newhire to approve")
+    expect(name).to_be_focused()
+    bea.keyboard.press("Escape")
     bea.keyboard.press("a")
-    bea.reload()
-    expect(bea.get_by_role("button", name="Approve")).to_be_visible()
+    bea.keyboard.type("newhira")
+    bea.keyboard.press("Enter")
+    expect(bea.get_by_role("alert")).to_have_text("Not approved: that is not newhire.")
+    expect(name).to_be_focused()
+    name.fill("newhire")
+    bea.keyboard.press("Enter")
+    _shows(bea, SECOND)
+    expect(bea.locator(".toast")).to_contain_text(f"Approved: {FIRST}")
+    assert Request.objects.filter(status="approved").count() == 1
+
+
+def test_on_a_phone_a_high_risk_takes_three_taps(
+    chromium: Browser, live_server: LiveServer, two: list[UUID]
+) -> None:
+    reseal(Request.objects.all(), risk="high")
+    size = {"width": 390, "height": 844}
+    given = {"viewport": size, "has_touch": True, "is_mobile": True}
+    with window(chromium, live_server.url, **given) as phone:
+        phone.log_in("bea")
+        phone.open("/inbox/")
+        page = phone.page
+        page.get_by_role("link", name=FIRST).tap()
+        page.get_by_role("button", name="Approve…").tap()
+        confirm = page.get_by_role("button", name="Yes, approve: newhire")
+        expect(confirm).to_be_visible()
+        expect(page.locator("#confirm")).to_be_hidden()
+        page.wait_for_load_state()
+        while page.evaluate("performance.now() - shown") <= 1000:
+            pass
+        confirm.tap()
+        _shows(page, SECOND)
 
 
 def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:

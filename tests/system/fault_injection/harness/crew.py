@@ -134,6 +134,7 @@ class Crew:
     def _decide(self, approval: dict[str, Any]) -> None:
         if approval["kind"] == "approval":
             body = {"verdict": "approve", "digest": approval["digest"], "reason": ""}
+            body["confirm"] = approval["confirm"]
             path = f"/api/v1/approvals/{approval['id']}/decision"
         else:
             key = f"{approval['run']}/{approval['frame']}/{approval['call']}"

@@ -16,6 +16,7 @@ from django.utils import timezone
 from approvals.decisions import decide, in_doubt, results
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
+from approvals.requests import confirmation
 from runtime.control.cancel import cancel
 from runtime.control.external_events import deliver
 from runtime.control.messages import send_message
@@ -90,6 +91,7 @@ class Office:
             reason="No." if score.denied else "",
             actor=BEA,
             grant=grant,
+            confirm=confirmation.required(request),
         )
 
     def _hold_up(self, run: UUID) -> bool:
