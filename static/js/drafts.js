@@ -62,8 +62,12 @@ document.addEventListener("submit", ({ target }) => {
 document.addEventListener("DOMContentLoaded", () => {
   const [came] = performance.getEntriesByType("navigation");
   if (!one("[data-unsent]") && came?.type === "navigate") return;
+  restore(main);
+});
+
+function restore(where) {
   const draft = drafts();
-  for (const field of [...texts(main), ...all("input[name=form]", main)]) {
+  for (const field of [...texts(where), ...all("input[name=form]", where)]) {
     field.value = draft.get(place(field)) ?? field.value;
   }
-});
+}

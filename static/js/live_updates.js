@@ -144,17 +144,22 @@ function wake() {
 }
 
 function begin() {
-  for (const region of regions) {
+  for (const region of regions.filter((it) => it.asked === undefined)) {
     region.print = refused(region) ? null : essence(region);
     region.asked = Date.now();
   }
 }
 
+/** Find the regions again, after a part of the page was replaced. */
+function watch() {
+  regions.splice(0, regions.length, ...all("[data-live]"));
+  begin();
+}
+
 // A filtered list is a new region with its own address.
 document.addEventListener("htmx:afterSettle", () => {
   all(".new").forEach((bar) => bar.remove());
-  regions.splice(0, regions.length, ...all("[data-live]"));
-  begin();
+  watch();
   localise(main);
 });
 

@@ -2,9 +2,9 @@
 "use strict";
 
 document.addEventListener("click", async ({ target }) => {
-  const button = target.closest?.("[data-copy]");
+  const button = target.closest?.("[data-json]");
   if (!button) return;
-  const value = JSON.parse(button.dataset.copy);
+  const value = JSON.parse(button.dataset.json);
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
   const word = button.firstChild;
@@ -28,7 +28,9 @@ document.addEventListener("click", (event) => {
   writeReason();
 });
 
-// After drafts are restored
-document.addEventListener("DOMContentLoaded", () => {
-  if (one("#reason")?.value || location.hash === "#to-deny") writeReason();
-});
+/** Open the reason if it holds text, after drafts are restored. */
+function showReason() {
+  if (one("#reason")?.value) writeReason();
+}
+
+document.addEventListener("DOMContentLoaded", () => (location.hash === "#to-deny" ? writeReason() : showReason()));

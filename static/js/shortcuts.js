@@ -1,9 +1,10 @@
 // Keyboard shortcuts: single keys. They can be switched off, and never decide a request before it was on the screen.
 "use strict";
 
-const inbox = one("[data-live=inbox]");
-const links = () => all(".row .t", inbox);
-const chosen = () => one(".row[aria-current] .t", inbox ?? main);
+const inbox = () => one("[data-live=inbox]");
+const links = () => all(".row .t", inbox());
+const chosen = () => one(".row[aria-current] .t", inbox() ?? main);
+const isList = () => inbox() && (!isSplit() || panel.hidden);
 const follow = (what) => one(what)?.click();
 
 const MOVES = ["j", "k", "ArrowDown", "ArrowUp"];
@@ -12,8 +13,8 @@ const KEYS = {
   k: () => step(-1),
   ArrowDown: () => step(1),
   ArrowUp: () => step(-1),
-  a: () => (inbox ? open("approve") : approve()),
-  d: () => (inbox ? open("deny") : writeReason()),
+  a: () => (isList() ? open("approve") : approve()),
+  d: () => (isList() ? open("deny") : writeReason()),
   u: () => follow(".top a[href^='/inbox/']"),
   "/": () => one("input[type=search]")?.focus(),
   ".": () => regions.filter((region) => region.fresh).forEach(reveal),
@@ -21,7 +22,7 @@ const KEYS = {
 };
 
 function step(by) {
-  if (!inbox) return follow(by > 0 ? "[rel=next]" : "[rel=prev]");
+  if (!inbox()) return follow(by > 0 ? "[rel=next]" : "[rel=prev]");
   const found = links();
   const at = found.indexOf(chosen());
   const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), found.length - 1);
@@ -37,9 +38,10 @@ function open(what) {
 function approve() {
   if (one("#confirm")) return one("#confirm").focus();
   const button = one(".decide .approve:enabled");
+  if (button?.closest("[inert]")) return; // another request is opening
   const { risk, steps } = one(".decide")?.dataset ?? {};
   const plain = steps || ["low", "medium"].includes(risk);
-  if (plain && performance.now() > 1000) button?.click();
+  if (plain && performance.now() > changed + 1000) button?.click();
   else button?.focus();
 }
 
@@ -64,7 +66,7 @@ document.addEventListener("keydown", pressed);
 document.addEventListener("focusin", ({ target }) => {
   const row = target.closest("[data-live=inbox] .row");
   if (!row) return;
-  for (const other of all(".row[aria-current]", inbox)) other.removeAttribute("aria-current");
+  for (const other of all(".row[aria-current]", inbox())) other.removeAttribute("aria-current");
   row.setAttribute("aria-current", "true");
 });
 for (const button of all("[data-opens]")) {

@@ -53,6 +53,7 @@ def test_new_rows_wait_until_they_are_asked_for(desk: Desk, bea: Page, office: O
     expect(bea.locator(".row")).to_have_count(1)  # an empty inbox fills by itself
     expect(bea).to_have_title("Inbox (1) · Abeyance")
     bea.keyboard.press("j")
+    expect(bea.locator("#panel h1")).to_be_visible()
     first = bea.locator(".row").first
     place = first.bounding_box()
     office.start(args={"username": "another", "security_level": 2})

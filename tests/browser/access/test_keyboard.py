@@ -25,6 +25,7 @@ def two(office: Office) -> list[UUID]:
 @pytest.fixture
 def bea(desk: Desk, two: list[UUID]) -> Page:
     desk.log_in("bea")
+    desk.look(1100, "light")  # too narrow for the split view
     desk.open("/inbox/")
     return desk.page
 

@@ -1,0 +1,131 @@
+// Split view: on a wide screen the chosen request opens beside the list, and the next one after a decision.
+// Narrow screens and pages without scripts keep the list and the request on two pages.
+"use strict";
+
+const wide = matchMedia("(min-width: 1181px)");
+const panel = one("#panel");
+const list = () => one("[data-live=inbox]");
+const isSplit = () => Boolean(panel && wide.matches && list());
+const rowOf = (id) => one(`[data-id="${id}"] .t`, list());
+const idOf = (address) => new URL(address, location).pathname.split("/")[2];
+
+let opened = ""; // the id of the request in the panel
+let opening = null; // the request for it, while it is under way
+let changed = 0; // when the panel last showed another request
+
+/** Show a request beside the list. The focus stays in the list. */
+async function openBeside(link) {
+  const id = idOf(link.href);
+  if (id === opened) return;
+  opening?.abort();
+  opening = new AbortController();
+  const { signal } = opening;
+  opened = id;
+  panel.inert = true; // it still shows the request before
+  try {
+    const answer = await fetch(link.href, { headers: { "HX-Request": "true" }, signal });
+    if (answer.redirected || !answer.ok) return location.assign(link.href);
+    fill(await answer.text());
+    remember(link);
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    opened = "";
+    panel.inert = false;
+    show("off");
+  }
+}
+
+/** Keep the open request in the address, for a reload and for Back. */
+function remember(link) {
+  const address = new URL(location);
+  address.searchParams.set("open", idOf(link.href));
+  history.replaceState(history.state, "", address);
+}
+
+function fill(text) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const region = one("[data-live=approval]", page);
+  const parts = region ? [region] : [...one("main", page).children].filter((it) => !it.matches(".top, .toasts"));
+  panel.replaceChildren(...parts);
+  panel.hidden = false;
+  panel.inert = false;
+  panel.scrollTop = 0;
+  changed = performance.now();
+  restore(panel);
+  showReason();
+  for (const part of all(".scripted", panel)) part.hidden = false;
+  window.htmx?.process(panel);
+  watch();
+  localise(panel);
+  countDown();
+  const news = one(".toasts", page);
+  if (!news) return;
+  one(".toasts")?.remove();
+  main.prepend(news);
+  toast();
+}
+
+/** Send a form of the panel, then show what follows: the next request, or the same one with the error. */
+async function send(form, submitter) {
+  const body = new FormData(form, submitter);
+  const address = submitter.getAttribute("formaction") ?? form.getAttribute("action");
+  const enable = () => { submitter.disabled = false; };
+  let answer;
+  try {
+    answer = await fetch(address, { method: "POST", body });
+  } catch {
+    show("off");
+    return enable();
+  }
+  if (new URL(answer.url).pathname.startsWith("/login/")) return location.assign(location.href);
+  if (answer.status >= 500) {
+    show("off");
+    return enable();
+  }
+  const from = rowOf(idOf(address))?.closest(".row");
+  opened = idOf(answer.url);
+  fill(await answer.text());
+  if (!answer.redirected) return showProblem();
+  const link = rowOf(opened) ?? one(".t", from ?? panel);
+  if (rowOf(opened)) remember(link);
+  if (from) from.dataset.decided = "";
+  link?.focus();
+  refresh(list());
+}
+
+/** Go to the field that the server asks for, or to the error. */
+function showProblem() {
+  const field = one("[autofocus]", panel);
+  field ? field.focus() : one("[role=alert], h1", panel)?.scrollIntoView({ block: "center" });
+}
+
+// --- Start
+
+if (panel) {
+  document.addEventListener("focusin", ({ target }) => {
+    const link = target.closest(".row .t");
+    if (isSplit() && link && list().contains(link)) openBeside(link);
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href^='/a/']");
+    if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    if (!isSplit() || !main.contains(link) || (event.detail === 0 && link.closest(".row"))) return; // Enter opens the page
+    event.preventDefault();
+    const row = list().contains(link) ? link : rowOf(idOf(link.href));
+    row ? row.focus() : openBeside(link);
+  });
+  document.addEventListener("submit", (event) => {
+    const { target: form, submitter } = event;
+    if (event.defaultPrevented || !submitter || form.method !== "post" || !isSplit()) return;
+    if (!panel.contains(form) && !form.closest(".toast")) return;
+    event.preventDefault();
+    // The second click of a double click may land on the request, or on the second step, that opened after the first.
+    const opened = (form.id && one(".toast a")) || submitter.name === "confirmed";
+    const again = panel.contains(form) && opened && performance.now() < changed + 1000;
+    again ? setTimeout(() => { submitter.disabled = false; }) : send(form, submitter);
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    const asked = new URLSearchParams(location.search).get("open");
+    if (asked && isSplit()) rowOf(asked)?.focus();
+  });
+}

@@ -1,0 +1,123 @@
+"""The split view: the list and the open request side by side, decided by keys without a page load."""
+
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from approvals.models import Request
+from tests.browser.conftest import Desk
+from tests.support.office import Office, reseal
+
+pytestmark = pytest.mark.browser
+
+NUMBER = 10
+HIGH = (3, 7)  # the places of requests of high risk
+ODD = 5  # the place of one that is denied
+
+
+@pytest.fixture
+def bea(desk: Desk, office: Office) -> Page:
+    desk.log_in("bea")
+    desk.look(1440, "light")
+    for place in range(NUMBER):
+        office.start(args={"username": f"person{place}", "security_level": 1})
+    requests = list(Request.objects.order_by("created_at"))
+    reseal([requests[place] for place in HIGH], risk="high")
+    desk.open("/inbox/")
+    desk.page.evaluate("window.stayed = true")
+    return desk.page
+
+
+def _shows(page: Page, place: int) -> None:
+    """Wait until the panel shows this request, long enough to be decided by a key."""
+    heading = page.locator("#panel h1")
+    expect(heading).to_have_text(f"Set the privileges of person{place} to 1")
+    while not page.evaluate("!panel.inert && performance.now() > changed + 1000"):
+        pass
+
+
+def test_ten_requests_are_decided_by_two_keys_each(bea: Page) -> None:
+    keys = 0
+
+    def press(key: str) -> None:
+        nonlocal keys
+        keys += 1
+        bea.keyboard.press(key)
+
+    press("j")
+    for place in range(NUMBER - 1):
+        _shows(bea, place)
+        expect(bea.locator(".row[aria-current] .t")).to_have_text(
+            f"Set the privileges of person{place} to 1"
+        )
+        if place == ODD:
+            press("d")
+            bea.keyboard.type("Not her.")
+            bea.keyboard.press("Shift+Tab")
+            bea.keyboard.press("Enter")
+        elif place in HIGH:
+            press("a")
+            expect(bea.locator("#confirm")).to_be_focused()
+            bea.keyboard.type(bea.locator("label[for=confirm] b").inner_text())
+            press("Enter")
+        else:
+            press("a")
+        verdict = "Denied" if place == ODD else "Approved"
+        expect(bea.locator(".toast")).to_contain_text(
+            f"{verdict}: Set the privileges of person{place}"
+        )
+    _shows(bea, NUMBER - 1)
+    press("a")
+    expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
+    assert keys <= 1 + 2 * NUMBER
+    assert bea.evaluate("window.stayed") is True
+    decided = [row.status for row in Request.objects.order_by("created_at")]
+    assert decided == ["denied" if place == ODD else "approved" for place in range(NUMBER)]
+
+
+def test_the_panel_follows_the_list_and_a_reload_keeps_it(bea: Page) -> None:
+    bea.keyboard.press("j")
+    _shows(bea, 0)
+    bea.keyboard.press("j")
+    _shows(bea, 1)
+    bea.get_by_role("link", name="person4").click()
+    _shows(bea, 4)
+    expect(bea.get_by_role("link", name="person4")).to_be_focused()
+    assert bea.evaluate("window.stayed") is True
+    bea.reload()
+    _shows(bea, 4)
+    bea.keyboard.press("k")
+    _shows(bea, 3)
+    bea.keyboard.press("Enter")  # the page of the request alone
+    expect(bea.get_by_role("link", name="← Inbox")).to_be_visible()
+
+
+def test_a_key_never_decides_the_request_before(bea: Page, office: Office) -> None:
+    """The next request is chosen, and the panel still shows the one before."""
+    bea.keyboard.press("j")
+    _shows(bea, 0)
+    bea.route("**/a/*/", lambda route: None)
+    bea.keyboard.press("j")
+    for _ in range(2):
+        bea.keyboard.press("a")
+    bea.unroute("**/a/*/")
+    bea.reload()
+    assert not Request.objects.exclude(status="pending").exists()
+
+
+def test_a_refused_form_and_a_request_decided_elsewhere_stay_beside_the_list(
+    bea: Page, office: Office
+) -> None:
+    bea.keyboard.press("j")
+    _shows(bea, 0)
+    bea.locator("summary", has_text="Answer instead").click()
+    bea.locator("#panel textarea[name=result]").fill("[1,")
+    bea.get_by_role("button", name="Answer instead").click()
+    expect(bea.get_by_role("alert")).to_contain_text("Not decided: result is not JSON")
+    expect(bea.locator("#panel textarea[name=result]")).to_have_value("[1,")
+    first = Request.objects.order_by("created_at")[0]
+    office.deny(UUID(str(first.run_id)), "Elsewhere.")
+    bea.get_by_role("button", name="Approve").click()
+    expect(bea.get_by_role("alert")).to_contain_text("decided this on")
+    assert bea.evaluate("window.stayed") is True
