@@ -30,7 +30,7 @@ from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
 from approvals.queries.requests import to_view
-from approvals.requests import snapshot, statements
+from approvals.requests import snapshot, statements, verification
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, RunEnded
@@ -106,7 +106,8 @@ class Approvals:
         if said is None:
             snapshot.check_digests(request)
             said = _statement(stored)
-        if action_digest != request.action_digest:
+        edited = said.verdict is Verdict.EDIT
+        if action_digest != (said.result if edited else request.action_digest):
             raise NotConfirmed("the action to start differs from the approved one")
         _check_rights(stored, said, origin)
 
@@ -159,6 +160,7 @@ class Approvals:
         """Erase arguments and sentence of every request of the run. Decisions and digests stay."""
         audit.lock_runs(run)
         requests = Request.objects.filter(run=run, removed_at=None)
+        requests.filter(edited__isnull=False).update(edited="{}")
         requests.update(
             args="{}",
             preview=None,
@@ -244,6 +246,10 @@ def _verified(stored: _Stored, decision: Decision) -> Statement | None:
         statements.result_digest(decision),
     ):
         raise NotConfirmed("the decision differs from the signed one")
+    if decision.edit is not None:
+        if decision.result is not None:
+            raise NotConfirmed("an edited call has no result yet")
+        snapshot.check_edit(stored.request, decision.edit.args, said.result)
     return said
 
 
@@ -251,6 +257,7 @@ def _statement(stored: _Stored) -> Statement:
     """Return the statement if it counts and was made in time. Raises NotConfirmed, KeyMissing."""
     request = stored.request
     said = statements.read(request)
+    verification.check_edited(request, said)
     if request.expires_at is not None and said.at >= request.expires_at:
         raise NotConfirmed("the request had expired when it was decided")
     again = said.verdict is Verdict.RUN_AGAIN

@@ -75,6 +75,7 @@ class Request(models.Model):
     statement = models.TextField(null=True)
     signature = models.TextField(null=True)  # hex
     key_id = models.TextField(null=True)
+    edited = models.TextField(null=True)  # the arguments of an approval with changes, as JSON
     removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
     channel = models.TextField(null=True)  # of the decision: `page` or `api`; None in earlier ones
 

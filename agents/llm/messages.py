@@ -33,6 +33,7 @@ from agents.sdk import outputs
 from agents.sdk.conversation_texts import (
     ANSWERED,
     DENIED,
+    EDITED,
     EXPIRED,
     GIVEN_UP,
     MESSAGE,
@@ -40,6 +41,7 @@ from agents.sdk.conversation_texts import (
     REFUSED,
     REPEATED,
     REPORTED,
+    RESULT,
     SUM_UP,
     SUMMARY,
 )
@@ -48,6 +50,7 @@ from runtime.core.continuation import Call
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
+from runtime.keyring import sealing
 from runtime.ports.effects import ModelAnswer
 
 # The text with which other clients of this layer tell a model that its own arguments cannot be read.
@@ -272,6 +275,11 @@ def _result(
     if "reported_by" in result:
         words = ANSWERED if result.get("answered") else REPORTED
         told = f"{words}{json.dumps(content, ensure_ascii=False)}"
+    elif "edited_by" in result and outcome == "success":
+        told = f"{RESULT}{json.dumps(content, ensure_ascii=False)}"
+    if "edited_by" in result:
+        args = sealing.redacted_args(result["tool"], result["args"])
+        told = f"{EDITED}{json.dumps(args, ensure_ascii=False)}\n{told}"
     return ToolReturnPart(
         tool_name=result["tool"],
         content=told,

@@ -163,7 +163,7 @@ def _called(
     if name is None:
         tool, args = FINAL_ANSWER, message["output"]
     elif name in calls:
-        tool, args = calls[name].tool, calls[name].args
+        tool, args = calls[name].tool, calls[name].proposed
     else:
         raise ValueError(f"a reply has the call {name}, and its frame does not")
     form = filled.pop("args_as", None)

@@ -10,6 +10,9 @@ REFUSED = "This call could not be made: "
 NOT_TAKEN = "This answer could not be taken: "
 REPORTED = "A person reported this result, because what the call itself returned was lost. The result as JSON: "
 ANSWERED = "This call was not made. A person gave this result instead. The result as JSON: "
+# The arguments and a line break follow, then the outcome as text, or RESULT and the result.
+EDITED = "A person changed the arguments of this call. The arguments as JSON: "
+RESULT = "The result as JSON: "
 REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # each is followed by the reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"

@@ -30,9 +30,11 @@ from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk.conversation_texts import (
     ANSWERED,
+    EDITED,
     MESSAGE,
     REASONED,
     REPORTED,
+    RESULT,
     SUM_UP,
     SUMMARY,
 )
@@ -46,13 +48,14 @@ Script = Callable[[list[ModelMessage], AgentInfo], Reply]
 class Result:
     """The result of one call. `outcome` is `success`, `failed` or `denied`.
 
-    `reported` is true if a person reported the result.
+    `reported` is true if a person reported the result. `edited` are the arguments of a call that a person changed.
     """
 
     tool: str
     outcome: str
     content: Any
     reported: bool = False
+    edited: dict[str, Any] | None = None
 
     @property
     def ok(self) -> bool:
@@ -139,10 +142,22 @@ def _turn(messages: list[ModelMessage]) -> Turn:
 
 def _result(part: ToolReturnPart) -> Result:
     content: Any = part.content
+    edited = None
+    if isinstance(content, str) and content.startswith(EDITED):
+        args, _, content = content.removeprefix(EDITED).partition("\n")
+        edited = json.loads(args)
+        if content.startswith(RESULT):
+            content = json.loads(content.removeprefix(RESULT))
     told = isinstance(content, str) and content.startswith((REPORTED, ANSWERED))
     if told:
         content = json.loads(content.removeprefix(REPORTED).removeprefix(ANSWERED))
-    return Result(tool=part.tool_name, outcome=part.outcome, content=content, reported=told)
+    return Result(
+        tool=part.tool_name,
+        outcome=part.outcome,
+        content=content,
+        reported=told,
+        edited=edited,
+    )
 
 
 def _message(text: str) -> tuple[str, str]:

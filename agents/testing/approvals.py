@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import Decision, Verdict
+from runtime.core.enums import APPROVING, Decision
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import EndedCall, NotConfirmed, Part, RequestLink, ReviewSnapshot
@@ -63,9 +63,10 @@ class Approvals:
         """Raise NotConfirmed unless the test approved exactly this action."""
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
-        said = self.said.get(gate)
-        allowed = said is not None and said.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
-        if not allowed or self.shown[gate].action_digest != action_digest:
+        said, shown = self.said.get(gate), self.shown[gate]
+        if said is None or said.verdict not in APPROVING:
+            raise NotConfirmed("this action was not approved")
+        if action_digest != (said.edit.digest if said.edit else shown.action_digest):
             raise NotConfirmed("this action was not approved")
 
     def expire(self, gate: UUID) -> None:

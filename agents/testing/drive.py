@@ -9,6 +9,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.transcript import lines_of
 from agents.testing.worker import ToolCall, Worker
+from runtime.control.edit import edit
 from runtime.core.budgets import NO_LIMITS
 from runtime.core.continuation import Phase, status_of
 from runtime.core.documents import budget_text
@@ -16,6 +17,7 @@ from runtime.core.documents.codec import decode_entry
 from runtime.core.enums import (
     VERDICTS,
     Decision,
+    Edit,
     GateKind,
     Verdict,
 )
@@ -157,6 +159,19 @@ class Flow:
         """Give a result instead of the call, and continue the run."""
         return self._decide(Verdict.ANSWER, tool, result=result)
 
+    def edit(self, changes: dict[str, Any], tool: str | None = None) -> Self:
+        """Approve the call with these arguments changed, and continue the run."""
+        gate = self._gate(tool)
+        changed = edit(
+            tool=gate.tool,
+            schema=gate.schema,
+            path=gate.path,
+            effect=gate.effect,
+            args=gate.args,
+            given={**gate.args, **changes},
+        )
+        return self._decide(Verdict.EDIT, tool, edit=changed)
+
     def settle(
         self,
         verdict: Verdict | str,
@@ -224,7 +239,13 @@ class Flow:
         return found[0]
 
     def _decide(
-        self, verdict: Verdict, tool: str | None, *, reason: str = "", result: Any = None
+        self,
+        verdict: Verdict,
+        tool: str | None,
+        *,
+        reason: str = "",
+        result: Any = None,
+        edit: Edit | None = None,
     ) -> Self:
         gate = self._gate(tool)
         possible = VERDICTS[gate.kind]
@@ -235,7 +256,7 @@ class Flow:
             inputs.check(gate.result_schema, result, where="result")
         if gate.kind is GateKind.IN_DOUBT and gate.not_before is not None:
             self._worker.clock = max(self.clock, gate.not_before)
-        decision = Decision(verdict=verdict, by=DECIDER, reason=reason, result=result)
+        decision = Decision(verdict=verdict, by=DECIDER, reason=reason, result=result, edit=edit)
         self._worker.decide(gate.gate, decision)
         return self._go_on()
 

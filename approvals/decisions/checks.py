@@ -26,7 +26,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.requests import confirmation, verification
 from runtime.control.access import text
-from runtime.core.enums import VERDICTS, Decision, GateKind, Verdict
+from runtime.core.enums import APPROVING, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
@@ -106,7 +106,7 @@ def check_confirmed(row: Request, verdict: Verdict, given: object) -> None:
     """Raise InvalidInput unless an approval at high risk repeats the name of its object."""
     if given is not None and not isinstance(given, str):
         raise InvalidInput("confirm", "must be text")
-    name = confirmation.required(row) if verdict is Verdict.APPROVE else None
+    name = confirmation.required(row) if verdict in APPROVING else None
     if name is not None and not confirmation.matches(given or "", name):
         raise InvalidInput("confirm", "must repeat the request's `confirm` to approve a high risk")
 

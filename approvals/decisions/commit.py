@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
@@ -17,7 +17,7 @@ from approvals import audit, clock, stored_rows
 from approvals.errors import AlreadyDecided
 from approvals.models import Request
 from approvals.permissions import principals
-from approvals.requests import statements
+from approvals.requests import snapshot, statements
 from runtime.control.settle import settle
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen
@@ -43,7 +43,7 @@ _BY_GATE: Final = f"{_LOAD} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 _CLOSE: Final = """
     UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
         effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s, channel = %(r_channel)s,
-        signature = %(r_signature)s, key_id = %(r_key)s
+        signature = %(r_signature)s, key_id = %(r_key)s, edited = %(r_edited)s
     FROM run WHERE approvals_request.id = %(r_id)s AND status || '' = 'pending' AND request_digest = %(r_digest)s
     RETURNING approvals_request.id
 """
@@ -80,6 +80,7 @@ def close(looked: Loaded, decision: Decision, actor: Actor) -> None:
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
     row.channel = "page" if actor.token is None else "api"
+    row.edited = None if decision.edit is None else snapshot.text(decision.edit.args)
     statements.sign(row, statements.make(row, decision, looked.at, looked.undone))
     settle(
         gate=row.gate,
@@ -131,6 +132,7 @@ def _closed(row: Request) -> Part:
             "r_signature": row.signature,
             "r_key": row.key_id,
             "r_channel": row.channel,
+            "r_edited": row.edited,
         },
         required=True,
     )
@@ -138,7 +140,11 @@ def _closed(row: Request) -> Part:
 
 def _audited(looked: Loaded, decision: Decision, actor: Actor) -> Part:
     row = looked.request
-    granted = {"granted": decision.result} if decision.verdict is Verdict.CONTINUE else {}
+    more: dict[str, Any] = {}
+    if decision.verdict is Verdict.CONTINUE:
+        more["granted"] = decision.result
+    if decision.edit is not None:
+        more["edited"] = decision.edit.digest
     entry = audit.following(
         looked.last,
         run=row.run_id,
@@ -149,7 +155,7 @@ def _audited(looked: Loaded, decision: Decision, actor: Actor) -> Part:
             "digest": row.request_digest,
             "verdict": decision.verdict,
             "reason": decision.reason,
-            **granted,
+            **more,
         },
         at=looked.at,
     )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals import audit
-from approvals.decisions import budget_grants, checks, closing, commit, results
+from approvals.decisions import budget_grants, checks, closing, commit, edits, results
 from approvals.errors import Expired
 from approvals.models import Request
 from approvals.queries.requests import Approval
-from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, Decision, Edit, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 
@@ -27,6 +27,7 @@ class _Answer:
     grant: object
     result: object
     confirm: object
+    arguments: object
 
 
 def decide(
@@ -39,20 +40,28 @@ def decide(
     grant: object = None,
     result: object = results.ABSENT,
     confirm: object = None,
+    arguments: object = results.ABSENT,
 ) -> Approval:
-    """Approve, deny or answer a call, or let a blocked frame `continue` or `stop` its run.
+    """Approve, deny, answer or edit a call, or let a blocked frame `continue` or `stop` its run.
 
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
     tool's result schema. `confirm` repeats the request's own `confirm`, which an approval at high risk must do.
+    `arguments` are all the arguments of an `edit`, which approves the call with these instead of the proposed ones.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; InvalidInput
-    naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result` or a path in it. Nothing is written when it
-    raises, except that Expired is recorded.
+    naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result`, `arguments` or a path in it. Nothing is written
+    when it raises, except that Expired is recorded.
     """
     answer = _Answer(
-        verdict=verdict, digest=digest, reason=reason, grant=grant, result=result, confirm=confirm
+        verdict=verdict,
+        digest=digest,
+        reason=reason,
+        grant=grant,
+        result=result,
+        confirm=confirm,
+        arguments=arguments,
     )
     try:
         outcome = _attempt(request, answer, actor)
@@ -82,7 +91,18 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
         by=actor.person,
         reason=checks.reason(answer.reason, verdict),
         result=_result(row, verdict, answer),
+        edit=_edit(row, verdict, answer),
     )
+
+
+def _edit(row: Request, verdict: Verdict, answer: _Answer) -> Edit | None:
+    if verdict is Verdict.EDIT:
+        if answer.arguments is results.ABSENT:
+            raise InvalidInput("arguments", "are required to edit")
+        return edits.check(row, answer.arguments)
+    if answer.arguments is not results.ABSENT and answer.arguments is not None:
+        raise InvalidInput("arguments", "are only for an approval with changes")
+    return None
 
 
 def _result(row: Request, verdict: Verdict, answer: _Answer) -> object:

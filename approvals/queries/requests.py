@@ -35,6 +35,7 @@ class Approval:
     """One request of any kind. `path` goes from the root agent to the tool.
 
     `args`, the schemas and `preview`, what the worker found out about the call (see ReviewSnapshot), are JSON values.
+    `edited` are the arguments of an approval with changes, else None.
     `result_schema` is the schema of a result to report in doubt or to give instead of the call, None if the tool has
     none. `expires_at` is the deadline; a call in doubt may run again from `not_before`. `digest` is the request
     digest, which a decision must name. `denial` is the reason why this actor may not decide, at any status (`scope`,
@@ -53,6 +54,7 @@ class Approval:
     call: str
     tool: str
     args: Any
+    edited: Any
     schema: Any
     result_schema: Any
     preview: Any
@@ -182,6 +184,7 @@ def verified(
         call=row.call,
         tool=row.tool,
         args=sealing.redacted_args(row.tool, _value(row.args)),
+        edited=None if row.edited is None else sealing.redacted_args(row.tool, _value(row.edited)),
         schema=_schema(row.schema),
         result_schema=None if row.result_schema is None else _schema(row.result_schema),
         preview=None if row.preview is None else _value(row.preview),

@@ -33,10 +33,10 @@ def row(snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = ()) -> R
         frame=snapshot.frame,
         call=snapshot.call,
         tool=snapshot.tool,
-        args=_text(snapshot.args),
-        schema=_text(snapshot.schema),
+        args=text(snapshot.args),
+        schema=text(snapshot.schema),
         result_schema=_result_schema(snapshot),
-        preview=None if snapshot.preview is None else _text(snapshot.preview),
+        preview=None if snapshot.preview is None else text(snapshot.preview),
         path=list(snapshot.path),
         effect=str(snapshot.effect),
         risk=str(snapshot.risk),
@@ -89,6 +89,19 @@ def action_digest(request: Request) -> str | None:
         return None
 
 
+def check_edit(request: Request, args: Any, digest: str | None) -> None:
+    """Raise NotConfirmed unless `digest` is the action digest of the stored call with these arguments instead."""
+    edited = digest_of_action(
+        tool=request.tool,
+        schema=schemas.digest_of(request.schema),
+        args=args,
+        path=tuple(request.path),
+        effect=EffectClass(request.effect),
+    )
+    if edited != digest:
+        raise NotConfirmed("the edited arguments differ from the signed ones")
+
+
 def request_digest(request: Request) -> str:
     """Return the digest of all values shown to reviewers and of those that bind them to this gate."""
     return sha256_of(
@@ -134,9 +147,9 @@ def _nonce(at: datetime) -> str:
 
 def schema_texts(snapshot: ReviewSnapshot) -> list[str]:
     """Return the schemas of the call that its request refers to by their digests."""
-    texts = [_text(snapshot.schema)]
+    texts = [text(snapshot.schema)]
     if snapshot.kind is GateKind.APPROVAL and snapshot.result_schema is not None:
-        texts.append(_text(snapshot.result_schema))
+        texts.append(text(snapshot.result_schema))
     return texts
 
 
@@ -149,14 +162,15 @@ def _result_schema(snapshot: ReviewSnapshot) -> str | None:
         return None
     match snapshot.kind:
         case GateKind.IN_DOUBT:
-            return _text(snapshot.result_schema)
+            return text(snapshot.result_schema)
         case GateKind.APPROVAL:
-            return schemas.digest_of(_text(snapshot.result_schema))
+            return schemas.digest_of(text(snapshot.result_schema))
         case _:
             return None
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """Write a JSON value as it is stored in a request."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

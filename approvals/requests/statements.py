@@ -30,6 +30,7 @@ STATUS: Mapping[Verdict, Request.Status] = {
     Verdict.DENY: Request.Status.DENIED,
     Verdict.GIVE_UP: Request.Status.DENIED,
     Verdict.ANSWER: Request.Status.ANSWERED,
+    Verdict.EDIT: Request.Status.APPROVED,
     Verdict.HAPPENED: Request.Status.ANSWERED,
     Verdict.CONTINUE: Request.Status.APPROVED,
     Verdict.STOP: Request.Status.DENIED,
@@ -40,7 +41,10 @@ _BASE64 = 88  # characters of a signature in base64; in hex it has 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A decision to sign. `result` is the digest of the reported or given result, None without one."""
+    """A decision to sign.
+
+    `result` is the digest of the reported or given result, or the action digest of the edited call, None without one.
+    """
 
     request: UUID
     digest: str
@@ -115,7 +119,12 @@ def read(request: Request) -> Statement:
 
 
 def result_digest(decision: Decision) -> str | None:
-    """Return the digest of the result that a person reported or gave, which may be null; None without a result."""
+    """Return the digest of the result that a person reported or gave, which may be null, or of the edited action.
+
+    None without either.
+    """
+    if decision.edit is not None:
+        return decision.edit.digest
     has_result = decision.verdict in (Verdict.HAPPENED, Verdict.ANSWER)
     nothing = decision.result is None and not has_result
     return None if nothing else sha256_of(decision.result)

@@ -4,9 +4,12 @@ Otherwise a program with write access to the database could change a request whi
 before the click.
 """
 
+import json
+
 from approvals import stored_rows
 from approvals.models import Request
 from approvals.requests import schemas, snapshot, statements
+from runtime.core.enums import Verdict
 from runtime.errors import KeyMissing
 from runtime.ports.approvals import NotConfirmed
 
@@ -27,7 +30,7 @@ def fault(request: Request) -> str | None:
         snapshot.check_seal(request)
         _check_excluded(request)
         if request.status in _SIGNED:
-            statements.read(request)
+            check_edited(request, statements.read(request))
     except (NotConfirmed, KeyMissing) as exc:
         return str(exc)
     except (ValueError, TypeError) as exc:  # a column holds a value of another type
@@ -42,6 +45,14 @@ def _check_excluded(request: Request) -> None:
         raise NotConfirmed(
             f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"
         )
+
+
+def check_edited(request: Request, said: statements.Statement) -> None:
+    """Raise NotConfirmed unless the stored arguments of an approval with changes are the signed ones."""
+    if (request.edited is not None) is not (said.verdict is Verdict.EDIT):
+        raise NotConfirmed("the stored verdict differs from the signed one")
+    if request.edited is not None and not is_erased(request):
+        snapshot.check_edit(request, json.loads(request.edited), said.result)
 
 
 def is_erased(request: Request) -> bool:

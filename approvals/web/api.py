@@ -35,12 +35,13 @@ class ApprovalOut(Schema):
     `kind` is `approval`, `in_doubt` for a call with an unknown outcome, or `hold`, `limit` or `version` if the agent
     itself is blocked: then `tool` and `call` are empty and `args` holds the reason.
 
-    A decision must name `digest`; `args` are complete. `preview` is what the worker found out about the call before it
-    asked, null if there is nothing. A call in doubt cannot be run again before `not_before`, and a
-    reported result must fit its `result_schema`, as must the result of an answer. Retention removed `args` at
-    `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide. `confirm` names
-    the object of a high-risk call, which an approval must repeat; otherwise it is null. If the stored request was
-    changed, `tampered` names the first value that does not verify, and it cannot be decided.
+    A decision must name `digest`; `args` are complete. `edited` are the arguments of an approval with changes, else
+    null. `preview` is what the worker found out about the call before it asked, null if there is nothing. A call in
+    doubt cannot be run again before `not_before`, and a reported result must fit its `result_schema`, as must the
+    result of an answer. Retention removed `args` at `removed_at`. `origin` lists the people in the run's origin, with
+    the requester: they cannot decide. `confirm` names the object of a high-risk call, which an approval must repeat;
+    otherwise it is null. If the stored request was changed, `tampered` names the first value that does not verify, and
+    it cannot be decided.
     """
 
     id: UUID
@@ -51,6 +52,7 @@ class ApprovalOut(Schema):
     call: str
     tool: str
     args: Any
+    edited: Any
     result_schema: Any
     preview: Any
     path: list[str]
@@ -170,7 +172,8 @@ class DecisionIn(Body):
 
     `grant` is the increase of each limit, where null removes it. `result` is the result that an `answer` gives instead
     of the call: required to answer, otherwise not allowed. `confirm` repeats that of the request: required to approve
-    a high-risk call, whose object it names.
+    a high-risk call, whose object it names. `arguments` are all the arguments with which an `edit`
+    approves the call: required to edit, otherwise not allowed. Secret ones may be left out, and stay.
 
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
@@ -181,6 +184,7 @@ class DecisionIn(Body):
     grant: Annotated[Any, WithJsonSchema(GRANT_SCHEMA)] = None
     result: Any = None
     confirm: Annotated[Any, WithJsonSchema({"type": ["string", "null"]})] = None
+    arguments: Annotated[Any, WithJsonSchema({"type": ["object", "null"]})] = None
 
 
 class SettlementIn(Body):
@@ -268,10 +272,10 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
-    """Approve, deny or answer a call, or `continue` or `stop` a frame. You can undo it until `effective_at`.
+    """Approve, deny, answer or edit a call, or `continue` or `stop` a frame. You can undo it until `effective_at`.
 
-    A denial needs a reason, which the agent's model receives. An answered call is never made. `stop` ends the run and
-    needs a reason too.
+    A denial needs a reason, which the agent's model receives. An answered call is never made. An edited one is approved
+    with other arguments. `stop` ends the run and needs a reason too.
     """
     return record_decision(
         request=_id(approval),
@@ -282,6 +286,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
         grant=body.grant,
         result=body.result if "result" in body.model_fields_set else results.ABSENT,
         confirm=body.confirm,
+        arguments=body.arguments if "arguments" in body.model_fields_set else results.ABSENT,
     )
 
 

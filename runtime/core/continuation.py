@@ -98,6 +98,14 @@ class CallState(StrEnum):
 SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, CallState.FAILED})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """The person who last changed the arguments of a call, and the arguments that its model had `proposed`."""
+
+    by: str
+    proposed: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """One call. `gate` is the last gate opened for it; `result` goes to the model once the call is settled.
@@ -105,7 +113,7 @@ class Call:
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` is the person who
     reported the result, or with `answered` gave it instead of the call. `stored` replaces a result that is stored by
     its hash. `verdict` is kept if the model must learn more than the state says: an expiry, or a call that was given
-    up.
+    up. `edited` is set if a person changed `args`.
     """
 
     id: str
@@ -124,6 +132,12 @@ class Call:
     reported_by: str | None = None
     answered: bool = False
     verdict: Literal["expire", "give_up"] | None = None
+    edited: Edited | None = None
+
+    @property
+    def proposed(self) -> Any:
+        """The arguments as the model proposed them."""
+        return self.args if self.edited is None else self.edited.proposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +290,8 @@ class Continuation:
     `short` is the subject of the last limit gate. `worked` is active time in seconds up to `ticking`, which is None
     while the clock stands still. Both are kept only if a limit is set. `origin` names the people who steered the run
     (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again. `denials` are
-    by action digest; such an action is refused from then on.
+    by action digest; such an action is refused from then on. `edits` name the person who changed the arguments of an
+    action, by its digest; such an action is asked again even if policy would not ask.
     """
 
     run: UUID
@@ -294,6 +309,7 @@ class Continuation:
     usage: dict[str, int] = field(default_factory=dict)
     refusals: int = 0
     denials: dict[str, Denial] = field(default_factory=dict)
+    edits: dict[str, str] = field(default_factory=dict)
     cancelled_by: str = ""
     outcome: Any = None
     paused: Pause | None = None

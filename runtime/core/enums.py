@@ -51,6 +51,7 @@ class Verdict(StrEnum):
     APPROVE = "approve"  # the call may start, once
     DENY = "deny"  # the call never starts, and its model receives the reason
     ANSWER = "answer"  # the call never starts, and its result is the one that the person gives
+    EDIT = "edit"  # the call may start, once, with the arguments that the person changed
     EXPIRE = "expire"  # its deadline passed, so the call never starts
     HAPPENED = "happened"  # the call took effect, with the result that the person reports
     RUN_AGAIN = "run_again"  # the call may start once more; counts as a new approval
@@ -61,25 +62,41 @@ class Verdict(StrEnum):
 
 # The verdicts that people may give at each kind of gate. `expire` comes from the clock only.
 VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
-    GateKind.APPROVAL: (Verdict.APPROVE, Verdict.DENY, Verdict.ANSWER),
+    GateKind.APPROVAL: (Verdict.APPROVE, Verdict.DENY, Verdict.ANSWER, Verdict.EDIT),
     GateKind.IN_DOUBT: (Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.GIVE_UP),
     GateKind.HOLD: (Verdict.CONTINUE, Verdict.STOP),
     GateKind.LIMIT: (Verdict.CONTINUE, Verdict.STOP),
     GateKind.VERSION: (Verdict.CONTINUE, Verdict.STOP),
 }
 
+# After these verdicts a call may start.
+APPROVING = frozenset({Verdict.APPROVE, Verdict.EDIT, Verdict.RUN_AGAIN})
+
 # These are gates of a frame; the other kinds belong to a call.
 FRAME_GATES = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """The arguments that a person gives a call in place of the proposed ones.
+
+    `digest` is the action digest of the call with them.
+    """
+
+    args: dict[str, Any]
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A decision on a gate. `by` is a person's name, or empty if the clock decided.
 
-    `reason` is free text, required to deny; `result` is the result that a person reports or gives instead.
+    `reason` is free text, required to deny; `result` is the result that a person reports or gives instead; `edit` has
+    the arguments of an approval with changes.
     """
 
     verdict: Verdict
     by: str
     reason: str = ""
     result: Any = None
+    edit: Edit | None = None

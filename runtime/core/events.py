@@ -17,7 +17,7 @@ from runtime.core.call_options import (
     CompactionOptions,
     ModelOptions,
 )
-from runtime.core.enums import GateKind, Verdict
+from runtime.core.enums import Edit, GateKind, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,8 @@ class GateDecided:
     """A decision took effect. `call` is empty at the gate of a frame.
 
     `result` is the result or grant that came with the verdict. `stored` replaces it if it is too big for an event.
-    With `stands` the denied action is refused from now on; denials of older releases have it unset.
+    With `stands` the denied action is refused from now on; denials of older releases have it unset. `edit` has the
+    arguments of an approval with changes.
     """
 
     gate: UUID
@@ -195,6 +196,7 @@ class GateDecided:
     result: Any = None
     stored: BlobRef | None = None
     stands: bool = False
+    edit: Edit | None = None
     type: Literal["GateDecided"] = "GateDecided"
 
 

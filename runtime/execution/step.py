@@ -25,7 +25,7 @@ from runtime.core.continuation import (
     in_doubt,
 )
 from runtime.core.digest import sha256_of
-from runtime.core.enums import Verdict
+from runtime.core.enums import Decision, Verdict
 from runtime.core.events import (
     CallRefused,
     Cancelled,
@@ -51,7 +51,7 @@ from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
-from runtime.execution.admission.admit import Admission, needs_recheck
+from runtime.execution.admission.admit import Admission, denied_before, needs_recheck
 from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.execution.admission.versions import (
@@ -391,6 +391,7 @@ class StepBuilder:
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 change = approve_change(self.now, pending, self._handler) if goes_on else None
                 self.add(_decided(pending, signal))
+                self._refuse_denied_edit(pending, signal.decision)
                 if change is not None:
                     self._change_agent(pending.frame, change)
                 granted = read_grant(self.now, pending, signal.decision)
@@ -398,6 +399,12 @@ class StepBuilder:
                     self.add(granted)
                 if signal.decision.verdict is Verdict.STOP:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
+
+    def _refuse_denied_edit(self, gate: Pending, decision: Decision) -> None:
+        """Refuse a call whose arguments a person changed to those of a call that stands denied."""
+        why = None if decision.edit is None else denied_before(self.now, decision.edit.digest)
+        if why is not None:
+            self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(why)))
 
 
 def late_arrivals(late: LateOutcome) -> str:
@@ -420,4 +427,5 @@ def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
         reason=signal.decision.reason,
         result=signal.decision.result,
         stands=signal.decision.verdict is Verdict.DENY,
+        edit=signal.decision.edit,
     )

@@ -48,6 +48,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "effective_at": ("2000-01-01T00:00:00Z", "the stored effective time"),
     "reason": ("it is fine", "the stored reason"),
     "statement": ("{}", "the statement differs from the signed one"),
+    "edited": ("{}", "the stored verdict"),
     "signature": ("00" * 64, "the statement differs from the signed one"),
 }
 # Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.

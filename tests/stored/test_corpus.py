@@ -18,6 +18,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing import call
 from agents.testing.worker import Worker
 from agents.tools.timers import wait_for
+from runtime.control.edit import edit
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import DECISIONS, REVIEWS, Conversations
@@ -53,6 +54,15 @@ def _decided(verdict: Verdict, **more: Any) -> Callable[[Worker], None]:
     return decide
 
 
+def _edited(args: dict[str, Any]) -> Callable[[Worker], None]:
+    def decide(worker: Worker) -> None:
+        gate = worker.shown[worker.now.pending[0].gate]
+        shown = {name: getattr(gate, name) for name in ("tool", "schema", "path", "effect", "args")}
+        _decided(Verdict.EDIT, edit=edit(**shown, given=args))(worker)
+
+    return decide
+
+
 # Documents of schema 9 only: after a decision, the model pays another sum.
 AGAIN = {
     "denied": Scene(  # the model repeats the denied call first
@@ -65,7 +75,12 @@ AGAIN = {
     ),
 }
 # Documents of schema 10 only.
-JUDGED = {"judged": Scene(spec=lambda: desk(call("spend", euros=30), more=[spend]))}
+JUDGED = {
+    "judged": Scene(spec=lambda: desk(call("spend", euros=30), more=[spend])),
+    "edited": Scene(  # the model repeats the call that a person changed
+        spec=lambda: desk(PAY, PAY), then=_edited({"number": "A-1", "euros": 30})
+    ),
+}
 LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED}
 
 
@@ -111,7 +126,7 @@ PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 # or given up; it does not expire.
 ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("approval", "hold"), PRICED),
-    **dict.fromkeys(("paused", "waiting", "message", "denied", "answered"), REFUNDED),
+    **dict.fromkeys(("paused", "waiting", "message", "edited", *AGAIN), REFUNDED),
     "judged": ("spend success", "spend denied", "spend denied"),
     "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
     "nested_approval": ("desk success",) * 3,
@@ -216,7 +231,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     calls = [call for frame in now.frames.values() for call in frame.calls]
     answered = any(call.answered for call in calls)
     assert (bool(now.denials) or answered) is (schema == DECISIONS)
-    assert any(bool(call.terms and call.terms.risk) for call in calls) is (schema == REVIEWS)
+    new = any(call.edited or (call.terms and call.terms.risk) for call in calls)
+    assert new is (schema == REVIEWS)
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
     again = codec.encode_continuation(now)
@@ -234,7 +250,8 @@ def _schema_of(event: Event) -> int:
     if isinstance(event, GateDecided) and (event.stands or event.verdict is Verdict.ANSWER):
         return DECISIONS
     terms = getattr(event, "terms", None)
-    return REVIEWS if terms is not None and terms.risk else codec.SCHEMA
+    new = getattr(event, "edit", None) or (terms is not None and terms.risk)
+    return REVIEWS if new else codec.SCHEMA
 
 
 @each

@@ -51,7 +51,7 @@ WORDS: dict[type[StrEnum], str] = {
     Risk: "low medium high",
     FailureCause: "limit provider network time tool worker setup request",
     GateKind: "approval in_doubt hold limit version",
-    Verdict: "approve deny answer expire happened run_again give_up continue stop",
+    Verdict: "approve deny answer edit expire happened run_again give_up continue stop",
     Limit: "turns calls tokens micros seconds depth",
 }
 

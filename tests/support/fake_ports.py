@@ -203,6 +203,7 @@ class FakeApprovals:
         self.closed: list[UUID] = []
         self.notes: list[tuple[UUID, Actor, str, dict[str, str | None]]] = []
         self.joined: list[tuple[UUID, str]] = []
+        self.edited: dict[UUID, str] = {}
         self.forged = False
         self.void = False
 
@@ -239,7 +240,8 @@ class FakeApprovals:
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
         shown = [snapshot for snapshot in self.snapshots if snapshot.gate == gate]
-        if self.forged or [snapshot.action_digest for snapshot in shown] != [action_digest]:
+        approved = [self.edited.get(gate, snapshot.action_digest) for snapshot in shown]
+        if self.forged or approved != [action_digest]:
             raise NotConfirmed("this action was not approved")
         if self.void:
             raise ApprovalVoid("the decider lost the right")
@@ -247,6 +249,8 @@ class FakeApprovals:
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         if self.forged:
             raise NotConfirmed("no person signed it")
+        if decision.edit is not None:
+            self.edited[gate] = decision.edit.digest
 
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():

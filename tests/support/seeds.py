@@ -26,7 +26,7 @@ from approvals.queries.requests import Approval
 from approvals.requests import confirmation
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import Decision, EffectClass, GateKind, Risk, Verdict
+from runtime.core.enums import Decision, Edit, EffectClass, GateKind, Risk, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ReviewSnapshot
@@ -228,6 +228,8 @@ def heard(request: Request, **changed: Any) -> Decision:
     """The decision as the run hears it."""
     body = json.loads(Signal.objects.get(run=request.run_id).body)
     said = {name: body[name] for name in ("by", "reason")} | {"result": body.get("result")}
+    if "edit" in body:
+        said["edit"] = Edit(**body["edit"])
     return replace(Decision(verdict=Verdict(body["verdict"]), **said), **changed)
 
 

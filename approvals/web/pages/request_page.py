@@ -39,6 +39,7 @@ _VERBS: dict[Verdict, str] = {
     Verdict.APPROVE: "approve it",
     Verdict.DENY: "deny it",
     Verdict.ANSWER: "answer it",
+    Verdict.EDIT: "approve it with changes",
     Verdict.HAPPENED: "resolve it",
     Verdict.RUN_AGAIN: "let it run again",
     Verdict.GIVE_UP: "give it up",

@@ -54,7 +54,7 @@ HISTORY = {
     7: "a long run's continuation leaves out what its entries tell, which are of schema 5",
     8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
-    10: "calls judged by their arguments: an entry with one, and a continuation that has any",
+    10: "calls judged by their arguments or edited: an entry with one, and a continuation that has any",
 }
 REFERRING = 6
 BRIEF = 7
@@ -212,6 +212,8 @@ def _number(event: Event) -> int:
         case Forked():
             with suppress(Unreadable):  # the reducer reports that
                 return _number_of(state_of(event))
+        case GateDecided(verdict=Verdict.EDIT):
+            return REVIEWS
         case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
             return DECISIONS
         case CallAdmitted() | GateOpened() if event.terms is not None and event.terms.risk:
@@ -223,7 +225,8 @@ def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
-    if any(call.terms is not None and call.terms.risk is not None for call in calls):
+    judged = any(call.terms is not None and call.terms.risk is not None for call in calls)
+    if judged or now.edits or any(call.edited for call in calls):
         return REVIEWS
     return DECISIONS if now.denials or any(call.answered for call in calls) else SCHEMA
 

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from runtime.core.call_options import CallOptions
-from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame
+from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Edited, Frame
 from runtime.core.documents.compression import plain_text
 from runtime.core.errors import Unreadable
 from runtime.core.events import BlobRef
@@ -33,7 +33,7 @@ Fields = dict[str, Any]  # of a call
 Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
 
 DECISIONS = 9  # the schema of an entry with a decision that earlier releases do not know
-REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments
+REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, or edited
 _READABLE = (*range(1, Continuation.schema + 1), DECISIONS, REVIEWS)
 
 _TERMS = TypeAdapter(CallOptions)
@@ -224,6 +224,9 @@ class _Conversation:
         for fields in self._open.values():
             if fields["state"] is CallState.CLOSED:
                 fields |= {"state": CallState.PROPOSED, "gate": None, "until": None, "result": None}
+                in_doubt = fields.get("attempt", 0) > fields.get("failures", 0)
+                if (edited := fields.get("edited")) and not in_doubt:
+                    fields |= {"args": edited["proposed"], "edited": None}
 
 
 Change = Callable[[Fields, Event], None]
@@ -239,12 +242,17 @@ def _stored(value: dict[str, Any]) -> BlobRef:
     return BlobRef(**value)
 
 
+def _edited_of(value: dict[str, Any]) -> Edited:
+    return Edited(**value)
+
+
 _READ: dict[str, Callable[[Any], Any]] = {
     "terms": _TERMS.validate_python,
     "gate": UUID,
     "started_at": datetime.fromisoformat,
     "until": datetime.fromisoformat,
     "stored": _stored,
+    "edited": _edited_of,
 }
 
 
@@ -269,6 +277,13 @@ def _decided(call: Fields, event: Event) -> None:
         call |= {"state": CallState.RETURNED, "reported_by": event["by"]}
         call["answered"] = verdict == "answer"
         call |= {"result": event.get("result"), "stored": event.get("stored")}
+    elif verdict == "edit":
+        proposed = (call.get("edited") or {"proposed": call["args"]})["proposed"]
+        call |= {
+            "args": event["edit"]["args"],
+            "terms": {**call["terms"], "digest": event["edit"]["digest"]},
+            "edited": {"by": event["by"], "proposed": proposed},
+        }
     elif verdict in ("deny", "expire", "give_up"):
         state = CallState.FAILED if verdict == "give_up" else CallState.DENIED
         call |= {"state": state, "result": event["reason"]}

@@ -1,8 +1,8 @@
 """Restores a failed run that a person tries again: it continues from where it failed, and no effect is repeated.
 
 Results, messages, used approvals, denials and spending stay. Refusals and denials are counted anew. A frame whose
-model failed asks it again. A call that was closed with the run is checked again, so people are asked again. If an
-attempt at it may have had its effect, it is in doubt.
+model failed asks it again. A call that was closed with the run is checked again, so people are asked again, about the
+arguments that its model proposed. If an attempt at it may have had its effect, it is in doubt.
 """
 
 from runtime.core.continuation import (
@@ -16,6 +16,7 @@ from runtime.core.continuation import (
 )
 from runtime.core.events import Retried
 from runtime.core.fast_replace import replace
+from runtime.core.machine.edits import unedited
 from runtime.core.machine.transitions import CALLS, FRAMES, next_state
 
 
@@ -66,4 +67,5 @@ def _call(call: Call, event: Retried) -> Call:
     in_doubt = call.attempt > call.failures
     trigger = f"{event.type}:in_doubt" if in_doubt else event.type
     state = next_state(CALLS, call.state, trigger, subject=call.id)
-    return replace(call, state=state, gate=None, until=None, result=None)
+    call = replace(call, state=state, gate=None, until=None, result=None)
+    return call if in_doubt else unedited(call)

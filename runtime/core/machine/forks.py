@@ -50,8 +50,8 @@ def state_of(event: Forked) -> Continuation:
 def without_permissions(now: Continuation) -> Continuation:
     """Return the state without permissions, gates and pause, so that no call may start.
 
-    Admitted, approved, waiting and retrying calls are proposed again. If people allowed a `write` with an unknown
-    outcome to run again, it is in doubt again. Budgets and their usage stay.
+    Admitted, approved, waiting and retrying calls are proposed again, with their model's arguments. If people allowed a
+    `write` with an unknown outcome to run again, it is in doubt again. Budgets and their usage stay.
     """
     frames = {name: _without_permissions_of(frame) for name, frame in now.frames.items()}
     return replace(now, frames=frames, pending=(), paused=None, short=None, ticking=None)
@@ -99,7 +99,7 @@ def _without_permission(call: Call) -> Call:
     if call.state is CallState.UNKNOWN or _was_in_doubt(call):
         return replace(call, state=CallState.UNKNOWN, gate=None, until=None)
     if call.state in _PERMITTED:
-        return Call(id=call.id, tool=call.tool, args=call.args)
+        return Call(id=call.id, tool=call.tool, args=call.proposed)
     return call
 
 

@@ -64,6 +64,7 @@ from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.agent_changes import change_agent
 from runtime.core.machine.budget_accounting import charge, exceed, grant
 from runtime.core.machine.compaction import compact
+from runtime.core.machine.edits import edit_call, remember_edit
 from runtime.core.machine.failed_runs import retried
 from runtime.core.machine.forks import apply_transfer
 from runtime.core.machine.gates import evolve_frame_gate, is_frame_gate
@@ -310,6 +311,7 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
             now = pending.add(now, event, call.tool)
         case GateDecided():
             now = _remember_denial(pending.drop(now, event), call, event)
+            now = remember_edit(now, call, event)
             call = _decided(call, event)
         case GateClosed():
             now = pending.drop(now, event)
@@ -351,6 +353,8 @@ def _decided(call: Call, event: GateDecided) -> Call:
             return replace(call, result=event.reason, verdict="expire")
         case Verdict.GIVE_UP:
             return replace(call, result=event.reason, verdict="give_up")
+        case Verdict.EDIT:
+            return edit_call(call, event)
         case Verdict.APPROVE | Verdict.RUN_AGAIN | Verdict.CONTINUE | Verdict.STOP:
             return call  # the last two are gates of frames: no call has such a transition
         case _ as never:
@@ -462,4 +466,6 @@ def result_of(call: Call) -> dict[str, Any]:
         result["verdict"] = call.verdict
     if call.answered:
         result["answered"] = True
+    if call.edited is not None:
+        result |= {"edited_by": call.edited.by, "args": call.args}
     return result if call.reported_by is None else {**result, "reported_by": call.reported_by}

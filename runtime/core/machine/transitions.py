@@ -76,6 +76,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.GATED, "GateDecided:deny"): CallState.DENIED,
     (CallState.GATED, "GateDecided:expire"): CallState.DENIED,
     (CallState.GATED, "GateDecided:answer"): CallState.RETURNED,
+    (CallState.GATED, "GateDecided:edit"): CallState.ADMITTED,
     (CallState.GATED, "GateClosed"): CallState.CLOSED,
     # The call has changed since its approval: people are asked again.
     (CallState.ADMITTED, "GateOpened:approval"): CallState.GATED,

@@ -73,7 +73,7 @@ class Admission:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        if self.approvals.requires_approval(info):
+        if self.approvals.requires_approval(info) or terms.digest in now.edits:
             return self._gated(now, frame, found, info, terms)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
@@ -258,12 +258,20 @@ def _require_new(now: Continuation, frame: str, call: Call) -> None:
 
 def _require_not_denied(now: Continuation, terms: CallOptions) -> None:
     """Refuse a call that a person has denied in this run: the same tool with the same arguments."""
-    denial = now.denials.get(terms.digest)
-    if denial is not None:
-        raise CallRejected(
-            "a person denied this call before in this run, and it is not asked again. "
-            f"The reason given: {denial.reason}"
-        )
+    why = denied_before(now, terms.digest)
+    if why is not None:
+        raise CallRejected(why)
+
+
+def denied_before(now: Continuation, digest: str) -> str | None:
+    """Return why a call with this action digest is not made: a person denied it in this run. None if not."""
+    denial = now.denials.get(digest)
+    if denial is None:
+        return None
+    return (
+        "a person denied this call before in this run, and it is not asked again. "
+        f"The reason given: {denial.reason}"
+    )
 
 
 def _terms(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOptions:

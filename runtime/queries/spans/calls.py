@@ -32,6 +32,7 @@ _AFTER = {
     Verdict.DENY: CallState.DENIED,
     Verdict.EXPIRE: CallState.DENIED,
     Verdict.ANSWER: CallState.RETURNED,
+    Verdict.EDIT: CallState.ADMITTED,
     Verdict.HAPPENED: CallState.RETURNED,
     Verdict.RUN_AGAIN: CallState.ADMITTED,
     Verdict.GIVE_UP: CallState.FAILED,
@@ -45,7 +46,8 @@ class CallRecord:
     `verdict` is its last decision, `decided_by` the reviewer, empty for an expiry. `attempt` and `started_at` belong to
     its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
     person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
-    last asked about.
+    last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
+    those of the model.
     """
 
     id: str
@@ -64,6 +66,8 @@ class CallRecord:
     lost: bool = False
     late: bool = False
     digest: str = ""
+    edited_by: str = ""
+    proposed: Any = None
     result: Any = None
     child: str | None = None
     spans: list[Span] = field(default_factory=list)
@@ -72,7 +76,7 @@ class CallRecord:
     def label(self) -> str:
         """The state in words; `moment` or a name may follow."""
         match self.state, self.verdict:
-            case CallState.ADMITTED, Verdict.APPROVE | Verdict.RUN_AGAIN:
+            case CallState.ADMITTED, Verdict.APPROVE | Verdict.EDIT | Verdict.RUN_AGAIN:
                 return "approved, about to start"
             case CallState.DENIED, Verdict.EXPIRE:
                 return "expired, never started"
@@ -147,6 +151,10 @@ class CallRecord:
         self.state = _AFTER[event.verdict]
         if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
             self.result = redact(event.stored or event.result)
+        if event.edit is not None:
+            self.proposed = self.proposed if self.edited_by else self.args
+            self.args, self.edited_by = redact(event.edit.args), event.by
+            self.digest = event.edit.digest
         for span in self._of_gate(event.gate):
             span.gate_decided(event, at, gate)
 
@@ -238,6 +246,8 @@ class CallRecord:
         if self.state is CallState.CLOSED:
             lost = CallState.UNKNOWN if self.lost else CallState.PROPOSED
             self.state, self.note = CallState.DELEGATED if self.child else lost, ""
+            if self.edited_by and not self.lost:
+                self.args, self.proposed, self.edited_by = self.proposed, None, ""
 
     def end(self, at: datetime) -> None:
         """End the open spans with the run."""

@@ -65,6 +65,8 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         digest=call.terms.digest if call.terms else "",
         verdict=_verdict(call),
         decided_by=call.reported_by or "",
+        edited_by=call.edited.by if call.edited else "",
+        proposed=redact(call.edited.proposed) if call.edited else None,
         attempt=call.attempt,
         started_at=call.started_at,
         lost=call.state is CallState.UNKNOWN,
@@ -106,7 +108,7 @@ def _replied(frame: Frame, message: dict[str, Any], turn: int) -> Iterator[Utter
         yield Utterance(turn=turn, kind="text", by=frame.agent, value=message["text"])
     for name in message["calls"]:
         call = frame.find(name)
-        value = {"tool": call.tool, "args": call.args}
+        value = {"tool": call.tool, "args": call.proposed}
         yield Utterance(turn=turn, kind="call", by=frame.agent, value=value)
 
 

@@ -7,12 +7,12 @@ fails and reads again.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import Decision, Verdict
+from runtime.core.enums import Decision, Edit, Verdict
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 
@@ -101,6 +101,7 @@ def body_of(gate: UUID, decision: Decision) -> str:
         "by": decision.by,
         "reason": decision.reason,
         "result": decision.result,
+        **({"edit": asdict(decision.edit)} if decision.edit is not None else {}),
     }
     return json.dumps(body)
 
@@ -265,7 +266,12 @@ def _decode(number: int, kind: str, body: str) -> Signal:
                 by=document["by"],
                 reason=document["reason"],
                 result=document["result"],
+                edit=_edit(document.get("edit")),
             ),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise Tampered(f"signal {number} cannot be read: {exc}") from exc
+
+
+def _edit(stored: dict[str, Any] | None) -> Edit | None:
+    return None if stored is None else Edit(args=dict(stored["args"]), digest=str(stored["digest"]))

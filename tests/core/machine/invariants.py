@@ -7,7 +7,7 @@ import pytest
 from runtime.core import events
 from runtime.core.continuation import SETTLED, CallState, FrameState, Phase
 from runtime.core.documents import codec
-from runtime.core.enums import Verdict
+from runtime.core.enums import APPROVING
 from runtime.core.errors import CoreError
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
@@ -47,8 +47,7 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
     allowed = {
         event.gate
         for event in walk.history
-        if isinstance(event, events.GateDecided)
-        and event.verdict in (Verdict.APPROVE, Verdict.RUN_AGAIN)
+        if isinstance(event, events.GateDecided) and event.verdict in APPROVING
     }
     in_doubt: set[tuple[str, str]] = set()
     for before, event in zip(walk.states, walk.history, strict=False):

@@ -11,7 +11,7 @@ from runtime.core.budgets import Limit
 from runtime.core.call_options import CallOptions, CompactionOptions
 from runtime.core.commands import Command
 from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
-from runtime.core.enums import FRAME_GATES, VERDICTS, EffectClass, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, VERDICTS, Edit, EffectClass, GateKind, Verdict
 from runtime.core.events import Event, GateOpened
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.machine.compaction import cut_point
@@ -25,6 +25,9 @@ from tests.core.machine.events import AT, begun, opened, options
 
 MAX_EVENTS = 400
 COMPACTION = CompactionOptions(messages=4)
+
+
+_EDIT = Edit(args={"edited": True}, digest="sha256:edited")
 
 
 class Walk:
@@ -42,6 +45,7 @@ class Walk:
         self.letters = random.Random(f"letters of {seed}")
         self.retries = random.Random(f"retries of {seed}")
         self.denials = random.Random(f"denials of {seed}")
+        self.edits = random.Random(f"edits of {seed}")
         self.late = random.Random(f"late outcomes of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
@@ -92,17 +96,20 @@ class Walk:
         choices += [events.WaitEnded(**_place(wait)) for wait in self.now.retries()]
         choices += self._ends_of_waits()
         choices += [
-            events.GateDecided(
-                gate=pending.gate,
-                verdict=verdict,
-                by="bea",
-                reason="because",
-                stands=verdict is Verdict.DENY and self.denials.random() < 0.9,
-                **_place(pending),
+            self._edited(
+                events.GateDecided(
+                    gate=pending.gate,
+                    verdict=verdict,
+                    by="bea",
+                    reason="because",
+                    stands=verdict is Verdict.DENY and self.denials.random() < 0.9,
+                    **_place(pending),
+                )
             )
             for pending in self.now.pending
             for verdict in (*VERDICTS[pending.kind], Verdict.EXPIRE)
             if pending.kind is GateKind.APPROVAL or verdict is not Verdict.EXPIRE
+            if verdict is not Verdict.EDIT
         ]
         if self.random.random() < 0.05:
             choices += recover(self.now)
@@ -113,6 +120,12 @@ class Walk:
         elif self.now.phase is Phase.CANCELLING:
             choices += self._closures()
         return self._pace() or self._letter() or choices
+
+    def _edited(self, event: events.GateDecided) -> events.GateDecided:
+        """Sometimes approve with changes instead."""
+        if event.verdict is not Verdict.APPROVE or self.edits.random() > 0.2:
+            return event
+        return replace(event, verdict=Verdict.EDIT, edit=_EDIT)
 
     def _of_a_live_run(self, choices: list[Event]) -> list[Event]:
         if self.random.random() < self._unrest():

@@ -1,0 +1,98 @@
+"""Checks the arguments that a reviewer gives a call in place of the proposed ones.
+
+They are JSON of the tool's schema, without unknown names. Secrets stay as the model gave them. The tool stays too: the
+digest of the edited action has the tool, schema, agents and effect class of the proposed one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.core import json_schema
+from runtime.core.digest import action_digest, require_json, sha256_of
+from runtime.core.enums import Edit, EffectClass
+from runtime.core.errors import NotJson
+from runtime.core.limits import MAX_ARGS, size_of
+from runtime.errors import InvalidInput
+from runtime.keyring import sealing
+
+FIELD = "arguments"
+
+
+def edit(
+    *,
+    tool: str,
+    schema: Mapping[str, Any],
+    path: tuple[str, ...],
+    effect: EffectClass,
+    args: Any,
+    given: Any,
+) -> Edit:
+    """Return the edit of the proposed `args` to `given`, which may leave out secrets or have their placeholder.
+
+    Raises InvalidInput naming `arguments` or a place in it.
+    """
+    if not isinstance(args, dict) or sealing.is_sealed(args):
+        raise InvalidInput(FIELD, "cannot be changed: the model gave no object of arguments")
+    if not isinstance(given, dict):
+        raise InvalidInput(FIELD, "must be a JSON object")
+    changed = _with_secrets(tool, args, given)
+    try:
+        require_json(changed, FIELD)
+    except NotJson as exc:
+        raise InvalidInput(exc.where, exc.why) from exc
+    size = size_of(changed)
+    if size > MAX_ARGS:
+        raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")
+    _check_schema(schema, changed, secret=sealing.secret_args(tool, args))
+
+    def digest(of: Any) -> str:
+        return action_digest(tool=tool, schema=sha256_of(schema), args=of, path=path, effect=effect)
+
+    edited = Edit(args=changed, digest=digest(changed))
+    if edited.digest == digest(args):
+        raise InvalidInput(FIELD, "are unchanged: approve the call as it is")
+    return edited
+
+
+def open_part(
+    tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schema and the arguments without secrets, which only the model and the tool may read."""
+    secret = sealing.secret_args(tool, args)
+    rest = {name: value for name, value in args.items() if name not in secret}
+    return _without(schema, secret), rest
+
+
+def _with_secrets(tool: str, args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given arguments with the proposed secrets. Raises InvalidInput for other values in their place."""
+    secret = sealing.secret_args(tool, args)
+    for name, value in given.items():
+        where = f"{FIELD}.{name}"
+        if name in secret and value not in (sealing.REDACTED, args[name]):
+            raise InvalidInput(where, "is secret and cannot be changed")
+        if name not in secret and sealing.looks_sealed(value) and value != args.get(name):
+            raise InvalidInput(where, "must not hold a sealed secret")
+    rest = {name: value for name, value in given.items() if name not in secret}
+    kept = {name: value for name, value in args.items() if name in secret}
+    return {**rest, **kept}
+
+
+def _check_schema(
+    schema: Mapping[str, Any], args: Mapping[str, Any], secret: frozenset[str]
+) -> None:
+    known = schema.get("properties", {})
+    for name in args:
+        if name not in known and name not in secret:
+            raise InvalidInput(f"{FIELD}.{name}", "is not expected")
+    rest = {name: value for name, value in args.items() if name not in secret}
+    for problem in json_schema.problems(_without(schema, secret), rest, FIELD):
+        raise InvalidInput(problem.field, problem.detail)
+
+
+def _without(schema: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    return {
+        **schema,
+        "properties": {name: rule for name, rule in properties.items() if name not in names},
+        "required": [name for name in required if name not in names],
+    }

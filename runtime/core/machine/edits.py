@@ -1,0 +1,43 @@
+"""Applies edits: a person approved a call with other arguments than its model had proposed.
+
+The call keeps both. A later call with the digest of the replaced action is asked again, even if policy would not ask.
+"""
+
+import dataclasses
+
+from runtime.core.continuation import Call, Continuation, Edited
+from runtime.core.enums import Verdict
+from runtime.core.errors import IllegalTransition
+from runtime.core.events import GateDecided
+from runtime.core.fast_replace import replace
+
+
+def edit_call(call: Call, event: GateDecided) -> Call:
+    """Return the call with the arguments of the edit. Raises IllegalTransition if the event has none."""
+    if event.edit is None or call.terms is None:
+        raise IllegalTransition("Call", "without an edit", f"{event.type}:{event.verdict}", call.id)
+    return replace(
+        call,
+        args=event.edit.args,
+        terms=dataclasses.replace(call.terms, digest=event.edit.digest),
+        edited=Edited(by=event.by, proposed=call.proposed),
+    )
+
+
+def remember_edit(now: Continuation, call: Call, event: GateDecided) -> Continuation:
+    """Return the state that knows the replaced action of `call`, as it was before the decision."""
+    if event.verdict is not Verdict.EDIT or call.terms is None:
+        return now
+    return replace(now, edits={**now.edits, call.terms.digest: event.by})
+
+
+def unedited(call: Call) -> Call:
+    """Return the call as its model proposed it."""
+    return call if call.edited is None else replace(call, args=call.proposed, edited=None)
+
+
+def has_edits(now: Continuation) -> bool:
+    """Say whether a person changed the arguments of a call of this run."""
+    return bool(now.edits) or any(
+        call.edited for frame in (*now.frames.values(), *now.left.values()) for call in frame.calls
+    )
