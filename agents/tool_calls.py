@@ -147,6 +147,8 @@ def _context(request: ToolRequest) -> ToolContext:
         key=request.key,
         deadline=request.deadline,
         requester=request.requester,
+        approvers=request.approvers,
+        comment=request.comment,
         business_key=request.business_key,
         input=request.input,
     )

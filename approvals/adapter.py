@@ -37,6 +37,7 @@ from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
+    Approval,
     ApprovalVoid,
     EndedCall,
     NotConfirmed,
@@ -91,8 +92,8 @@ class Approvals:
         action_digest: str,
         origin: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> None:
-        """Raise unless exactly this action was approved at this gate, by a person who may still decide.
+    ) -> Approval:
+        """Return the approval of exactly this action at this gate, by a person who may still decide; else raise.
 
         `origin` is the run's origin from its journal, because the rows may lack some of it. If a `decision` is given,
         the same query verifies it. Raises NotConfirmed if the action was not approved or was changed. Raises
@@ -110,6 +111,7 @@ class Approvals:
         if action_digest != (said.result if edited else request.action_digest):
             raise NotConfirmed("the action to start differs from the approved one")
         _check_rights(stored, said, origin)
+        return Approval(by=(said.by,), comment=said.reason or None)
 
     def expire(self, gate: UUID) -> None:
         """Expire the gate's request in a transaction. Does nothing before its deadline or if it is closed."""

@@ -53,8 +53,9 @@ class ToolContext:
 
     `key` is the idempotency key: the same for every attempt at this call, and for no other call. Pass it to the
     system you write to. `deadline` is in seconds from the start of this attempt. `requester` is the name of the
-    person who started the run, `business_key` the run's business key if it has one. `input` is the calling agent's
-    input, as JSON.
+    person who started the run. `approvers` are those who approved this call, empty if it needed no approval, and
+    `comment` their comment, None without one. `business_key` is the run's business key if it has one. `input` is the
+    calling agent's input, as JSON.
     """
 
     run: UUID
@@ -64,6 +65,8 @@ class ToolContext:
     key: str
     deadline: float
     requester: str = ""
+    approvers: tuple[str, ...] = ()
+    comment: str | None = None
     business_key: str | None = None
     input: Any = None
     began: float = field(default_factory=time.monotonic)

@@ -8,7 +8,14 @@ from uuid import UUID
 from runtime.core.enums import APPROVING, Decision
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import EndedCall, NotConfirmed, Part, RequestLink, ReviewSnapshot
+from runtime.ports.approvals import (
+    Approval,
+    EndedCall,
+    NotConfirmed,
+    Part,
+    RequestLink,
+    ReviewSnapshot,
+)
 from runtime.store.pool import Connection
 
 
@@ -59,15 +66,16 @@ class Approvals:
         action_digest: str,
         origin: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> None:
-        """Raise NotConfirmed unless the test approved exactly this action."""
+    ) -> Approval:
+        """Return the approval of exactly this action by the test. Raise NotConfirmed if there is none."""
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
         said, shown = self.said.get(gate), self.shown[gate]
         if said is None or said.verdict not in APPROVING:
             raise NotConfirmed("this action was not approved")
         if action_digest != (said.edit.digest if said.edit else shown.action_digest):
-            raise NotConfirmed("this action was not approved")
+            raise NotConfirmed("another action was approved")
+        return Approval(by=(said.by,), comment=said.reason or None)
 
     def expire(self, gate: UUID) -> None:
         """Do nothing: the test moves the time; see Flow.expire."""

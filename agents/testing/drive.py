@@ -147,9 +147,9 @@ class Flow:
 
     # Actions of people, and time
 
-    def approve(self, tool: str | None = None) -> Self:
+    def approve(self, tool: str | None = None, *, comment: str = "") -> Self:
         """Approve at the one open gate, or at the gate of `tool`, and continue the run."""
-        return self._decide(Verdict.APPROVE, tool)
+        return self._decide(Verdict.APPROVE, tool, reason=comment)
 
     def deny(self, reason: str, tool: str | None = None) -> Self:
         """Deny, with a reason for the model, and continue the run."""

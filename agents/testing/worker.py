@@ -223,7 +223,7 @@ class Worker:
         return {one: self._versions[one] for one in fingerprints if one in self._versions}
 
     def _perform(self, work: Work) -> None:
-        request = request_for(self.now, work, self._filled)
+        request = request_for(self.now, work, self._filled, self._admission.approved)
         if self._dies("before", request):
             return self._take_over()
         dies = self._dies("after", request)

@@ -362,7 +362,7 @@ class Runner:
                 return
             if not self._held.has_budget():
                 return
-            request = request_for(self._writer.now, work, self._filled)
+            request = request_for(self._writer.now, work, self._filled, self._admission.approved)
             self._ready.pop(0)
             self._context.effect_pool.launch(self._run_effect(request))
 

@@ -87,6 +87,14 @@ class ApprovalVoid(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A verified approval of a call: the people who gave it, and the comment they wrote with it, None without one."""
+
+    by: tuple[str, ...] = ()
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """An addition to a statement of the engine: `INSERT … SELECT … FROM run`, empty if there is nothing to write.
 
@@ -149,8 +157,8 @@ class Approvals(Protocol):
         action_digest: str,
         origin: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> None:
-        """Verify an approval just before its call starts: exactly this action was approved, and still is.
+    ) -> Approval:
+        """Verify and return an approval just before its call starts: exactly this action was approved, and still is.
 
         If the step also receives the `decision`, the same check verifies it. `origin` is the run's origin by its
         journal: an approval by one of these people does not count. Raises NotConfirmed, ApprovalVoid, or KeyMissing.

@@ -50,7 +50,7 @@ class ToolRequest:
     """One attempt at one tool call; `key` is the idempotency key, the same for every attempt.
 
     `effect` is the effect class fixed at admission. `requester` started the run, with `business_key` if it has one;
-    `input` is the calling agent's input.
+    `approvers` approved this call, with a `comment` if they wrote one. `input` is the calling agent's input.
     """
 
     run: UUID
@@ -64,6 +64,8 @@ class ToolRequest:
     deadline: float
     effect: EffectClass = EffectClass.WRITE
     requester: str = ""
+    approvers: tuple[str, ...] = ()
+    comment: str | None = None
     business_key: str | None = None
     input: Any = None
 

@@ -74,6 +74,20 @@ def test_a_call_that_expires_is_never_made(settings: Any) -> None:
         at_desk(PAY).deny("")
 
 
+def test_a_tool_is_told_who_asked_and_who_approved() -> None:
+    told = []
+
+    @tool(approval=True)
+    def act(context: ToolContext) -> None:
+        """Acts."""
+        told.append((context.requester, context.approvers, context.comment))
+
+    asker = spec_of("asker", tools=[act])
+    drive(asker, A1, model=[call("act"), say("Done.")]).approve(comment="Go ahead.")
+    drive(asker, A1, model=[call("act"), say("Done.")]).approve()
+    assert told == [("ada", ("bea",), "Go ahead."), ("ada", ("bea",), None)]
+
+
 def test_an_answer_takes_the_place_of_the_call_and_must_be_of_its_type() -> None:
     def last(turn: Turn) -> Any:
         paid = turn.result("refund")

@@ -14,6 +14,7 @@ from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
+from runtime.ports.approvals import Approval
 from tests.support import seeds
 from tests.support.office import BEA, Target
 
@@ -149,9 +150,9 @@ def test_an_approval_is_looked_at_again_just_before_the_effect(target: Target, f
     run = target.decided()
     verify = target.context.approvals.verify_approval
 
-    def tampered(**asked: Any) -> None:
+    def tampered(**asked: Any) -> Approval:
         Request.objects.filter(run=run).update(**{field: value})
-        verify(**asked)
+        return verify(**asked)
 
     target.context.approvals.verify_approval = tampered  # type: ignore[method-assign]
     target.assert_parked(run, reason)

@@ -20,6 +20,7 @@ from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.approvals import (
+    Approval,
     ApprovalVoid,
     EndedCall,
     NotConfirmed,
@@ -236,7 +237,7 @@ class FakeApprovals:
         action_digest: str,
         origin: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> None:
+    ) -> Approval:
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
         shown = [snapshot for snapshot in self.snapshots if snapshot.gate == gate]
@@ -245,6 +246,7 @@ class FakeApprovals:
             raise NotConfirmed("this action was not approved")
         if self.void:
             raise ApprovalVoid("the decider lost the right")
+        return Approval(by=("bea",), comment="as agreed")
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         if self.forged:

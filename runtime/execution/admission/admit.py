@@ -6,8 +6,9 @@ options.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import psycopg
 from django.conf import settings
@@ -31,7 +32,7 @@ from runtime.execution.admission.gates import (
     snapshot,
 )
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
-from runtime.ports.approvals import Approvals, ApprovalVoid, NotConfirmed
+from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.tables.signals import GateDecidedSignal
@@ -47,11 +48,15 @@ _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Checks calls with the code and the policy of this process; `clock` returns database time."""
+    """Checks calls with the code and the policy of this process; `clock` returns database time.
+
+    `approved` has the approvals of one run that were verified before their calls start, by gate.
+    """
 
     handler: EffectHandler
     approvals: Approvals
     clock: Callable[[], datetime]
+    approved: dict[UUID, Approval] = field(default_factory=dict)
 
     def check(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
         """Admit, gate or refuse a proposed call. If the check itself fails, open a gate for people."""
@@ -201,7 +206,7 @@ class Admission:
             return True
         try:
             digest = call.terms.digest
-            self.approvals.verify_approval(
+            self.approved[call.gate] = self.approvals.verify_approval(
                 gate=call.gate, action_digest=digest, origin=now.origin, decision=decision
             )
         except ApprovalVoid:

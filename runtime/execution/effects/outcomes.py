@@ -1,5 +1,6 @@
 """Converts state to requests, and outcomes to events. Does no I/O."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -27,6 +28,7 @@ from runtime.core.limits import MAX_SUMMARY
 from runtime.core.machine.compaction import cut_point
 from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown
+from runtime.ports.approvals import Approval
 from runtime.ports.effects import (
     ModelAnswer,
     ModelFailure,
@@ -45,11 +47,19 @@ CANCELLED = "the run was cancelled before this call was started"
 RELEASED = "the worker released the run before the call started"
 STALE = "it could not start in time, because Postgres was unreachable"
 
+_NO_APPROVAL = Approval()
+
 
 def request_for(
-    now: Continuation, work: CallModel | StartTool, filled: InlinedMessages
+    now: Continuation,
+    work: CallModel | StartTool,
+    filled: InlinedMessages,
+    approved: Mapping[UUID, Approval],
 ) -> ModelRequest | ToolRequest:
-    """Return the request for planned work; `filled` has the results that are stored by their hash."""
+    """Return the request for planned work.
+
+    `filled` has the results that are stored by their hash, `approved` the verified approvals of calls, by gate.
+    """
     frame = now.frame(work.frame)
     if isinstance(work, CallModel):
         unheard = () if work.summary else undelivered_to(now, frame.id)
@@ -69,6 +79,7 @@ def request_for(
         )
     call = frame.find(work.call)
     assert call.terms is not None  # a call is checked before it is started
+    approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
     return ToolRequest(
         run=now.run,
         frame=frame.id,
@@ -81,6 +92,8 @@ def request_for(
         deadline=call.terms.deadline,
         effect=call.terms.effect,
         requester=now.requester,
+        approvers=approval.by,
+        comment=approval.comment,
         business_key=now.business_key,
         input=frame.messages[0]["content"] if frame.messages else None,
     )
