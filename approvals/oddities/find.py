@@ -102,12 +102,10 @@ def _of_value(place: Place, value: Value, past: Past) -> Oddity | None:
     like = resemblance.resembled(place, value, past)
     if like is not None:
         text = (
-            f"{quoted(value.text)} looks like {quoted(like.text)} of {past.counts[like]} earlier"
+            f"{quoted(value)} looks like {quoted(like)} of {past.counts[like]} earlier"
             f" approval{'' if past.counts[like] == 1 else 's'}, but differs from it."
         )
-        return oddity(
-            place, OddityKind.LOOK_ALIKE, f"looks like {quoted(like.text)}, but is not", text
-        )
+        return oddity(place, OddityKind.LOOK_ALIKE, f"looks like {quoted(like)}, but is not", text)
     return _of_share(place, value, past)
 
 
@@ -116,12 +114,12 @@ def _of_share(place: Place, value: Value, past: Past) -> Oddity | None:
     if count == 0:
         if not past.repeats:
             return None
-        text = f"{quoted(value.text)} is in none of the last {past.given} approvals.{usually}"
-        return oddity(place, OddityKind.UNSEEN, f"{quoted(value.text)} is new", text)
+        text = f"{quoted(value)} is in none of the last {past.given} approvals.{usually}"
+        return oddity(place, OddityKind.UNSEEN, f"{quoted(value)} is new", text)
     if not past.is_rare(value):
         return None
-    text = f"{quoted(value.text)} is in {count} of the last {past.given} approvals.{usually}"
-    short = f"{quoted(value.text)} is rare (below {RARE_PERCENT} %)"
+    text = f"{quoted(value)} is in {count} of the last {past.given} approvals.{usually}"
+    short = f"{quoted(value)} is rare (below {RARE_PERCENT} %)"
     return oddity(place, OddityKind.RARE, short, text)
 
 
@@ -149,5 +147,5 @@ def _is_choice(past: Past) -> bool:
 
 
 def _listed(past: Past) -> str:
-    names = [quoted(value.text) for value in past.usual]
+    names = [quoted(value) for value in past.usual]
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

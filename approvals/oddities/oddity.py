@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from approvals.oddities.places import Place
+from approvals.oddities.places import Place, Value
 
 MAX_SHOWN = 80  # characters of a value in a sentence
 
@@ -57,6 +57,9 @@ def oddity(place: Place, kind: OddityKind, short: str, text: str) -> Oddity:
     )
 
 
-def quoted(text: str) -> str:
-    """Quote a value, cut to MAX_SHOWN characters."""
+def quoted(value: Value) -> str:
+    """Return a number as it is, and quote any other value, cut to MAX_SHOWN characters."""
+    text = value.text
+    if value.number is not None:
+        return text
     return f"\u201c{text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + '…'}\u201d"

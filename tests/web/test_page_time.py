@@ -28,6 +28,7 @@ def test_a_late_page_names_its_omitted_parts(
     unsearched = "Not searched for look-alike letters: this page took too long."
     request = office.request(suspended)
     shows(bea, request, left_out, unsearched, "Approve", hides=["First request like this"])
+    shows(bea, "/inbox/", "This list took too long to look for unusual values")
     office.approve(suspended)
     shows(bea, "/decisions/", "Results and errors are left out", ">Done<", hides=["raw brief"])
 

@@ -41,13 +41,13 @@ def test_an_odd_value_is_told_in_the_row_beside_the_value_and_in_the_api(
     odd = office.request(
         office.start(args={"username": "<b>\u200bhopper", "security_level": 5, "note": "x"})
     )
-    short = "security_level: “5” is new"
+    short = "security_level: 5 is new"
     with queries_at_most(8):
         page = text(bea, "/inbox/")
     rows = dict(re.findall(r'data-id="([^"]+)"(.*?)</li>', page, re.DOTALL))
     has(rows[str(odd.id)], "username: invisible characters", short, "note: usually not given")
     has(rows[str(plain.id)], hides=["odd", "usual"])
-    words = "“5” is in none of the last 30 approvals. Usually “1” or “2”."
+    words = "5 is in none of the last 30 approvals. Usually 1 or 2."
     with queries_at_most(15):
         arguments = text(bea, odd).partition('class="args"')[2].partition("</dl>")[0]
     in_order(arguments, "Holds invisible characters: ⟦U+200B⟧ zero width space", words)
