@@ -1,7 +1,7 @@
 """Odd values: a seeded history of 90 days with twelve planted ones, and the rules on small histories."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -159,7 +159,7 @@ def test_twelve_planted_oddities_of_90_days_are_flagged_and_no_others(bea: Actor
     assert [flags[row.id] for row in planted] == [expected for _, _, expected in PLANTED]
 
 
-def _odd(past: Sequence[Any], now: Any) -> list[str]:
+def _odd(past: Iterable[Any], now: Any) -> list[str]:
     """The kinds of the oddities of a value of `x` beside past ones. Ellipsis is a value that is not given."""
     calls = [{} if value is ... else {"x": value} for value in [*past, now]]
     return [str(one.kind) for one in find(calls[-1], learn(calls[:-1]))]
@@ -199,6 +199,8 @@ AMOUNTS = [1_250, 1_260, 1_270, 1_275, 1_280, 1_285, 1_290, 1_295, 1_300, 1_310]
         ([*AMOUNTS, 12_500], 12_500, ["scale"]),  # one wrong number that was approved is no rule
         ([*AMOUNTS, 12_500, 12_600], 12_500, []),
         ([*AMOUNTS, "1,250"], 12_500, ["scale"]),
+        (range(5, 51, 3), 200, ["range"]),
+        (range(5, 51, 3), -20, ["range"]),  # of another sign than all before
         ([40.0] * 20, 40, []),
         ([40] * 20, 41, ["range"]),
         ([2**n for n in range(20)], 2**20, []),  # a long tail
@@ -219,7 +221,7 @@ AMOUNTS = [1_250, 1_260, 1_270, 1_275, 1_280, 1_285, 1_290, 1_295, 1_300, 1_310]
         ([], "\uff11\uff12 1\uff12", ["letters"]),
     ],
 )
-def test_a_value_is_odd_beside_its_history(past: list[Any], now: Any, kinds: list[str]) -> None:
+def test_a_value_is_odd_beside_its_history(past: Iterable[Any], now: Any, kinds: list[str]) -> None:
     assert _odd(past, now) == kinds
 
 
@@ -227,6 +229,7 @@ def test_a_value_is_odd_beside_its_history(past: list[Any], now: Any, kinds: lis
 def test_below_ten_past_values_nothing_is_unusual(calls: int, kinds: list[str]) -> None:
     assert _odd(["red"] * calls, "blue") == kinds
     assert _odd([..., *["red"] * calls, ...], "blue") == kinds
+    assert _odd(["red"] * calls, ...) == ["unset"] * len(kinds)
 
 
 def test_oddities_are_told_in_words_with_the_usual_values() -> None:
