@@ -66,6 +66,13 @@ class Catalogue:
         """List the name of every agent that was ever published, sorted."""
         return list(PublishedAgent.objects.order_by("name").values_list("name", flat=True))
 
+    def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
+        """Return the reasons for a denial that the tool's author suggests, empty without any."""
+        rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
+        tools: list[dict[str, Any]] = rows.first() or []
+        found = next((one for one in tools if one.get("name") == tool), {})
+        return tuple(text for text in found.get("deny_reasons", ()) if isinstance(text, str))
+
 
 def publish(registry: Registry) -> None:
     """Write every agent of `registry` in one statement. Several workers may do so at once, and repeat it.
@@ -166,4 +173,5 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),
         "secret_result": tool.secret_result,
+        **({"deny_reasons": list(tool.deny_reasons)} if tool.deny_reasons else {}),
     }

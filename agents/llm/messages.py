@@ -32,7 +32,6 @@ from agents.llm.pricing import cost_of
 from agents.sdk import outputs
 from agents.sdk.conversation_texts import (
     ANSWERED,
-    DENIED,
     EDITED,
     EXPIRED,
     GIVEN_UP,
@@ -47,6 +46,7 @@ from agents.sdk.conversation_texts import (
 )
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call
+from runtime.core.denial_text import denial_text
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
@@ -301,7 +301,7 @@ def _wording(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, 
         case "denied", "expire":
             return "denied", f"{EXPIRED}{content}"
         case "denied", _:
-            return "denied", f"{DENIED}{content}"
+            return "denied", denial_text(content)
         case "refused", _:
             return "failed", f"{REFUSED}{content}"
         case _:

@@ -1,6 +1,7 @@
 """The texts that models receive and scripts recognise: the ends of calls, summaries, messages of people."""
 
-DENIED = "A person denied this call, it was not made. The reason given: "
+from runtime.core.denial_text import DENIED
+
 EXPIRED = "This call was not made, because its approval expired. "
 GIVEN_UP = (
     "This call was started, and it is not known whether it took effect. A person looked into it and gave it up."

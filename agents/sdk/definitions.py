@@ -88,6 +88,7 @@ def tool(
     secret_args: Sequence[str] = (),
     secret_result: bool = False,
     isolate: bool = False,
+    deny_reasons: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a tool of a typed function. The model receives its name, docstring and types.
 
@@ -97,8 +98,9 @@ def tool(
     braces. `retry` applies to calls that certainly did nothing or may be repeated. `expires_in` is the time in
     seconds that people have to decide. The arguments in `secret_args`, and with `secret_result` the result, are
     stored encrypted; only the model and the function see them. A transactional tool writes through Django; it must
-    not commit. `isolate` runs the function in a process of its own, which is killed at the deadline. Raises
-    DefinitionError if the definition is invalid.
+    not commit. `isolate` runs the function in a process of its own, which is killed at the deadline.
+    `deny_reasons` are texts that reviewers are offered when they deny a call; the model receives the one they choose.
+    Raises DefinitionError if the definition is invalid.
     """
 
     def made(function: Callable[..., Any]) -> ToolSpec:
@@ -125,6 +127,7 @@ def tool(
             secret_args=fields.secret_args(secret_args, signature, where),
             secret_result=secret_result,
             isolate=fields.isolate(function, effect_class, where) if isolate else False,
+            deny_reasons=fields.deny_reasons(deny_reasons, where),
         )
 
     return mistakes.recording(made)

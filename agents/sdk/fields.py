@@ -29,6 +29,7 @@ from runtime.core.enums import EffectClass, FailureCause, Risk
 T = TypeVar("T")
 
 MAX_TOKENS = 1_000_000  # of one reply
+MAX_DENY_REASONS, MAX_DENY_REASON = 8, 120  # texts that a tool suggests, and characters of each
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -240,6 +241,16 @@ def secret_args(names: Sequence[str], signature: Signature, where: str) -> froze
     if isinstance(names, str) or unknown:
         raise DefinitionError(f"{where}: secret_args must be names of its arguments")
     return frozenset(names)
+
+
+def deny_reasons(given: Sequence[str], where: str) -> tuple[str, ...]:
+    """Return the suggested reasons for a denial: a few short texts, each in one line."""
+    texts = [one for one in given if isinstance(one, str) and one.strip() and one.isprintable()]
+    fits = len(given) <= MAX_DENY_REASONS and all(len(one) <= MAX_DENY_REASON for one in texts)
+    if isinstance(given, str) or len(texts) != len(given) or not fits:
+        wanted = f"at most {MAX_DENY_REASONS} texts, each one line of at most {MAX_DENY_REASON} characters"
+        raise DefinitionError(f"{where}: deny_reasons must be {wanted}")
+    return tuple(texts)
 
 
 def sentence(sentence: str | None, name: str, signature: Signature, where: str) -> str:

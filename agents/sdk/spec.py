@@ -85,7 +85,8 @@ class ToolSpec:
     `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `is_async` says that the function is a coroutine function. `sentence_args` are the arguments that its
-    sentence names.
+    sentence names. `deny_reasons` are
+    suggested reasons for a denial, empty for those that all tools have.
     """
 
     name: str
@@ -110,6 +111,7 @@ class ToolSpec:
     isolate: bool = False
     settings: ToolSettings = ToolSettings()
     waived: bool = False
+    deny_reasons: tuple[str, ...] = ()
     is_async: bool = field(init=False, repr=False)
     sentence_args: frozenset[str] = field(init=False, repr=False)
 

@@ -119,3 +119,6 @@ class AgentCatalogue(Protocol):
 
     def names(self) -> list[str]:
         """List the names of all agents that were ever published, in order."""
+
+    def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
+        """Return the reasons for a denial that the tool's author suggests, empty without any."""

@@ -18,19 +18,69 @@ document.addEventListener("click", async ({ target }) => {
 function writeReason() {
   const field = one("#reason");
   field?.closest(".decide")?.classList.add("writing");
-  field?.focus();
+  field?.focus({ preventScroll: true });
+  preview();
 }
 
 document.addEventListener("click", (event) => {
   const field = event.target.closest?.(".decide .no .deny") && one("#reason");
-  if (!field || field.offsetParent) return;
+  if (!field || (field.offsetParent && field.value.trim())) return;
   event.preventDefault();
+  if (field.offsetParent) ask(field);
   writeReason();
+});
+
+/** Say in our own words that a reason is missing. */
+function ask(field) {
+  one("#reason-problem")?.remove();
+  const note = made("p", { id: "reason-problem", className: "error", textContent: "Not decided: write a reason first." });
+  note.setAttribute("role", "alert");
+  field.before(note);
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-describedby", note.id);
+}
+
+function answered(field) {
+  one("#reason-problem")?.remove();
+  for (const name of ["aria-invalid", "aria-describedby"]) field.removeAttribute(name);
+}
+
+/** Show the text that the agent would receive now; the server wrote the words before it. */
+function preview() {
+  const [told, field] = [one("[data-told]"), one("#reason")];
+  if (told && field) told.textContent = field.value || "…";
+}
+
+document.addEventListener("input", ({ target }) => {
+  if (target.id !== "reason" || !target.closest(".decide")) return;
+  if (target.value.trim()) answered(target);
+  preview();
+});
+
+// A suggested reason is written into the field, where it can be changed. Without scripts it denies at once.
+document.addEventListener("click", (event) => {
+  const chosen = event.target.closest?.("button[name=preset]");
+  if (!chosen) return;
+  event.preventDefault();
+  const field = one("#reason");
+  const others = all("button[name=preset]").map((it) => it.value);
+  const typed = others.includes(field.value) ? "" : field.value.trim();
+  field.value = typed ? `${typed} ${chosen.value}` : chosen.value;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  writeReason();
+});
+
+// Ctrl+Enter sends the form of a text field.
+document.addEventListener("keydown", (event) => {
+  const { ctrlKey, metaKey, key, target } = event;
+  if (key !== "Enter" || !(ctrlKey || metaKey) || event.repeat || !target.matches("[data-live=approval] textarea")) return;
+  event.preventDefault();
+  one(".deny, button:not([name], .vh)", target.form)?.click();
 });
 
 /** Open the reason if it holds text, after drafts are restored. */
 function showReason() {
-  if (one("#reason")?.value) writeReason();
+  if (one("#reason")?.value && !one("#confirm")) writeReason();
 }
 
 document.addEventListener("DOMContentLoaded", () => (location.hash === "#to-deny" ? writeReason() : showReason()));

@@ -19,7 +19,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import replies
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.ports.agents import VersionChange
-from tests.support.specs import NEWCOMER, child, greet, handler_of, registry_of, version
+from tests.support.specs import NEWCOMER, child, greet, handler_of, registry_of, spec_of, version
 
 
 def _rows() -> list[dict[str, object]]:
@@ -53,6 +53,15 @@ def test_the_catalogue_checks_input_by_the_published_schema(hr: Registry) -> Non
     for name in ("stranger", "stranger\x00", "\ud800"):
         with pytest.raises(UnknownAgent):
             Catalogue().check_input(name, NEWCOMER)
+
+
+@pytest.mark.django_db
+def test_the_catalogue_has_the_reasons_to_deny_a_tool() -> None:
+    suggests = replace(greet, deny_reasons=("Not yet.",))
+    publish(registry_of(spec_of("hello", tools=[suggests])))
+    known = Catalogue().deny_reasons
+    assert known("hello", "greet") == ("Not yet.",)
+    assert known("hello", "other") == known("stranger", "greet") == ()
 
 
 @pytest.mark.django_db(transaction=True)

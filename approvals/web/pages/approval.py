@@ -14,6 +14,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
+from approvals.web import denial
 from approvals.web.pages import frame_gate, in_doubt, result_field, second_step
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
@@ -80,7 +81,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             request=approval,
             verdict=verdict,
             digest=request.POST.get("digest"),
-            reason=form_text(request.POST, "reason"),
+            reason=denial.reason(request),
             actor=actor,
             result=result_field.read(request, shown) if answers else results.ABSENT,
             confirm=second_step.given(request),
@@ -118,11 +119,13 @@ def _page(
     together = requests.of_turn(shown, principal)
     listed = {other.call for other in together}
     this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
+    ends_run = len(denied | this) >= MAX_DENIALS > len(denied)
     context = {
         **seen,
         **_similar(shown, principal),
+        **denial.context(shown, ends_run=ends_run),
         "denials": len(denied),
-        "ends_run": len(denied | this) >= MAX_DENIALS > len(denied),
+        "ends_run": ends_run,
         "together": together,
         "others": [
             step

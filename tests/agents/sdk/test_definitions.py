@@ -85,6 +85,9 @@ def test_types_that_are_not_json_fail_at_registration(header: str, complaint: st
     assert "\n" not in str(caught.value)
 
 
+BAD_REASONS: tuple[Any, ...] = ("No.", ["x"] * 9, ["x" * 121], [""], ["a\nb"], [1])
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -105,6 +108,7 @@ def test_types_that_are_not_json_fail_at_registration(header: str, complaint: st
         ({"deadline": INFINITE}, "deadline must be a number of seconds"),
         ({"secret_args": ["nothing"]}, "names of its arguments"),
         ({"secret_args": "x"}, "names of its arguments"),
+        *(({"deny_reasons": bad}, "deny_reasons must be at most 8 texts") for bad in BAD_REASONS),
         ({"effect": "transactional", "header": "async def act()"}, "cannot be async"),
         ({"effect": "transactional", "isolate": True}, "its transaction is the worker's"),
     ],

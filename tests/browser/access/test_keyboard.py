@@ -142,6 +142,25 @@ def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
     assert Request.objects.get(status="denied").reason == "a bad day, just ask u?"
 
 
+def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) -> None:
+    bea.get_by_role("link", name=FIRST).click()
+    deny, reason = bea.get_by_role("button", name="Deny"), bea.get_by_role("textbox", name="Reason")
+    deny.click()
+    expect(reason).to_be_focused()
+    deny.click()
+    expect(bea.get_by_role("alert")).to_have_text("Not decided: write a reason first.")
+    expect(reason).to_be_focused()
+    bea.get_by_role("button", name="Not needed.").click()
+    expect(bea.get_by_role("alert")).to_have_count(0)
+    expect(reason).to_have_value("Not needed. Continue without it.")
+    reason.fill("She left.")
+    told = "A person denied this call, it was not made. The reason given: She left."
+    expect(bea.get_by_text("The agent will be told")).to_contain_text(told)
+    bea.keyboard.press("Control+Enter")
+    _shows(bea, SECOND)
+    assert Request.objects.get(status="denied").reason == "She left."
+
+
 def test_the_key_sheet_blocks_shortcuts_and_keeps_settings(bea: Page) -> None:
     bea.keyboard.press("/")
     bea.keyboard.press("Escape")

@@ -17,7 +17,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from agents.sdk.conversation_texts import DENIED, EXPIRED, REFUSED
+from agents.sdk.conversation_texts import EXPIRED, REFUSED
+from runtime.core.denial_text import DENIED
 
 DONE = b"data: [DONE]\n\n"
 PIECE = 24  # characters
