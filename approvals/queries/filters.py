@@ -30,7 +30,7 @@ def condition(text: str) -> Q:
     return found
 
 
-class _Agents(Func):
+class Agents(Func):
     """The path without its end, which is the tool, as text."""
 
     template = "((%(expressions)s - (-1))::text)"
@@ -53,7 +53,7 @@ def _risk(wanted: str) -> Q:
 _PLACES: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
     "risk": _risk,
-    "agent": lambda wanted: Q(IContains(_Agents(F("path")), wanted)),
+    "agent": lambda wanted: Q(IContains(Agents(F("path")), wanted)),
     "tool": lambda wanted: Q(tool__icontains=wanted),
     "by": lambda wanted: Q(requester__icontains=wanted),
 }

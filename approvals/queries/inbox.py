@@ -1,33 +1,30 @@
 """Reads the lists of the inbox: requests a person may decide, and pending requests of others.
 
-Pending requests are sorted by deadline.
+Pending requests are sorted by deadline, unless the reader chose another order.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
-from django.db.models import F, Q, QuerySet
-from django.utils import timezone
+from django.db.models import Q, QuerySet
 
 from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
-from approvals.queries import cursors, filters
+from approvals.queries import filters
+from approvals.queries.orders import Order
 from approvals.queries.requests import Approval, to_view
 from runtime.core.enums import GateKind
 from runtime.queries.runs import Page
 
 LIMIT = 50
-MAX_COUNT = 999
-EXPIRES_SOON = timedelta(minutes=10)
-
-_TITLES = ("Expires within 10 minutes", "Expires later today", "Expires after today", "No due date")
+MAX_COUNT = 9_999
+DEFAULT = Order()
 
 
 class View(StrEnum):
@@ -64,14 +61,6 @@ class Counts:
         return self.mine == self.in_doubt <= MAX_COUNT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Rows under one heading."""
-
-    title: str
-    items: tuple[Approval, ...]
-
-
 def counts(principal: Principal | None) -> Counts:
     """Count the pending requests for this person and for others, each up to MAX_COUNT + 1."""
     pending = Request.objects.filter(
@@ -103,7 +92,12 @@ def _counted(*lists: QuerySet[Request]) -> list[int]:
 
 
 def page(
-    principal: Principal | None, *, view: View, q: str = "", cursor: str | None = None
+    principal: Principal | None,
+    *,
+    view: View,
+    q: str = "",
+    order: Order = DEFAULT,
+    cursor: str | None = None,
 ) -> Page[Approval]:
     """Read one page of a list. `mine` excludes calls in doubt, see `in_doubt`. Raise InvalidInput naming either."""
     readable = request_rules.readable_requests(principal)
@@ -113,8 +107,12 @@ def page(
         chosen = request_rules.decidable_requests(principal) & ~Q(kind=GateKind.IN_DOUBT)
     else:
         chosen = request_rules.undecidable_requests(principal)
-    ordered = rows.filter(chosen).order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
-    return _page(ordered, cursor, principal)
+    rows = order.ordered(rows.filter(chosen))
+    if cursor is not None:
+        rows = rows.filter(order.after_cursor(cursor))
+    found = [to_view(row, principal) for row in rows[: LIMIT + 1]]
+    items = tuple(found[:LIMIT])
+    return Page(items=items, next=order.cursor(items[-1]) if len(found) > LIMIT else None)
 
 
 def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
@@ -129,7 +127,7 @@ def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...
 
 
 def previous_and_next(
-    principal: Principal | None, item: Approval, q: str = ""
+    principal: Principal | None, item: Approval, q: str = "", order: Order = DEFAULT
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after an approval in the list `mine`, even if the list does not contain it.
 
@@ -141,11 +139,9 @@ def previous_and_next(
         ~Q(kind=GateKind.IN_DOUBT),
         status=Request.Status.PENDING,
     ).exclude(pk=item.id)
-    later = _after(item.expires_at, item.created_at, item.id)
-    order = (F("expires_at").asc(nulls_last=True), "created_at", "id")
-    back = (F("expires_at").desc(nulls_first=True), "-created_at", "-id")
-    before = rows.exclude(later).order_by(*back).values_list("id", flat=True).first()
-    return before, rows.filter(later).order_by(*order).values_list("id", flat=True).first()
+    later = order.after(item)
+    before = order.ordered(rows, backwards=True).exclude(later).values_list("id", flat=True).first()
+    return before, order.ordered(rows).filter(later).values_list("id", flat=True).first()
 
 
 def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approval, ...]:
@@ -164,44 +160,4 @@ def last_closed(principal: Principal | None) -> Approval | None:
 
 
 def _count_text(count: int) -> str:
-    return str(count) if count <= MAX_COUNT else f"{MAX_COUNT}+"
-
-
-def groups(items: Collection[Approval]) -> list[Group]:
-    """Group the rows of a page by deadline, without empty groups."""
-    now = timezone.now()
-    found = {title: [item for item in items if _title(item, now) == title] for title in _TITLES}
-    return [Group(title=title, items=tuple(inside)) for title, inside in found.items() if inside]
-
-
-def _title(item: Approval, now: datetime) -> str:
-    soon, today, later, never = _TITLES
-    if item.expires_at is None:
-        return never
-    if item.expires_at <= now + EXPIRES_SOON:
-        return soon
-    return today if item.expires_at.date() == now.date() else later
-
-
-def _page(
-    rows: QuerySet[Request],
-    cursor: str | None,
-    principal: Principal | None,
-) -> Page[Approval]:
-    if cursor is not None:
-        rows = rows.filter(_after(*cursors.decoded(cursor, parts=3)))
-    found = [to_view(row, principal) for row in rows[: LIMIT + 1]]
-    items = tuple(found[:LIMIT])
-    return Page(items=items, next=_cursor(items[-1]) if len(found) > LIMIT else None)
-
-
-def _after(expires_at: datetime | None, at: datetime, last: UUID) -> Q:
-    younger = Q(created_at__gt=at) | Q(created_at=at, id__gt=last)
-    if expires_at is None:
-        return Q(expires_at=None) & younger
-    return Q(expires_at=None) | Q(expires_at__gt=expires_at) | Q(expires_at=expires_at) & younger
-
-
-def _cursor(last: Approval) -> str:
-    """Encode the position of a row in its list: deadline, time of the request, and id."""
-    return cursors.encoded(last.expires_at, last.created_at, last.id)
+    return f"{count:,}" if count <= MAX_COUNT else f"{MAX_COUNT:,}+"

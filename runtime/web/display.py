@@ -164,7 +164,7 @@ def ago(moment: datetime) -> str:
 def ahead(moment: datetime) -> str:
     """Format the time until a moment, in the largest unit that fits."""
     seconds = int((moment - timezone.now()).total_seconds())
-    words = _largest(seconds)
+    words = _largest(seconds, tolerance=1 / 20)  # 7 days are not 6 a minute later
     return f"in {words}" if words else "in less than a minute" if seconds > 0 else "now"
 
 
@@ -278,10 +278,11 @@ def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str
     return found, text[start:]
 
 
-def _largest(seconds: int) -> str:
+def _largest(seconds: int, *, tolerance: float = 0) -> str:
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{seconds // size} {unit}"
+            rest = tolerance if size >= 3600 else 0
+            return f"{int(seconds / size + rest)} {unit}"
     return ""
 
 

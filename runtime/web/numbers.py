@@ -8,11 +8,24 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from runtime.web.display import escape_visible
+
 register = template.Library()
 
+_LONG = re.compile(r"(?<![\w.,:/⟦+-])(\d{5,}(?:\.\d+)?)(?![\w,:/-]|\.\d)", re.ASCII)
 MAX_PLAIN = 4  # digits that are not grouped
 MAX_DIGITS = 40  # a longer number is shown as any text
 _PARTS = re.compile(r"(-?)(\d+)((?:\.\d+)?)", re.ASCII)
+
+
+@register.simple_tag
+def sentence(text: str) -> SafeString:
+    """Escape a sentence as `escape_visible` does, and group the digits of its numbers."""
+    pieces = _LONG.split(text)  # every second one is a number
+    shown = (
+        (digits(piece) if at % 2 else escape_visible(piece),) for at, piece in enumerate(pieces)
+    )
+    return format_html_join("", "{}", shown)
 
 
 @register.filter

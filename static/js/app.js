@@ -41,7 +41,8 @@ function countDown() {
   for (const time of all("time[data-countdown]")) {
     const left = Math.ceil((Date.parse(time.dateTime) - Date.now() - skew) / 1000);
     const [size, unit] = UNITS.find(([size]) => left >= size) ?? [];
-    time.textContent = size ? `in ${Math.floor(left / size)} ${unit}` : "now";
+    const rest = size >= 3600 ? size / 20 : 0; // 7 days are not 6 a minute later
+    time.textContent = size ? `in ${Math.floor((left + rest) / size)} ${unit}` : "now";
     const deadline = time.dataset.countdown !== "undo"; // only the time to decide is urgent
     if (deadline) time.parentElement.dataset.left = left < 60 ? "none" : left < 600 ? "little" : "enough";
     for (const mark of [300, 60]) {
@@ -100,7 +101,7 @@ function prefer(name, value) {
   for (const field of all(`[data-preference=${name}]`)) field.value = chosen;
 }
 
-for (const name of ["theme", "keys"]) prefer(name);
+for (const name of ["theme", "keys", "density"]) prefer(name);
 for (const field of all("[data-preference]")) {
   field.onchange = () => prefer(field.dataset.preference, field.value);
 }

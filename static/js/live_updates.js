@@ -57,15 +57,17 @@ function merge(region, fresh) {
   for (const row of closed ? rows(closed) : []) strike(one(`[data-id="${row.dataset.id}"]`, region), row);
   closed?.remove();
   for (const count of all("[data-count]")) count.textContent = fresh.dataset[count.dataset.count];
-  const waiting = fresh.dataset.mine; // 0, or 999+ where there are more
+  const waiting = fresh.dataset.mine; // 0, or 9,999+ where there are more
   const title = waiting === "0" ? "Inbox" : `Inbox (${waiting})`;
-  document.title = document.title.replace(/^\w+( \(\d+\+?\))?/, title);
+  document.title = document.title.replace(/^\w+( \([\d,]+\+?\))?/, title);
   const shown = ids(region);
   const added = rows(fresh).filter((row) => !shown.includes(row.dataset.id)).length;
   if (!added) withdraw(region);
   else if (!shown) swap(region, fresh);
-  else offer(region, fresh, `${added} new${root.dataset.keys ? ": show" : ", press . to show"}`);
+  else offer(region, fresh, `${added} new${byKeys() ? ", press . to show" : ": show"}`);
 }
+
+const byKeys = () => !root.dataset.keys && !matchMedia("(pointer: coarse)").matches;
 
 function strike(row, verdict) {
   if (row.classList.contains("gone")) return;

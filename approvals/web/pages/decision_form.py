@@ -67,7 +67,8 @@ def handle_decision(
 def _following(request: HttpRequest, decided: requests.Approval, actor: Actor) -> UUID | None:
     """Return the request to show next: the one after this in its place of the inbox, else the one before."""
     principal = principals.principal_of(actor)
-    before, after = inbox.previous_and_next(principal, decided, places.read(request).q)
+    place = places.read(request)
+    before, after = inbox.previous_and_next(principal, decided, place.q, place.order)
     return after or before
 
 

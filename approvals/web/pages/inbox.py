@@ -1,5 +1,8 @@
 """The inbox: pending requests of this person and of others, one sentence each."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -19,14 +22,29 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import filters, usual
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
+from approvals.queries.orders import Group, Grouping, Sort
 from approvals.queries.requests import Approval
-from approvals.web.pages.place import Place
+from approvals.web.pages.place import Place, read_order
 from approvals.web.zone import of_reader
 from runtime.errors import InvalidInput
 from runtime.queries import runs
 from runtime.queries.runs import Page
 
 MAX_KNOWN = 2 * lists.LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Consecutive rows of one path and one requester, whose subtitle is shown once."""
+
+    path: tuple[str, ...]
+    requester: str
+    items: tuple[Approval, ...]
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there is more than one row."""
+        return len(self.items) > 1
 
 
 @require_safe
@@ -39,10 +57,17 @@ def inbox(request: HttpRequest) -> HttpResponse:
             f"{reverse('history')}?since={timezone.localdate(timezone=of_reader(request))}"
         )
     view, q = _view(request), request.GET.get("q", "").strip()
+    place = Place(view=view, q=q, order=read_order(request.GET))
     live = "HX-Request" in request.headers
     counts = lists.counts(principal)
-    context: dict[str, Any] = {"view": view, "q": q, "counts": counts}
-    context |= _list(request, principal, view, q, counts)
+    context: dict[str, Any] = {
+        "view": view,
+        "q": q,
+        "counts": counts,
+        "order": place.order,
+        "total": counts.mine_text if view == View.MINE else counts.others_text,
+    }
+    context |= _list(request, principal, place, counts)
     if live:
         context["closed"] = lists.closed(principal, _known(request))
     else:
@@ -50,6 +75,9 @@ def inbox(request: HttpRequest) -> HttpResponse:
         context |= {
             "section": "inbox",
             "max_filter": filters.MAX_LENGTH,
+            "sorts": list(Sort),
+            "groupings": list(Grouping),
+            "tabs": {one: replace(place, view=one).query or request.path for one in View},
             # An admin reads every run.
             "alarms": runs.quarantined(Q()) if is_admin else 0,
         }
@@ -61,19 +89,21 @@ def inbox(request: HttpRequest) -> HttpResponse:
         status=status,
     )
     patch_vary_headers(answer, ["HX-Request"])
+    answer["HX-Replace-Url"] = f"{request.path}{place.query}"  # without empty parameters
     return answer
 
 
 def _list(
-    request: HttpRequest, principal: Principal | None, view: View, q: str, counts: lists.Counts
+    request: HttpRequest, principal: Principal | None, place: Place, counts: lists.Counts
 ) -> dict[str, Any]:
     """Return the requested rows, or the error of the search."""
+    view, q = place.view, place.q
     cursor, problem = request.GET.get("cursor"), None
     page: Page[Approval] = Page(items=(), next=None)
     unknown = tuple[Approval, ...]()
     try:
         if view != View.MINE or not counts.only_in_doubt or q or cursor:
-            page = lists.page(principal, view=view, q=q, cursor=cursor)
+            page = lists.page(principal, view=view, q=q, order=place.order, cursor=cursor)
         if view == View.MINE and counts.in_doubt and cursor is None:
             unknown = lists.in_doubt(principal, q=q)
     except InvalidInput as exc:
@@ -82,17 +112,19 @@ def _list(
         problem = exc
     nothing = not (page.items or unknown or q or cursor or problem)
     return {
-        "groups": lists.groups(page.items),
+        "groups": _folded(place.order.groups(page.items)),
         "items": page.items,
+        "shown": len(page.items) + len(unknown),
         "odd": usual.of_requests(page.items, principal),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,
         "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,
-        "keep": _query(view, q),
-        "place": Place(view=view, q="" if problem else q).query,
-        "source": f"{request.path}?{_query(view, q)}{_query_of(cursor)}",
+        "keep": _query(place.parameters),
+        "place": replace(place, q="" if problem else q).query,
+        "unfiltered": replace(place, q="").query or request.path,
+        "source": f"{request.path}?{_query(place.parameters)}{_query({'cursor': cursor or ''})}",
     }
 
 
@@ -111,12 +143,17 @@ def _known(request: HttpRequest) -> list[UUID]:
         raise Http404 from exc
 
 
-def _query(view: View, q: str) -> str:
-    """Return the query of the list without its page, ready for further parameters."""
-    chosen = {"view": view if view != View.MINE else "", "q": q}
-    found = urlencode({name: value for name, value in chosen.items() if value})
+def _query(parameters: Mapping[str, str]) -> str:
+    """Return the query of these parameters, without empty ones, ready for further ones."""
+    found = urlencode({name: value for name, value in parameters.items() if value})
     return f"{found}&" if found else ""
 
 
-def _query_of(cursor: str | None) -> str:
-    return f"{urlencode({'cursor': cursor})}&" if cursor else ""
+def _folded(groups: Sequence[Group]) -> list[tuple[str, int, list[Fold]]]:
+    """Return the title of each group, the number of its rows, and its rows in folds."""
+    return [(group.title, len(group.items), _folds(group.items)) for group in groups]
+
+
+def _folds(items: Sequence[Approval]) -> list[Fold]:
+    runs_of = groupby(items, key=lambda item: (item.path, item.requester))
+    return [Fold(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]

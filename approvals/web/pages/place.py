@@ -1,35 +1,58 @@
-"""The place in the inbox from which a reviewer opened a request: a view and a search, kept in the page's address."""
+"""The place in the inbox from which a reviewer opened a request: a view, a search and an order, kept in addresses."""
 
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from approvals.queries import filters
-from approvals.queries.inbox import View
+from approvals.queries.inbox import DEFAULT, View
+from approvals.queries.orders import Grouping, Order, Sort
 from runtime.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A view of the inbox, and the text of a search, empty for none."""
+    """A view of the inbox, the text of a search, empty for none, and the order of the rows."""
 
     view: View = View.MINE
     q: str = ""
+    order: Order = DEFAULT
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters that differ from those of the whole list `mine`."""
+        chosen = {
+            "view": "" if self.view is View.MINE else str(self.view),
+            "q": self.q,
+            "sort": "" if self.order.sort is Sort.DEADLINE else str(self.order.sort),
+            "group": "" if self.order.group is Grouping.DEADLINE else str(self.order.group),
+        }
+        return {name: value for name, value in chosen.items() if value}
 
     @property
     def query(self) -> str:
         """The query of an address with its question mark, empty for the whole list `mine`."""
-        chosen = {"view": "" if self.view is View.MINE else self.view, "q": self.q}
-        found = urlencode({name: value for name, value in chosen.items() if value})
+        found = urlencode(self.parameters)
         return f"?{found}" if found else ""
 
 
 def read(request: HttpRequest) -> Place:
-    """Read the place from the address. A view or search that is none is left out."""
+    """Read the place from the address. A value that is none is left out."""
     view, q = request.GET.get("view", ""), request.GET.get("q", "").strip()
     try:
         filters.condition(q)
     except InvalidInput:
         q = ""
-    return Place(view=View(view) if view in list(View) else View.MINE, q=q)
+    return Place(
+        view=View(view) if view in list(View) else View.MINE, q=q, order=read_order(request.GET)
+    )
+
+
+def read_order(given: QueryDict) -> Order:
+    """Read the order of the rows. A value that is none is left out."""
+    sort, group = given.get("sort", ""), given.get("group", "")
+    return Order(
+        sort=Sort(sort) if sort in list(Sort) else Sort.DEADLINE,
+        group=Grouping(group) if group in list(Grouping) else Grouping.DEADLINE,
+    )

@@ -67,7 +67,7 @@ def page_context(
     is_admin = principal is not None and principal.has(Scope.ADMIN)
     transcript = read_transcript(shown.run, whole=is_admin)
     place = places.read(request)
-    before, next_ = inbox.previous_and_next(principal, shown, place.q)
+    before, next_ = inbox.previous_and_next(principal, shown, place.q, place.order)
     status = _status(shown)
     call = transcript.call(shown.frame, shown.call)
     around = call_context.context_of(transcript, frame=shown.frame, call=shown.call)

@@ -204,7 +204,7 @@ def test_without_scripts_bea_logs_in_filters_and_decides(
         page.get_by_role("button", name="Search").click()
         expect(page.locator(".row")).to_have_count(1)
         expect(page.get_by_label("Search")).to_have_value("another")
-        page.get_by_role("link", name="Clear the filter").click()
+        page.get_by_role("link", name="Clear", exact=True).click()
         expect(page.locator(".row")).to_have_count(2)
         page.get_by_role("link", name="Set the privileges of newhire to 3").click()
         page.get_by_role("button", name="Approve").click()

@@ -10,10 +10,15 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Request
+from approvals.permissions.principals import principal_of
 from approvals.queries import inbox as lists
-from runtime.core.enums import GateKind
+from approvals.queries.inbox import View
+from approvals.queries.orders import Grouping, Order, Sort
+from approvals.queries.requests import Approval
+from runtime.core.enums import GateKind, Risk
+from runtime.errors import InvalidInput
 from tests.support import seeds
-from tests.support.office import BEA, Office
+from tests.support.office import BEA, Office, reseal
 from tests.support.pages import has, in_order, queries_at_most, shows, text
 from tests.support.seeds import Cast
 
@@ -58,7 +63,7 @@ def test_a_pending_row_is_for_those_who_may_decide(
 def test_requests_are_sorted_by_expiry_below_headings(bea: Client, waiting: Waiting) -> None:
     now = timezone.now()
     never, later, soon = waiting(None, now + timedelta(days=3), now + timedelta(minutes=5))
-    parts = ("Expires within 10 minutes", str(soon.id), ">Expires after today<", str(later.id))
+    parts = ("Due within 10 minutes", str(soon.id), "Due in more than a day", str(later.id))
     in_order(text(bea, "/inbox/"), *parts, "No due date", str(never.id))
 
 
@@ -131,3 +136,65 @@ def test_the_inbox_takes_few_queries(bea: Client, admin: Client, waiting: Waitin
                 text(client, f"/inbox/?view={view}&q=privileges")
             with queries_at_most(8):
                 _refreshed(client, f"view={view}&known={known}")
+
+
+@pytest.mark.parametrize("sort", Sort)
+@pytest.mark.parametrize("group", Grouping)
+def test_each_order_is_the_same_in_pages_and_in_next_and_back(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, sort: Sort, group: Grouping
+) -> None:
+    now = timezone.now()
+    dues = (None, now + timedelta(minutes=5), now + timedelta(hours=5), now + timedelta(days=5))
+    of = seeds.run()
+    many = [
+        seeds.snapshot(of, expires_at=due, risk=risk)
+        for due, risk in zip(dues * 2, [*Risk, *Risk, *Risk], strict=False)
+    ]
+    ways = [("b", "mail"), ("a", "z", "pay"), ("a", "mail"), ("b", "pay")]
+    for place, request in enumerate(seeds.opened(*many)):
+        reseal([request], path=list(ways[place % 3]))
+    monkeypatch.setattr(lists, "LIMIT", 3)
+    bea, order = principal_of(BEA), Order(sort=sort, group=group)
+    found, cursor = list[Approval](), None
+    while cursor or not found:
+        page = lists.page(bea, view=View.MINE, order=order, cursor=cursor)
+        found, cursor = [*found, *page.items], page.next
+    assert len({item.id for item in found}) == len(many) == len(found)
+    groups = order.groups(found)
+    assert [item.id for one in groups for item in one.items] == [item.id for item in found]
+    keys: dict[Sort, Callable[[Approval], Any]] = {
+        Sort.DEADLINE: lambda item: item.expires_at or now + timedelta(days=99),
+        Sort.AGE: lambda item: item.created_at,
+        Sort.RISK: lambda item: [Risk.HIGH, Risk.MEDIUM, Risk.LOW].index(Risk(item.risk)),
+    }
+    for one in groups:
+        assert [keys[sort](item) for item in one.items] == sorted(map(keys[sort], one.items))
+    ids = [None, *(item.id for item in found), None]
+    for place, item in enumerate(found):
+        around = lists.previous_and_next(bea, item, order=order)
+        assert around == (ids[place], ids[place + 2])
+    with pytest.raises(InvalidInput):
+        lists.page(bea, view=View.MINE, order=order, cursor="bm9uc2Vuc2U")
+
+
+def test_the_order_stays_in_every_link_and_says_its_numbers(bea: Client, waiting: Waiting) -> None:
+    first, second = waiting(None, None)
+    query = "?sort=age&amp;group=kind"
+    page = shows(bea, "/inbox/?sort=age&group=kind", f'href="/a/{first.id}/{query}"', "2 of 2")
+    has(page, "<bdi>hr_onboarding › account_agent › set_privileges</bdi>", "Sorted by age")
+    assert page.count("runs started by <bdi>ada</bdi>") == 1  # above both rows
+    has(page, 'href="?view=others&amp;sort=age&amp;group=kind"')
+    shows(bea, f"/a/{first.id}/?sort=age&group=kind", f'href="/a/{second.id}/{query}"')
+    answer = bea.get("/inbox/?q=&sort=risk&group=", headers={"HX-Request": "true"})
+    assert answer["HX-Replace-Url"] == "/inbox/?sort=risk"
+    shows(bea, "/inbox/?sort=nonsense&group=nonsense", "Sorted by deadline")
+
+
+def test_a_row_says_its_object_its_amount_and_its_risk_once(bea: Client, waiting: Waiting) -> None:
+    now = timezone.now()
+    (request,) = waiting(now + timedelta(days=7, seconds=-60))
+    reseal([request], sentence="Pay 12500.50 euros to U+20123 for A-12345")
+    page = text(bea, "/inbox/")
+    row = page[page.index("data-id=") : page.index("</li>")]
+    has(row, 'Pay 12<span class="g">500</span>.50 euros to U+20123 for A-12345', ">in 7 d<")
+    assert row.count("High risk") == 2  # for the eye and for the ear

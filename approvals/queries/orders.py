@@ -1,0 +1,214 @@
+"""The order of the pending requests in the inbox: by deadline, age or risk, within groups, page by page."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Case, F, IntegerField, Q, QuerySet, TextField, Value, When
+from django.db.models.functions import Cast
+from django.utils import timezone
+
+from approvals.models import Request
+from approvals.queries.filters import Agents
+from approvals.queries.requests import Approval
+from runtime.core.enums import Risk
+from runtime.errors import InvalidInput
+
+_RANKS = {Risk.HIGH: 0, Risk.MEDIUM: 1, Risk.LOW: 2}
+_DUE = (
+    ("Due within 10 minutes", timedelta(minutes=10)),
+    ("Due within a day", timedelta(days=1)),
+    ("Due in more than a day", timedelta.max),
+)
+_NEVER = "No due date"
+
+
+class Sort(StrEnum):
+    """The order of the rows."""
+
+    DEADLINE = "deadline"  # the next deadline first, without a deadline last
+    AGE = "age"  # the oldest first
+    RISK = "risk"  # the highest first, then by deadline
+
+
+class Grouping(StrEnum):
+    """The headings between the rows."""
+
+    DEADLINE = "deadline"
+    RISK = "risk"
+    AGENT = "agent"  # agents on the way to the call
+    KIND = "kind"  # the same tool by the same agents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Rows under one heading."""
+
+    title: str
+    items: tuple[Approval, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A part of the order: a column or an expression, and its value in a request."""
+
+    name: str
+    value: Callable[[Approval], Any]
+    parse: Callable[[Any], Any]
+    expression: Any = None
+    may_be_null: bool = False
+
+    def equal(self, value: Any) -> Q:
+        return Q(**{f"{self.name}__isnull": True}) if value is None else Q(**{self.name: value})
+
+    def after(self, value: Any) -> Q:
+        if value is None:
+            return Q(pk__in=[])  # nulls are last
+        found = Q(**{f"{self.name}__gt": value})
+        return found | Q(**{f"{self.name}__isnull": True}) if self.may_be_null else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A sort within a grouping."""
+
+    sort: Sort = Sort.DEADLINE
+    group: Grouping = Grouping.DEADLINE
+
+    def ordered(self, rows: QuerySet[Request], *, backwards: bool = False) -> QuerySet[Request]:
+        """Put the rows in order, or in the reverse order."""
+        keys = self._keys()
+        rows = rows.alias(**{key.name: key.expression for key in keys if key.expression})
+        if backwards:
+            return rows.order_by(*(F(k.name).desc(nulls_first=k.may_be_null or None) for k in keys))
+        return rows.order_by(*(F(k.name).asc(nulls_last=k.may_be_null or None) for k in keys))
+
+    def after(self, item: Approval) -> Q:
+        """Return the condition for the rows after this request."""
+        return self._after([key.value(item) for key in self._keys()])
+
+    def after_cursor(self, cursor: str) -> Q:
+        """Return the condition for the rows after a cursor. Raise InvalidInput naming `cursor`."""
+        keys = self._keys()
+        try:
+            text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+            given = json.loads(text)
+            values = [key.parse(value) for key, value in zip(keys, given, strict=True)]
+        except (ValueError, TypeError, binascii.Error, RecursionError) as exc:
+            raise InvalidInput("cursor", "is not a cursor of this list") from exc
+        return self._after(values)
+
+    def cursor(self, item: Approval) -> str:
+        """Encode the place of a request in this order."""
+        values = [key.value(item) for key in self._keys()]
+        text = json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in values])
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    def groups(self, items: Sequence[Approval]) -> list[Group]:
+        """Put the rows of a page under headings, which follow the order of the rows."""
+        now = timezone.now()
+        found: dict[str, list[Approval]] = {}
+        for item in items:
+            found.setdefault(self._title(item, now), []).append(item)
+        return [Group(title=title, items=tuple(inside)) for title, inside in found.items()]
+
+    def _keys(self) -> list[_Key]:
+        keys = []
+        match self.group:
+            case Grouping.DEADLINE if self.sort is not Sort.DEADLINE:
+                keys.append(_due())
+            case Grouping.RISK:
+                keys.append(_RISK)
+            case Grouping.AGENT:
+                keys.append(_AGENTS)
+            case Grouping.KIND:
+                keys.append(_KIND)
+            case _:
+                pass
+        if self.sort is Sort.RISK and self.group is not Grouping.RISK:
+            keys.append(_RISK)
+        if self.sort is not Sort.AGE:
+            keys.append(_DEADLINE)
+        return [*keys, _CREATED, _ID]
+
+    def _after(self, values: Sequence[Any]) -> Q:
+        condition = Q(pk__in=[])
+        for key, value in reversed(list(zip(self._keys(), values, strict=True))):
+            condition = key.after(value) | (key.equal(value) & condition)
+        return condition
+
+    def _title(self, item: Approval, now: datetime) -> str:
+        match self.group:
+            case Grouping.RISK:
+                return f"{item.risk.capitalize()} risk"
+            case Grouping.AGENT:
+                return " › ".join(item.path[:-1] if item.call else item.path)
+            case Grouping.KIND:
+                return " › ".join(item.path)
+            case _:
+                bucket = _bucket(item.expires_at, now)
+                return _NEVER if bucket == len(_DUE) else _DUE[bucket][0]
+
+
+def _bucket(expires_at: datetime | None, now: datetime) -> int:
+    if expires_at is None:
+        return len(_DUE)
+    left = expires_at - now
+    return next(place for place, (_, bound) in enumerate(_DUE) if left <= bound)
+
+
+def _due() -> _Key:
+    """Return the key of the deadline's heading, as of now."""
+    now = timezone.now()
+    bounds = [
+        When(expires_at__lte=now + bound, then=Value(place))
+        for place, (_, bound) in enumerate(_DUE[:-1])
+    ]
+    never = When(expires_at__isnull=True, then=Value(len(_DUE)))
+    due = Case(never, *bounds, default=Value(len(_DUE) - 1), output_field=IntegerField())
+    return _Key("due", lambda item: _bucket(item.expires_at, now), int, due)
+
+
+def _moment(value: Any) -> datetime:
+    found = datetime.fromisoformat(value)
+    if found.tzinfo is None:
+        raise ValueError(value)
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError(value)
+    return value
+
+
+def _path_text(path: Sequence[str]) -> str:
+    """Return a path as Postgres writes it as text."""
+    return json.dumps(list(path), ensure_ascii=False)
+
+
+_RISK = _Key(
+    "rank",
+    lambda item: _RANKS[Risk(item.risk)],
+    int,
+    Case(
+        *(When(risk=risk, then=Value(rank)) for risk, rank in _RANKS.items()),
+        output_field=IntegerField(),
+    ),
+)
+_AGENTS = _Key("agents", lambda item: _path_text(item.path[:-1]), _text, Agents(F("path")))
+_KIND = _Key("way", lambda item: _path_text(item.path), _text, Cast(F("path"), TextField()))
+_DEADLINE = _Key(
+    "expires_at",
+    lambda item: item.expires_at,
+    lambda value: None if value is None else _moment(value),
+    may_be_null=True,
+)
+_CREATED = _Key("created_at", lambda item: item.created_at, _moment)
+_ID = _Key("id", lambda item: str(item.id), lambda value: UUID(_text(value)))
