@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import close_old_connections, connection
 
-from agents import secrets
+from agents import previews, secrets
 from agents.catalogue import published
 from agents.catalogue.versions import (
     Version,
@@ -30,12 +30,13 @@ from agents.sdk.spec import (
     AgentSpec,
     ToolSpec,
 )
-from agents.tool_calls import call, open_arguments, read_arguments, require_object
+from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
 from runtime.core.budgets import Rates
 from runtime.core.call_options import ModelOptions
 from runtime.core.digest import sha256_of
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, FailureCause, Risk
+from runtime.core.events import Preview
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
@@ -44,6 +45,7 @@ from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
     Outcome,
+    PreviewRequest,
     ToolFailure,
     ToolRequest,
 )
@@ -139,6 +141,23 @@ class AgentEffects:
             return _over
         return call_model(agent, request, deliver, self.rate_limits, self.outages)
 
+    def preview(self, request: PreviewRequest) -> Preview:
+        """Preview a call, and check its precondition. Never raise."""
+        try:
+            tool = self.registry.get(request.of.agent).tool(request.tool)
+            if tool is None:
+                return Preview(missing=f"this worker's agent has no tool {request.tool}")
+            opened = open_arguments(tool, request.of.args)
+            arguments = read_arguments(tool, opened)
+        except (UnknownAgent, CallRejected, KeyMissing) as exc:
+            return Preview(missing=plain(str(exc)))
+        context = replace(context_of(request.of), deadline=request.deadline)
+        try:
+            return previews.preview(tool, arguments, opened, context)
+        finally:
+            if not connection.in_atomic_block:
+                self.close_connections()
+
     def perform(self, request: ToolRequest) -> Outcome:
         """Call a tool and return its outcome. Never raise.
 
@@ -223,6 +242,7 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "retry": tool.retry,
         "expires_in": tool.expires_in,
         "waits": tool.waits,
+        "previews": tool.preview is not None or tool.precondition is not None,
     }
 
 

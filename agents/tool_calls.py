@@ -8,7 +8,7 @@ from django.db import transaction
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from agents import secrets
+from agents import previews, secrets
 from agents.errors import NotDone, NotSealed, ToolError
 from agents.sdk import ToolContext
 from agents.sdk.conversation_texts import REPEATED
@@ -118,11 +118,31 @@ class _NotKept(Exception):
 
 def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> ToolResult:
     """Run a tool and check its result. A transactional tool is rolled back if its result cannot be journaled."""
-    before = [_context(request)] if tool.wants_context else []
+    _require_precondition(tool, arguments, request)
+    before = [context_of(request)] if tool.wants_context else []
     if not RULES[tool.effect].commits_with_entry:
         return _result(tool, _returned(tool, before, arguments, request.deadline))
     with transaction.atomic():
         return _result(tool, _returned(tool, before, arguments, request.deadline))
+
+
+def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> None:
+    """Raise ToolError or NotDone unless the precondition of the call holds: then the function is not called.
+
+    An earlier attempt at an `idempotent` call may have changed the answer, so it is checked before the first alone.
+    """
+    if request.attempt > 1 and RULES[request.effect].needs_same_key:
+        return
+    try:
+        refused = previews.refusal(tool, arguments, context_of(request))
+    except (NotDone, ToolError):
+        raise
+    except Exception as exc:
+        raise ToolError(
+            f"{tool.name} was not called, because its precondition failed: {describe_exception(exc)}"
+        ) from exc
+    if refused:
+        raise ToolError(f"{tool.name} was not called: {refused}")
 
 
 def _returned(
@@ -138,7 +158,8 @@ def _wait(seconds: float | None) -> float | None:
     return None if seconds is None or not 0 <= seconds < float("inf") else seconds
 
 
-def _context(request: ToolRequest) -> ToolContext:
+def context_of(request: ToolRequest) -> ToolContext:
+    """Return the context of an attempt at a call."""
     return ToolContext(
         run=request.run,
         frame=request.frame,

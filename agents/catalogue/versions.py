@@ -91,6 +91,8 @@ def _asks(key: str, before: Any, after: Any) -> bool:
             return _RISKS.index(least) < _RISKS.index(most)
         case "approval":
             return _approval(after) < _approval(before)
+        case "preview" | "precondition":
+            return not after
         case "secret":
             return not set(before or ()) <= set(after or ())
         case _:

@@ -3,7 +3,7 @@
 import inspect
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def chosen(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[s
     return {name: value for name, value in arguments.items() if name in parameters}
 
 
-def check(function: Any, what: str, known: Mapping[str, Any], where: str) -> None:
+def check(function: Any, what: str, known: Collection[str], where: str) -> None:
     """Raise DefinitionError unless this is a synchronous function of some of the tool's arguments."""
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise DefinitionError(f"{where}: {what} must be a function of its arguments, not async")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 from agents.errors import NotDone, ToolError
 from agents.sdk import fields, mistakes
 from agents.sdk.budget import Budget
+from agents.sdk.previews import Preview, PreviewChange
 from agents.sdk.signature import json_schema_of, read_signature
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
@@ -36,6 +37,8 @@ __all__ = [
     "FailureCause",
     "Holds",
     "NotDone",
+    "Preview",
+    "PreviewChange",
     "RetryPolicy",
     "ToolContext",
     "ToolError",
@@ -89,6 +92,9 @@ def tool(
     secret_result: bool = False,
     isolate: bool = False,
     deny_reasons: Sequence[str] = (),
+    preview: Callable[..., Preview] | None = None,
+    preview_ignores: Sequence[str] = (),
+    precondition: Callable[..., str | None] | None = None,
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a tool of a typed function. The model receives its name, docstring and types.
 
@@ -98,9 +104,12 @@ def tool(
     braces. `retry` applies to calls that certainly did nothing or may be repeated. `expires_in` is the time in
     seconds that people have to decide. The arguments in `secret_args`, and with `secret_result` the result, are
     stored encrypted; only the model and the function see them. A transactional tool writes through Django; it must
-    not commit. `isolate` runs the function in a process of its own, which is killed at the deadline.
-    `deny_reasons` are texts that reviewers are offered when they deny a call; the model receives the one they choose.
-    Raises DefinitionError if the definition is invalid.
+    not commit. `isolate` runs the function in a process of its own, which is killed at the deadline. `preview` returns
+    what a gated call would do, for its reviewer; it is called again just before the effect, and a different one is
+    asked again, except for the parts in `preview_ignores`. `precondition` returns why a call cannot be made, or None.
+    Both take arguments by name, also `context`, and only read. `deny_reasons` are texts that reviewers are offered
+    when they deny a call; the model receives the one they choose. Raises DefinitionError if the definition is
+    invalid.
     """
 
     def made(function: Callable[..., Any]) -> ToolSpec:
@@ -128,6 +137,9 @@ def tool(
             secret_result=secret_result,
             isolate=fields.isolate(function, effect_class, where) if isolate else False,
             deny_reasons=fields.deny_reasons(deny_reasons, where),
+            preview=fields.before(preview, "preview", signature, where),
+            preview_ignores=fields.preview_ignores(preview_ignores, preview, where),
+            precondition=fields.before(precondition, "precondition", signature, where),
         )
 
     return mistakes.recording(made)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
-from agents.sdk import conditions, mistakes
+from agents.sdk import conditions, mistakes, previews
 from agents.sdk.signature import Signature, json_schema_of
 from agents.sdk.spec import (
     FINAL_ANSWER,
@@ -229,8 +229,28 @@ def approval(given: Any, signature: Signature, where: str) -> bool | Condition:
     return given
 
 
-def _condition(given: Any, what: str, signature: Signature, where: str) -> Condition:
-    conditions.check(given, what, signature.schema["properties"], where)
+def before(given: Any, what: str, signature: Signature, where: str) -> Condition | None:
+    """Return a function that is called before the effect, with arguments by name and perhaps the context."""
+    if given is None:
+        return None
+    return _condition(given, what, signature, where, more=("context",))
+
+
+def preview_ignores(names: Sequence[str], preview: Any, where: str) -> tuple[str, ...]:
+    """Return the parts of previews that do not matter."""
+    wrong = [name for name in names if name.partition(".")[0] not in previews.PARTS]
+    if isinstance(names, str) or wrong or (names and preview is None):
+        raise DefinitionError(
+            f"{where}: preview_ignores must be a list of parts of its preview: {', '.join(previews.PARTS)}, "
+            "or of their entries, as in counts.sessions"
+        )
+    return tuple(names)
+
+
+def _condition(
+    given: Any, what: str, signature: Signature, where: str, more: Sequence[str] = ()
+) -> Condition:
+    conditions.check(given, what, {*signature.schema["properties"], *more}, where)
     condition: Condition = given
     return condition
 

@@ -84,9 +84,10 @@ class ToolSpec:
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
     `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
-    does not. `is_async` says that the function is a coroutine function. `sentence_args` are the arguments that its
-    sentence names. `deny_reasons` are
-    suggested reasons for a denial, empty for those that all tools have.
+    does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
+    `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
+    `sentence_args` are the arguments that its sentence names. `deny_reasons` are suggested reasons for a denial, empty
+    for those that all tools have.
     """
 
     name: str
@@ -109,6 +110,9 @@ class ToolSpec:
     secret_result: bool
     waits: Literal["", "time", "event"] = ""
     isolate: bool = False
+    preview: Condition | None = None
+    preview_ignores: tuple[str, ...] = ()
+    precondition: Condition | None = None
     settings: ToolSettings = ToolSettings()
     waived: bool = False
     deny_reasons: tuple[str, ...] = ()
@@ -331,6 +335,7 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     }
     if tool.waits:
         definition["waits"] = tool.waits
+    definition |= {name: True for name in ("preview", "precondition") if getattr(tool, name)}
     times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
     return definition | {name: seconds for name, seconds in times.items() if seconds is not None}
 

@@ -32,6 +32,9 @@ def _lines(event: e.Event) -> list[str]:
             return [f"{event.call} waits for {what} until {event.until.isoformat()}"]
         case e.WaitEnded() if event.outcome != "again":
             return [f"{event.call} {event.outcome}: {_json(event.result)}"]
+        case e.CallPreviewed(preview=found):
+            why = f": {_json(found.shown)}" if found.material else f" not: {found.missing}"
+            return [f"{event.call} previewed{why}"] if found.material or found.missing else []
         case e.CallRefused():
             return [f"{event.call} refused: {event.reason}"]
         case e.GateOpened():

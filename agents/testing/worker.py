@@ -53,8 +53,8 @@ from runtime.execution.effects.outcomes import (
 )
 from runtime.execution.effects.perform import perform
 from runtime.execution.step import StepBuilder
-from runtime.ports.effects import ModelRequest, Outcome, ToolRequest, ToolResult
-from runtime.store.records import Work
+from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
+from runtime.store.records import PreviewCall, Work
 from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,
@@ -206,8 +206,12 @@ class Worker:
             else:
                 step_builder.add(item)
         step_builder.end_waits()
-        step_builder.plan_next({work.frame for work in self._ready if isinstance(work, CallModel)})
+        step_builder.plan_next(
+            {work.frame for work in self._ready if isinstance(work, CallModel)},
+            {(work.frame, work.call) for work in self._ready if isinstance(work, PreviewCall)},
+        )
         if not step_builder.records.changes:
+            self._ready.extend(step_builder.records.work)
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(step_builder.records.events)))
         self.journal.append(text)
@@ -234,7 +238,7 @@ class Worker:
             return self._take_over()
         return self.advance(event_of(self.now, request, outcome, at=self.clock, jitter=JITTER))
 
-    def _dies(self, when: str, request: ModelRequest | ToolRequest) -> bool:
+    def _dies(self, when: str, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
         """Say whether the worker dies here. Each death happens once."""
         if not isinstance(request, ToolRequest) or request.tool not in self._deaths[when]:
             return False
@@ -250,7 +254,9 @@ class Worker:
             self.now = step(self.now, entry.events, head="", at=entry.at)
         self.advance(*recover(self.now, versions.now_writes(self._version_changes())))
 
-    def _outcome(self, request: ModelRequest | ToolRequest, *, kept: bool) -> Outcome:
+    def _outcome(
+        self, request: ModelRequest | PreviewRequest | ToolRequest, *, kept: bool
+    ) -> Outcome:
         with override_settings(ABEYANCE_MODEL=SCRIPTED):
             if isinstance(request, ToolRequest) and RULES[request.effect].commits_with_entry:
                 return self._transact(request, kept)

@@ -5,7 +5,7 @@ What speaks it is imported at the first call, because a worker takes as long to 
 
 from typing import Any
 
-from agents.sdk import ToolContext, tool
+from agents.sdk import Preview, PreviewChange, ToolContext, tool
 from agents.tools.person_fields import (
     Application,
     EmailAddress,
@@ -25,11 +25,33 @@ def create_account(
     return scim.create(context, full_name, email, username)
 
 
+def preview_privileges(
+    context: ToolContext, account_id: str, username: str, security_level: int
+) -> Preview:
+    """Compare the roles that the account has with those of the security level."""
+    from agents.tools import scim
+
+    now, then = scim.roles_of(context, account_id, username), [role_of(security_level)]
+    added = len({*then} - {*now})
+    return Preview(
+        summary="Replaces all roles of the account" if now != then else "Changes nothing",
+        changes=[PreviewChange(what="roles", before=now, after=then)] if now != then else [],
+        counts={"roles added": added, "roles removed": len({*now} - {*then})},
+        targets=[username],
+    )
+
+
+def role_of(security_level: int) -> str:
+    """Name the role of a security level."""
+    return f"security-level-{security_level}"
+
+
 @tool(
     effect="idempotent",
     approval=True,
     risk="high",
     sentence="Give {username} security level {security_level}",
+    preview=preview_privileges,
 )
 def set_privileges(
     context: ToolContext, account_id: str, username: Username, security_level: SecurityLevel
@@ -40,7 +62,7 @@ def set_privileges(
     """
     from agents.tools import scim
 
-    roles = [{"value": f"security-level-{security_level}"}]
+    roles = [{"value": role_of(security_level)}]
     scim.set_roles(context, account_id, username, roles)
     return {"username": username, "roles": roles}
 

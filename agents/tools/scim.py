@@ -64,6 +64,13 @@ def set_roles(
         scim.modify(User, account_id, PatchOp[Account](operations=[replace]))
 
 
+def roles_of(context: ToolContext, account_id: str, username: str) -> list[str]:
+    """Return the roles that the account has now, in order."""
+    with _directory(context) as scim:
+        account = _account(scim, account_id, username)
+    return sorted(str(one.value) for one in account.roles or [])
+
+
 def add_entitlement(context: ToolContext, account_id: str, username: str, entitlement: str) -> None:
     """Give the account one more entitlement, unless it has it."""
     with _directory(context) as scim:

@@ -22,7 +22,7 @@ from runtime.core.call_options import (
 )
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import BlobRef
+from runtime.core.events import BlobRef, Preview
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, turn_mark
 
@@ -113,7 +113,8 @@ class Call:
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` is the person who
     reported the result, or with `answered` gave it instead of the call. `stored` replaces a result that is stored by
     its hash. `verdict` is kept if the model must learn more than the state says: an expiry, or a call that was given
-    up. `edited` is set if a person changed `args`.
+    up. `edited` is set if a person changed `args`. `preview` is the newest one, until a gate shows it or the call
+    starts; `shown` is the one that the last gate showed. A settled call has neither.
     """
 
     id: str
@@ -133,6 +134,8 @@ class Call:
     answered: bool = False
     verdict: Literal["expire", "give_up"] | None = None
     edited: Edited | None = None
+    preview: Preview | None = None
+    shown: Preview | None = None
 
     @property
     def proposed(self) -> Any:

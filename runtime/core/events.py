@@ -38,6 +38,23 @@ class BlobRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a call would do, as its tool computed it at `at`, for the action with this `digest`.
+
+    `shown` is JSON for reviewers, None without a preview; then `missing` says why, empty if the tool makes none.
+    `material` is the digest of the parts of it that matter. `refused` is the sentence of a precondition that does not
+    hold.
+    """
+
+    at: datetime | None = None
+    digest: str = ""
+    shown: Any = None
+    material: str = ""
+    missing: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """A person or program started the run.
 
@@ -146,6 +163,16 @@ class CallAdmitted:
     call: str
     terms: CallOptions
     type: Literal["CallAdmitted"] = "CallAdmitted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPreviewed:
+    """A worker previewed the call: before its gate opens, or again just before it starts."""
+
+    frame: str
+    call: str
+    preview: Preview
+    type: Literal["CallPreviewed"] = "CallPreviewed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -514,7 +541,8 @@ class MessageReceived:
 
 FrameEvent = ModelReplied | Compacted | ModelFailed | AgentChanged | FrameClosed
 CallEvent = (
-    CallAdmitted
+    CallPreviewed
+    | CallAdmitted
     | CallRefused
     | GateOpened
     | GateDecided

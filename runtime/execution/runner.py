@@ -46,9 +46,16 @@ from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Approvals
-from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolFailure, ToolRequest
+from runtime.ports.effects import (
+    EffectHandler,
+    ModelRequest,
+    Outcome,
+    PreviewRequest,
+    ToolFailure,
+    ToolRequest,
+)
 from runtime.store import leases
-from runtime.store.records import Changed, Work, changed
+from runtime.store.records import Changed, PreviewCall, Work, changed
 from runtime.store.steps import Result
 from runtime.store.tables import ledger
 
@@ -141,7 +148,9 @@ class Runner:
                 self._step.receive_late(late, writer.settling)
             require_agents(self._step.now, self._version_changes)
             self._step.end_waits()
-            writer.retry_while_unreachable(lambda: self._step.plan_next(self._calling_models()))
+            writer.retry_while_unreachable(
+                lambda: self._step.plan_next(self._calling_models(), self._previewing())
+            )
             release = self._at_rest()
             try:
                 result = self._commit(release)
@@ -213,6 +222,14 @@ class Runner:
         waiting = {work.frame for work in self._ready if isinstance(work, CallModel)}
         running = (effect.request for effect in self._running)
         return waiting | {one.frame for one in running if isinstance(one, ModelRequest)}
+
+    def _previewing(self) -> set[tuple[str, str]]:
+        """Return the calls whose preview is recorded or running."""
+        waiting = {(one.frame, one.call) for one in self._ready if isinstance(one, PreviewCall)}
+        running = (effect.request for effect in self._running)
+        return waiting | {
+            (one.frame, one.call) for one in running if isinstance(one, PreviewRequest)
+        }
 
     # Messages
 
@@ -366,7 +383,7 @@ class Runner:
             self._ready.pop(0)
             self._context.effect_pool.launch(self._run_effect(request))
 
-    def _run_effect(self, request: ModelRequest | ToolRequest) -> RunningEffect:
+    def _run_effect(self, request: ModelRequest | PreviewRequest | ToolRequest) -> RunningEffect:
         """Record an effect as running, and the approval that it uses as spent."""
         effect = RunningEffect(request=request, submit=self._submit, worker=self._held.claim.worker)
         if isinstance(request, ToolRequest):

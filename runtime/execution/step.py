@@ -37,6 +37,7 @@ from runtime.core.events import (
     FrameOpened,
     GateClosed,
     GateDecided,
+    GateOpened,
     MessageReceived,
     Paused,
     Resumed,
@@ -65,7 +66,7 @@ from runtime.execution.admission.waits import begin, timed_out
 from runtime.execution.effects.outcomes import arrival
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
-from runtime.store.records import Changed, Records, Work, changed, waits
+from runtime.store.records import Changed, PreviewCall, Records, Work, changed, waits
 from runtime.store.tables.late_outcomes import LateOutcome
 from runtime.store.tables.signals import (
     CancelSignal,
@@ -98,6 +99,7 @@ class StepBuilder:
         self._admission = admission
         self._reserve = reserve
         self._clock = clock
+        self._previewing: set[tuple[str, str]] = set()
         self._unverified: dict[UUID, GateDecidedSignal] = {}
 
     def add(self, event: Event) -> None:
@@ -190,16 +192,18 @@ class StepBuilder:
             if wait.until <= self._clock() and wait.call is not None:
                 self.add(timed_out(self.now, wait.frame, wait.call))
 
-    def plan_next(self, busy: set[str]) -> None:
+    def plan_next(self, busy: set[str], previewing: Collection[tuple[str, str]] = ()) -> None:
         """Add everything that follows without I/O. `busy` frames wait for their model.
 
-        A run that is ending waits for them: their model calls are stopped, and the partial replies are kept as
-        evidence. Raises Tampered for an approval that no person gave.
+        `previewing` calls wait for their preview. A run that is ending waits for its models: their calls are stopped,
+        and the partial replies are kept as evidence. Raises Tampered for an approval that no person gave.
         """
         asked = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
+        self._previewing |= {*previewing}
         while True:
             before = self.now
             is_limited = limited(before)
+            checked: set[str] = set()  # frames whose proposed calls were checked together
             commands = [
                 command
                 for command in plan(before)
@@ -216,6 +220,10 @@ class StepBuilder:
                     if not self._opens_hold(command.frame) and self._reserve(command):
                         asked.add(command.frame)
                         self.records.work.append(command)
+                elif isinstance(command, CheckCall):
+                    if command.frame not in checked:
+                        checked.add(command.frame)
+                        self._check_turn(command.frame, commands)
                 elif not (isinstance(command, EndRun) and busy):
                     self._execute(command)
             if self.now is before:
@@ -250,8 +258,6 @@ class StepBuilder:
         match command:
             case OpenFrame():
                 self._open_frame(command)
-            case CheckCall():
-                self._record(self._admission.check(self.now, command.frame, command.call))
             case StartTool():
                 self._start(command)
             case StartWait():
@@ -264,7 +270,7 @@ class StepBuilder:
                 self.add(self._close(command))
             case EndRun():
                 self.add(self._end())
-            case CallModel():
+            case CallModel() | CheckCall():
                 pass
             case _ as never:
                 assert_never(never)
@@ -314,11 +320,35 @@ class StepBuilder:
     def _record(self, result: AdmissionResult) -> None:
         self.change(changed(result.event, snapshot=result.snapshot))
 
+    def _check_turn(self, frame: str, commands: Sequence[Command]) -> None:
+        """Check the proposed calls of a frame. Its gates open together, once every call has its preview."""
+        found = [
+            self._admission.check(self.now, frame, command.call)
+            for command in commands
+            if isinstance(command, CheckCall)
+            and command.frame == frame
+            and (frame, command.call) not in self._previewing
+        ]
+        for result in found:
+            if isinstance(result, PreviewCall):
+                self._preview(result)
+        waits = any(isinstance(result, PreviewCall) for result in found)
+        waits = waits or any(one == frame for one, _ in self._previewing)
+        for result in found:
+            if isinstance(result, PreviewCall) or is_blocked_by_gate(self.now, frame):
+                continue
+            if not (waits and isinstance(result.event, GateOpened) and result.event.call):
+                self._record(result)
+
+    def _preview(self, command: PreviewCall) -> None:
+        """Have a call previewed if a slot is free."""
+        if self._reserve(command):
+            self._previewing.add((command.frame, command.call))
+            self.records.work.append(command)
+
     def _start(self, command: StartTool) -> None:
         """Recheck the approval, then record the intent if a slot is free."""
-        other = self._recheck(command)
-        if other is not None:
-            self._record(other)
+        if self._is_rechecked(command):
             return
         if self._reserve(command):
             started = ToolStarted(
@@ -326,7 +356,18 @@ class StepBuilder:
             )
             self.change(changed(started, work=command))
 
-    def _recheck(self, command: StartTool | StartWait) -> AdmissionResult | None:
+    def _is_rechecked(self, command: StartTool | StartWait) -> bool:
+        """Return whether an approved call does not start now: it is previewed, refused or asked again."""
+        if (command.frame, command.call) in self._previewing:
+            return True
+        other = self._recheck(command)
+        if isinstance(other, PreviewCall):
+            self._preview(other)
+        elif other is not None:
+            self._record(other)
+        return other is not None
+
+    def _recheck(self, command: StartTool | StartWait) -> AdmissionResult | PreviewCall | None:
         """Check an approved call once more. This also verifies the approval that the step consumes."""
         call = self.now.call(command.frame, command.call)
         if not needs_recheck(call):
@@ -335,15 +376,12 @@ class StepBuilder:
         signal = None if gate is None else self._unverified.get(gate)
         decision = None if signal is None else signal.decision
         other = self._admission.recheck(self.now, command.frame, command.call, decision)
-        if other is None and gate is not None:
+        if not isinstance(other, AdmissionResult) and gate is not None:
             self._unverified.pop(gate, None)
         return other
 
     def _wait(self, command: StartWait) -> None:
-        other = self._recheck(command)
-        if other is not None:
-            self._record(other)
-        else:
+        if not self._is_rechecked(command):
             self.add(begin(self.now, command, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:

@@ -42,7 +42,8 @@ class CallInfo:
     names the sub-agent of a delegation. `gated` requires a person even if policy does not. `result_schema` is the
     JSON Schema of the result, None if the tool declares none. `expires_in` is the time to decide in seconds, None for
     the installation's default. `waits` says that the engine performs the call as a wait, for the `moment` in its
-    arguments or for an `event` that contains `match`, up to `until`. `judged` says that conditions of the tool set
+    arguments or for an `event` that contains `match`, up to `until`. `previews` says that its tool has a
+    preview or a precondition. `judged` says that conditions of the tool set
     `risk` and `gated` for these arguments; `problem` is the failure of one, then both are the strictest.
     """
 
@@ -59,6 +60,7 @@ class CallInfo:
     retry: RetryPolicy = TOOL_RETRIES
     expires_in: float | None = None
     waits: Literal["", "time", "event"] = ""
+    previews: bool = False
     judged: bool = False
     problem: str = ""
 

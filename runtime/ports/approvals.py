@@ -31,8 +31,9 @@ class ReviewSnapshot:
     For a gate of a frame (a hold, a limit, a changed version) `call` and `tool` are empty and `path` ends at the
     agent. `sentence` says why the frame stopped, and `args` holds the facts for the decision.
 
-    `preview` holds what the worker found out about the call before it asked: `unjudged` says why it could not judge
-    the risk. None if there is nothing.
+    `preview` holds what the worker found out about the call before it asked: `shown` is its preview, `before` the
+    different one that was approved, `missing` says why there is none, `unjudged` why the risk could not be judged. None
+    if there is nothing.
     """
 
     run: UUID

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from runtime.core.continuation import Call
 from runtime.core.enums import EffectClass, FailureCause
-from runtime.core.events import Proposal
+from runtime.core.events import Preview, Proposal
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
+
+PREVIEW_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,36 @@ class ToolRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewRequest:
+    """A preview of the call `of`, which is about to be gated or started. `digest` is that of its action."""
+
+    of: ToolRequest
+    digest: str
+    deadline: float = PREVIEW_SECONDS
+    effect: EffectClass = EffectClass.READ
+
+    @property
+    def frame(self) -> str:
+        """The frame of the call."""
+        return self.of.frame
+
+    @property
+    def call(self) -> str:
+        """The call."""
+        return self.of.call
+
+    @property
+    def tool(self) -> str:
+        """The tool of the call."""
+        return self.of.tool
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the call."""
+        return self.of.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
     """A model's reply. `reply` is the provider's message as JSON, stored and returned unchanged; usage counts tokens.
 
@@ -122,7 +154,7 @@ class RateLimited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """The tool returned this value."""
+    """The tool returned this value; of a preview it is a `Preview`."""
 
     value: Any
 
@@ -183,6 +215,9 @@ class EffectHandler(Protocol):
 
     def hold_reason(self, position: "TurnBoundary") -> str:
         """Return the reason to stop the agent before its next model call; empty to continue. Must be quick."""
+
+    def preview(self, request: PreviewRequest) -> Preview:
+        """Preview a call, from any thread. Never raises: every failure is a `missing`."""
 
     def perform(self, request: ToolRequest) -> Outcome:
         """Make the call, from any thread. Never raises: every failure is an outcome."""

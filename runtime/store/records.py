@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from runtime.core.call_options import CallOptions
 from runtime.core.commands import CallModel, StartTool
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents.blobs import Blob, extract_blob
@@ -30,7 +31,17 @@ from runtime.core.events import (
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot
 from runtime.store.tables.ledger import Spend
 
-Work = CallModel | StartTool
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewCall:
+    """Preview a call under these options. It is a read effect without an intent: a lost one is made again."""
+
+    frame: str
+    call: str
+    terms: CallOptions
+
+
+Work = CallModel | PreviewCall | StartTool
 E = TypeVar("E", bound=Event)
 
 # The events that end a call, or leave it in doubt.

@@ -15,7 +15,7 @@ from runtime.control.settle import settle
 from runtime.core.budgets import Budget
 from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import Decision, EffectClass, Risk, Verdict
-from runtime.core.events import Proposal
+from runtime.core.events import Preview, Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
@@ -34,6 +34,7 @@ from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
     Outcome,
+    PreviewRequest,
     ToolRequest,
     ToolResult,
 )
@@ -72,6 +73,7 @@ class FakeTool:
     expires_in: float | None = None
     deadline: float = 30.0
     waits: Literal["", "time", "event"] = ""
+    preview: Callable[[PreviewRequest], Preview] | None = None
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
 
 
@@ -155,6 +157,11 @@ class FakeEffects:
     def hold_reason(self, position: TurnBoundary) -> str:
         return self.holds.pop(0) if self.holds else ""
 
+    def preview(self, request: PreviewRequest) -> Preview:
+        preview = self.tools[request.tool].preview
+        assert preview is not None
+        return preview(request)
+
     def perform(self, request: ToolRequest) -> Outcome:
         with self._lock:
             self.calls.append(request)
@@ -193,6 +200,7 @@ class FakeEffects:
             retry=tool.retry,
             expires_in=tool.expires_in,
             waits=tool.waits,
+            previews=tool.preview is not None,
         )
 
 

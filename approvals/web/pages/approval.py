@@ -15,7 +15,7 @@ from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
 from approvals.web import denial
-from approvals.web.pages import frame_gate, in_doubt, result_field, second_step
+from approvals.web.pages import frame_gate, in_doubt, preview, result_field, second_step
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS, CallState
@@ -127,6 +127,7 @@ def _page(
         "denials": len(denied),
         "ends_run": ends_run,
         "together": together,
+        "preview": preview.card(shown.preview),
         "others": [
             step
             for step in seen["others"]

@@ -33,6 +33,7 @@ from runtime.core.errors import (
 )
 from runtime.core.events import (
     CallAdmitted,
+    CallPreviewed,
     Event,
     Forked,
     GateDecided,
@@ -54,7 +55,7 @@ HISTORY = {
     7: "a long run's continuation leaves out what its entries tell, which are of schema 5",
     8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
-    10: "calls judged by their arguments or edited: an entry with one, and a continuation that has any",
+    10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
 }
 REFERRING = 6
 BRIEF = 7
@@ -216,6 +217,8 @@ def _number(event: Event) -> int:
             return REVIEWS
         case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
             return DECISIONS
+        case CallPreviewed():
+            return REVIEWS
         case CallAdmitted() | GateOpened() if event.terms is not None and event.terms.risk:
             return REVIEWS
     return SCHEMA
@@ -226,7 +229,8 @@ def _number_of(now: Continuation) -> int:
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
     judged = any(call.terms is not None and call.terms.risk is not None for call in calls)
-    if judged or now.edits or any(call.edited for call in calls):
+    previewed = any(call.preview or call.shown for call in calls)
+    if judged or previewed or now.edits or any(call.edited for call in calls):
         return REVIEWS
     return DECISIONS if now.denials or any(call.answered for call in calls) else SCHEMA
 

@@ -33,7 +33,7 @@ Fields = dict[str, Any]  # of a call
 Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
 
 DECISIONS = 9  # the schema of an entry with a decision that earlier releases do not know
-REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, or edited
+REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, previewed or edited
 _READABLE = (*range(1, Continuation.schema + 1), DECISIONS, REVIEWS)
 
 _TERMS = TypeAdapter(CallOptions)
@@ -263,6 +263,10 @@ def _admitted(call: Fields, event: Event) -> None:
     call["terms"] = event["terms"]
 
 
+def _previewed(_: Fields, __: Event) -> None:
+    """Change nothing: a settled call has no preview."""
+
+
 def _refused(call: Fields, event: Event) -> None:
     call |= {"state": CallState.REFUSED, "result": event["reason"]}
 
@@ -357,6 +361,7 @@ def _answered(call: Fields, event: Event) -> None:
 
 _CALLS: dict[str, Change] = {
     "CallAdmitted": _admitted,
+    "CallPreviewed": _previewed,
     "CallRefused": _refused,
     "GateOpened": _gated,
     "GateDecided": _decided,

@@ -18,7 +18,7 @@ from runtime.core.continuation import (
     Pause,
     Phase,
 )
-from runtime.core.enums import Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     AgentChanged,
@@ -26,6 +26,7 @@ from runtime.core.events import (
     BudgetGranted,
     CallAdmitted,
     CallEvent,
+    CallPreviewed,
     CallRefused,
     Cancelled,
     Cancelling,
@@ -93,6 +94,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return _add_reply(now, event)
         case (
             CallAdmitted()
+            | CallPreviewed()
             | ToolStarted()
             | ToolReturned()
             | ToolFailed()
@@ -303,11 +305,16 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
     match event:
         case CallAdmitted():
             call = replace(call, terms=event.terms)
+        case CallPreviewed():
+            call = replace(call, preview=event.preview)
         case CallRefused():
             call = replace(call, result=event.reason)
             now = replace(now, refusals=now.refusals + 1)
         case GateOpened():
             call = replace(call, terms=event.terms, gate=event.gate)
+            if call.preview is not None or call.shown is not None:
+                shown = call.preview if event.kind is GateKind.APPROVAL else None
+                call = replace(call, preview=None, shown=shown)
             now = pending.add(now, event, call.tool)
         case GateDecided():
             now = _remember_denial(pending.drop(now, event), call, event)
@@ -318,6 +325,8 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
         case ToolStarted():
             _require_attempt(call, event.attempt, call.attempt + 1)
             call = replace(call, attempt=event.attempt, started_at=event.at)
+            if call.preview is not None:
+                call = replace(call, preview=None)
         case ToolReturned():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, result=event.result, stored=event.stored)
@@ -435,6 +444,8 @@ def _require_attempt(call: Call | Frame, attempt: int, expected: int) -> None:
 
 
 def _with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
+    if call.state in SETTLED and (call.preview is not None or call.shown is not None):
+        call = replace(call, preview=None, shown=None)
     holder = frame.with_call(call)
     return now.with_frame(_settled(holder) if call.state in SETTLED else holder)
 

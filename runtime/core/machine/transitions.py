@@ -69,6 +69,9 @@ FRAMES |= {
 FRAMES |= {(state, "AgentChanged"): state for state in FrameState if state is not FrameState.CLOSED}
 
 CALLS: dict[tuple[CallState, str], CallState] = {
+    (CallState.PROPOSED, "CallPreviewed"): CallState.PROPOSED,
+    (CallState.ADMITTED, "CallPreviewed"): CallState.ADMITTED,
+    (CallState.RETRYING, "CallPreviewed"): CallState.RETRYING,
     (CallState.PROPOSED, "CallAdmitted"): CallState.ADMITTED,
     (CallState.PROPOSED, "CallRefused"): CallState.REFUSED,
     (CallState.PROPOSED, "GateOpened:approval"): CallState.GATED,

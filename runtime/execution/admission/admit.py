@@ -24,6 +24,7 @@ from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.messages import undelivered_to
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
+from runtime.execution.admission import previews
 from runtime.execution.admission.gates import (
     AdmissionResult,
     gate_id,
@@ -35,6 +36,7 @@ from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
 from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
+from runtime.store.records import PreviewCall
 from runtime.store.tables.signals import GateDecidedSignal
 
 log = logging.getLogger(__name__)
@@ -58,8 +60,11 @@ class Admission:
     clock: Callable[[], datetime]
     approved: dict[UUID, Approval] = field(default_factory=dict)
 
-    def check(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
-        """Admit, gate or refuse a proposed call. If the check itself fails, open a gate for people."""
+    def check(self, now: Continuation, frame: str, call: str) -> AdmissionResult | PreviewCall:
+        """Admit, gate or refuse a proposed call, or have it previewed first.
+
+        If the check itself fails, open a gate for people.
+        """
         try:
             return self._check(now, frame, call)
         except _OURS:
@@ -67,7 +72,7 @@ class Admission:
         except Exception as exc:
             return self._hold_on_error(now, frame, call, exc)
 
-    def _check(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
+    def _check(self, now: Continuation, frame: str, call: str) -> AdmissionResult | PreviewCall:
         found = now.call(frame, call)
         try:
             _require_new(now, frame, found)
@@ -79,16 +84,16 @@ class Admission:
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
         if self.approvals.requires_approval(info) or terms.digest in now.edits:
-            return self._gated(now, frame, found, info, terms)
+            return self._ask(now, frame, found, info, terms)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
     def recheck(
         self, now: Continuation, frame: str, call: str, decision: Decision | None = None
-    ) -> AdmissionResult | None:
+    ) -> AdmissionResult | PreviewCall | None:
         """Check an approved call just before an attempt: None if it is unchanged since the approval.
 
-        If it changed, or the approval is no longer valid, people are asked again. Raises Tampered if its approval
-        does not verify, or is not `decision`, which the step of the attempt consumes.
+        It is previewed again first. If it changed, or the approval is no longer valid, people are asked again. Raises
+        Tampered if its approval does not verify, or is not `decision`, which the step of the attempt consumes.
         """
         try:
             return self._check_decision(now, frame, call, decision)
@@ -139,7 +144,7 @@ class Admission:
 
     def _check_decision(
         self, now: Continuation, frame: str, call: str, decision: Decision | None
-    ) -> AdmissionResult | None:
+    ) -> AdmissionResult | PreviewCall | None:
         found = now.call(frame, call)
         if found.terms is None or not needs_recheck(found):
             return None
@@ -149,13 +154,16 @@ class Admission:
             same = terms.digest == found.terms.digest and not _is_stricter(info, found.terms)
             lacks_approval = found.gate is None and self.approvals.requires_approval(info)
             if same and not lacks_approval and self._confirmed(now, found, decision):
-                return None
+                if previews.is_confirmed(found, self.clock()):
+                    return None
+                if not previews.is_current(found.preview, terms.digest, self.clock()):
+                    return PreviewCall(frame=frame, call=call, terms=terms)
             _require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        return self._gated(now, frame, found, info, terms)
+        return self._ask(now, frame, found, info, terms)
 
     def verify_decision(self, signal: GateDecidedSignal) -> None:
         """Raise Tampered unless a person with the right to decide signed this decision."""
@@ -225,6 +233,19 @@ class Admission:
         if info.delegate is not None and depth_of(frame) + 1 >= MAX_DEPTH:
             raise CallRejected(f"agents may not be nested deeper than {MAX_DEPTH}")
         return info
+
+    def _ask(
+        self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
+    ) -> AdmissionResult | PreviewCall:
+        """Open a gate, with a preview if the tool has one. A call whose precondition fails is refused instead."""
+        if not info.previews:
+            return self._gated(now, frame, call, info, terms)
+        if not previews.is_current(call.preview, terms.digest, self.clock()):
+            return PreviewCall(frame=frame, call=call.id, terms=terms)
+        if call.preview is not None and call.preview.refused:
+            refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
+            return AdmissionResult(event=refused)
+        return self._gated(now, frame, call, info, terms)
 
     def _gated(
         self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions

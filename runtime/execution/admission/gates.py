@@ -114,10 +114,19 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         origin=now.origin,
         expires_at=event.expires_at,
         result_schema=info.result_schema,
-        preview=_preview(info),
+        preview=_preview(info, call),
     )
 
 
-def _preview(info: CallInfo) -> dict[str, Any] | None:
-    """Return what the worker found out about the call, None if there is nothing."""
-    return {"unjudged": info.problem} if info.problem else None
+def _preview(info: CallInfo, call: Call) -> dict[str, Any] | None:
+    """Return the findings of the worker about the call, None if there are none."""
+    newest, approved = call.preview, call.shown
+    found: dict[str, Any] = {"unjudged": info.problem} if info.problem else {}
+    if newest is not None and newest.material:
+        found["shown"] = newest.shown
+    elif newest is not None and newest.missing:
+        found["missing"] = newest.missing
+    differs = newest is not None and approved is not None and newest.material != approved.material
+    if differs and approved is not None and approved.material:
+        found["before"] = approved.shown
+    return found or None

@@ -8,17 +8,20 @@ from uuid import UUID
 
 from django.conf import settings
 
+from runtime.core.call_options import CallOptions
 from runtime.core.commands import CallModel, StartTool
-from runtime.core.continuation import Continuation, Frame
+from runtime.core.continuation import Call, Continuation, Frame
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import FailureCause
 from runtime.core.events import (
+    CallPreviewed,
     Compacted,
     Event,
     ModelFailed,
     ModelReplied,
     OutcomeArrived,
+    Preview,
     RetryScheduled,
     ToolFailed,
     ToolReturned,
@@ -34,12 +37,14 @@ from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
     Outcome,
+    PreviewRequest,
     RateLimited,
     ToolFailure,
     ToolRequest,
     ToolResult,
     Unknown,
 )
+from runtime.store.records import PreviewCall
 from runtime.store.tables.late_outcomes import LateOutcome
 
 # Why a call does not start although its intent is written
@@ -52,10 +57,10 @@ _NO_APPROVAL = Approval()
 
 def request_for(
     now: Continuation,
-    work: CallModel | StartTool,
+    work: CallModel | PreviewCall | StartTool,
     filled: InlinedMessages,
     approved: Mapping[UUID, Approval],
-) -> ModelRequest | ToolRequest:
+) -> ModelRequest | PreviewRequest | ToolRequest:
     """Return the request for planned work.
 
     `filled` has the results that are stored by their hash, `approved` the verified approvals of calls, by gate.
@@ -78,22 +83,30 @@ def request_for(
             calls=frame.calls,
         )
     call = frame.find(work.call)
+    if isinstance(work, PreviewCall):
+        of = _tool_request(now, frame, call, work.terms, call.attempt + 1)
+        return PreviewRequest(of=of, digest=work.terms.digest)
     assert call.terms is not None  # a call is checked before it is started
     approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
+    found = _tool_request(now, frame, call, call.terms, work.attempt)
+    return replace(found, approvers=approval.by, comment=approval.comment)
+
+
+def _tool_request(
+    now: Continuation, frame: Frame, call: Call, terms: CallOptions, attempt: int
+) -> ToolRequest:
     return ToolRequest(
         run=now.run,
         frame=frame.id,
         call=call.id,
-        attempt=work.attempt,
+        attempt=attempt,
         agent=frame.agent,
         tool=call.tool,
         args=call.args,
         key=idempotency_key(now.run, frame.id, call.id),
-        deadline=call.terms.deadline,
-        effect=call.terms.effect,
+        deadline=terms.deadline,
+        effect=terms.effect,
         requester=now.requester,
-        approvers=approval.by,
-        comment=approval.comment,
         business_key=now.business_key,
         input=frame.messages[0]["content"] if frame.messages else None,
     )
@@ -101,7 +114,7 @@ def request_for(
 
 def event_of(
     now: Continuation,
-    request: ModelRequest | ToolRequest,
+    request: ModelRequest | PreviewRequest | ToolRequest,
     outcome: Outcome,
     *,
     at: datetime,
@@ -110,7 +123,22 @@ def event_of(
     """Return the event to journal for an outcome; `jitter` in [0, 1) spreads the retries."""
     if isinstance(request, ModelRequest):
         return _model_event(now, request, outcome, at, jitter)
+    if isinstance(request, PreviewRequest):
+        return _previewed(request, outcome, at)
     return _tool_event(now, request, outcome, at, jitter)
+
+
+def _previewed(request: PreviewRequest, outcome: Outcome, at: datetime) -> CallPreviewed:
+    """Return the preview, or the reason why there is none."""
+    if isinstance(outcome, ToolResult):
+        found: Preview = outcome.value
+    else:
+        found = Preview(missing=getattr(outcome, "error", "") or "it has no result")
+    return CallPreviewed(
+        frame=request.frame,
+        call=request.call,
+        preview=replace(found, at=at, digest=request.digest),
+    )
 
 
 def _model_event(
@@ -233,8 +261,10 @@ def not_started(work: StartTool, why: str) -> ToolFailed | RetryScheduled:
     )
 
 
-def timed_out(request: ModelRequest | ToolRequest) -> Outcome:
+def timed_out(request: ModelRequest | PreviewRequest | ToolRequest) -> Outcome:
     """Return the outcome of an effect that has not ended at its deadline."""
+    if isinstance(request, PreviewRequest):
+        return Unknown(error=f"it took longer than {request.deadline:g} s")
     error = f"it did not end within {request.deadline:g} s"
     if isinstance(request, ModelRequest):
         return ModelFailure(error=error, retryable=True, cause=FailureCause.TIME)

@@ -21,6 +21,7 @@ from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
     Outcome,
+    PreviewRequest,
     ToolFailure,
     ToolRequest,
     ToolResult,
@@ -31,12 +32,16 @@ from runtime.store import failpoints
 log = logging.getLogger(__name__)
 
 
-def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outcome:
+def perform(
+    handler: EffectHandler, request: ModelRequest | PreviewRequest | ToolRequest
+) -> Outcome:
     """Perform an effect and wait for its outcome."""
     if isinstance(request, ModelRequest):
         came: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         start_model_call(handler, request, came.put)
         return came.get()
+    if isinstance(request, PreviewRequest):
+        return _preview(handler, request)
     failpoints.hit("starting", request.effect, depth_of(request.frame))
     try:
         outcome = handler.perform(request)
@@ -46,6 +51,17 @@ def perform(handler: EffectHandler, request: ModelRequest | ToolRequest) -> Outc
     outcome = _valid(request, outcome)
     failpoints.hit("performed", request.effect, depth_of(request.frame))
     return outcome
+
+
+def _preview(handler: EffectHandler, request: PreviewRequest) -> Outcome:
+    failpoints.hit("starting", "preview", depth_of(request.frame))
+    try:
+        found = handler.preview(request)
+    except Exception as exc:
+        log.exception("Effect handler raised an error for the preview of %s", request.key)
+        return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
+    failpoints.hit("performed", "preview", depth_of(request.frame))
+    return ToolResult(value=found)
 
 
 def start_model_call(

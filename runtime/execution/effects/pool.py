@@ -13,14 +13,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from runtime.core.commands import CallModel, StartTool
+from runtime.core.commands import CallModel
 from runtime.core.effect_classes import RULES
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call
 from runtime.execution.effects.running import RunningEffect
 from runtime.execution.effects.transactional import transact
-from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, ToolRequest
+from runtime.ports.effects import (
+    EffectHandler,
+    ModelRequest,
+    Outcome,
+    PreviewRequest,
+    ToolRequest,
+)
+from runtime.store.records import Work
 
 log = logging.getLogger(__name__)
 
@@ -102,11 +109,11 @@ class EffectPool:
         self._hung: dict[RunningEffect, str] = {}  # calls past their deadline, and their tools
         self._lock = threading.Lock()
 
-    def reserve(self, work: CallModel | StartTool, wake: Callable[[], None]) -> bool:
+    def reserve(self, work: Work, wake: Callable[[], None]) -> bool:
         """Reserve a slot for this work, or have `wake` called when one is free."""
         return self._slots(work).reserve(wake)
 
-    def release(self, work: CallModel | StartTool) -> None:
+    def release(self, work: Work) -> None:
         """Free the slot of work that was not launched."""
         self._slots(work).release()
 
@@ -123,7 +130,8 @@ class EffectPool:
     def launch(self, effect: RunningEffect) -> None:
         """Start the effect in a reserved slot. Its outcome is submitted from another thread."""
         request = effect.request
-        seconds = request.deadline + DEADLINE_SLACK
+        slack = 0 if isinstance(request, PreviewRequest) else DEADLINE_SLACK
+        seconds = request.deadline + slack
         effect.cancel_deadline = self._deadlines.after(seconds, partial(self._overrun, effect))
         if isinstance(request, ModelRequest):
             finish = partial(self._finish_model_call, effect)
@@ -140,7 +148,7 @@ class EffectPool:
         self._threads.shutdown(wait=True)
         self._deadlines.close()
 
-    def _slots(self, work: CallModel | StartTool) -> Slots:
+    def _slots(self, work: Work) -> Slots:
         return self._models if isinstance(work, CallModel) else self._tools
 
     def _finish_model_call(self, effect: RunningEffect, outcome: Outcome) -> None:
@@ -149,7 +157,7 @@ class EffectPool:
             self._models.release()
             effect.finish(outcome)
 
-    def _run_tool(self, effect: RunningEffect, request: ToolRequest) -> None:
+    def _run_tool(self, effect: RunningEffect, request: ToolRequest | PreviewRequest) -> None:
         outcome = None
         try:
             if RULES[request.effect].commits_with_entry:

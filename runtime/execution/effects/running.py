@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.execution.effects import late
-from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest
+from runtime.ports.effects import Abort, ModelRequest, Outcome, PreviewRequest, ToolRequest
 
 
 def no_abort() -> None:
@@ -22,7 +22,7 @@ class RunningEffect:
     late outcome is recorded with both. `abort` ends a model call, or the transaction of a transactional call.
     """
 
-    request: ModelRequest | ToolRequest
+    request: ModelRequest | PreviewRequest | ToolRequest
     submit: Callable[["EffectFinished"], None]
     started_at: datetime | None = None
     worker: UUID | None = None

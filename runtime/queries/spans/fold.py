@@ -360,6 +360,8 @@ class Fold:
         match event:
             case e.CallAdmitted():
                 call.state, call.effect = CallState.ADMITTED, event.terms.effect
+            case e.CallPreviewed():
+                pass
             case e.GateOpened():
                 call.gated(event, self._at, self._position, self._gates.get(event.gate))
             case e.GateDecided():

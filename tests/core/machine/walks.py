@@ -46,6 +46,7 @@ class Walk:
         self.retries = random.Random(f"retries of {seed}")
         self.denials = random.Random(f"denials of {seed}")
         self.edits = random.Random(f"edits of {seed}")
+        self.previews = random.Random(f"previews of {seed}")
         self.late = random.Random(f"late outcomes of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
@@ -245,6 +246,8 @@ class Walk:
 
     def _starts(self, effect: commands.StartTool) -> list[Event]:
         """Mostly its start; now and then the call differs from the approved one."""
+        if self.previews.random() < 0.05:
+            return [self._preview(effect)]
         call = self.now.call(effect.frame, effect.call)
         if call.gate and self.random.random() < 0.1:
             assert call.terms is not None
@@ -295,6 +298,8 @@ class Walk:
         )
 
     def _judgements(self, effect: commands.CheckCall) -> list[Event]:
+        if self.previews.random() < 0.05:
+            return [self._preview(effect)]
         may_nest = depth_of(effect.frame) < 3
         effect_class = self.random.choice(list(EffectClass))
         digest = f"sha256:{self.denials.random()}"
@@ -308,6 +313,10 @@ class Walk:
             events.CallRefused(reason="no such tool", **_place(effect)),
         ]
         return judgements[: 3 if self.random.random() < 0.1 else 2]
+
+    def _preview(self, effect: commands.CheckCall | commands.StartTool) -> Event:
+        preview = events.Preview(at=AT, digest="sha256:d", shown={"n": 1}, material="sha256:m")
+        return events.CallPreviewed(preview=preview, **_place(effect))
 
     def _impatience(self) -> float:
         if not any(pending.kind in FRAME_GATES for pending in self.now.pending):

@@ -13,7 +13,7 @@ from typing import Any
 import time_machine
 from pydantic import BaseModel
 
-from agents.sdk import Compaction, NotDone, RetryPolicy, ToolContext, ToolError, tool
+from agents.sdk import Compaction, NotDone, Preview, RetryPolicy, ToolContext, ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from agents.sdk.spec import ToolSpec
 from agents.tools.timers import wait_for
@@ -40,6 +40,7 @@ def _noting(
     note: Callable[[str, int], None] = ledger.note,
     *,
     approval: bool = False,
+    **more: Any,
 ) -> ToolSpec:
     """A tool that does nothing but note that it happened."""
 
@@ -49,7 +50,7 @@ def _noting(
         return name
 
     noting.__name__ = tool_name
-    return tool(effect=effect, deadline=DEADLINE, approval=approval)(noting)
+    return tool(effect=effect, deadline=DEADLINE, approval=approval, **more)(noting)
 
 
 look = _noting("look", "read")
@@ -57,6 +58,8 @@ put = _noting("put", "idempotent")
 book = _noting("book", "transactional", ledger.note_row)
 send = _noting("send", "write")
 pay = _noting("pay", "write", approval=True)
+seen = Preview(summary="Write it down.", counts={"notes": 1})
+sign = _noting("sign", "write", approval=True, preview=lambda: seen, precondition=lambda: None)
 
 
 @tool(effect="write", deadline=DEADLINE)
@@ -141,7 +144,7 @@ def _turn(calls: list[dict[str, Any]]) -> Reply:
 
 
 LONG = Compaction(messages=9, summarise=sum_up)  # more than four turns
-TOOLS = (look, put, book, send, stay, labour, pay, refuse, insist, linger, wait_for)
+TOOLS = (look, put, book, send, stay, labour, pay, sign, refuse, insist, linger, wait_for)
 
 PARTS: dict[str, Any] = {"input": Score, "model": play, "tools": TOOLS, "compaction": LONG}
 lowest = spec_of("lowest", **PARTS)

@@ -137,6 +137,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "transactions": transactions,
     "effects": effects,
     "gates": lambda: Score(_one_by_one("pay")),
+    "previews": lambda: Score(_one_by_one("sign")),
     "a denial": lambda: Score([[_call("pay", 0)]], denied=True),  # a third would end the run
     "denials": lambda: Score(_nested(lambda depth: [[_call("pay", depth)]][:depth]), denied=True),
     "paused at a gate": lambda: Score([[_call("pay", 0)]], paused=True),

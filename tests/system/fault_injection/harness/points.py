@@ -28,7 +28,7 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
         (kind, None): reason
         for reason, kinds in (
             (_BY_PEOPLE, ("RunStarted", "Forked", "Exported", "Imported", "Retried")),
-            (_SAME_ENTRY, ("ModelReplied", "ModelFailed", "CallAdmitted", "OutcomeUnknown")),
+            (_SAME_ENTRY, ("ModelFailed", "CallAdmitted", "CallPreviewed", "OutcomeUnknown")),
             (_SAME_ENTRY, ("BudgetExceeded",)),
             (_ELSEWHERE, ("OutcomeArrived", "AgentChanged")),
         )
@@ -56,7 +56,7 @@ def commits() -> set[tuple[str, int]]:
 
 
 def registry() -> set[str]:
-    effects = set(product(["model", *EffectClass], DEPTHS))
+    effects = set(product(["model", "preview", *EffectClass], DEPTHS))
     return {
         f"{moment}:{kind}:{depth}"
         for moments, kinds in ((COMMIT, commits()), (EFFECT, effects))

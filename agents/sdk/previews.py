@@ -1,0 +1,60 @@
+"""Previews for authors: `Preview` says what a call would change, and how much of what."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from runtime.core.digest import sha256_of
+
+PARTS = ("summary", "changes", "counts", "targets", "warnings")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewChange:
+    """One value that the call would change. `before` or `after` is None for one that is added or removed."""
+
+    what: str
+    before: Any = None
+    after: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a call would do, for its reviewer. Each part may be empty; all values are JSON.
+
+    `summary` is one sentence, `changes` are the values that would change, `counts` say how many of what, `targets`
+    are the people or objects that are affected, `warnings` are sentences about risks.
+    """
+
+    summary: str = ""
+    changes: Sequence[PreviewChange] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    targets: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+
+def shown(preview: Preview) -> dict[str, Any]:
+    """Return the parts of a preview that say something, as JSON."""
+    found = {name: _plain(getattr(preview, name)) for name in PARTS}
+    return {name: part for name, part in found.items() if part}
+
+
+def material(shown: Mapping[str, Any], ignored: Sequence[str]) -> str:
+    """Return the digest of the parts of a preview that matter, without the ignored ones.
+
+    `counts` ignores the whole part, `counts.sessions` and `changes.last login` one entry of it.
+    """
+    kept = {name: part for name, part in shown.items() if name not in ignored}
+    if counts := kept.get("counts"):
+        kept["counts"] = {key: n for key, n in counts.items() if f"counts.{key}" not in ignored}
+    if changes := kept.get("changes"):
+        kept["changes"] = [one for one in changes if f"changes.{one['what']}" not in ignored]
+    return sha256_of(kept)
+
+
+def _plain(part: Any) -> Any:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping):
+        return dict(part)
+    return [asdict(one) if isinstance(one, PreviewChange) else one for one in part]
