@@ -170,6 +170,11 @@ def open_in_doubt(
     }
 
 
+def outcome_of(request: UUID) -> str:
+    """Return the recorded outcome of a request's call, empty if there is none. The caller may read the request."""
+    return Outcome.objects.filter(request=request).values_list("outcome", flat=True).first() or ""
+
+
 def _page(found: Collection[Request], end: _Place | None, limit: int) -> HistoryPage:
     """Return the rows of all walks in order, up to the first place at which a walk ended early."""
     ordered = sorted(found, key=_place, reverse=True)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import clock
-from approvals.queries import requests
+from approvals.queries import history, requests
 from runtime.control import kill_switches
 from runtime.core.continuation import CallState
 from runtime.core.enums import FRAME_GATES, GateKind
@@ -49,8 +49,10 @@ def aftermath(
     shown: requests.Approval, status: str, call: CallRecord | None, transcript: Transcript
 ) -> Aftermath | None:
     """Describe the call of a decided request; None if the request is open or has no call."""
-    if status == "pending" or call is None:
+    if status == "pending":
         return None
+    if call is None:
+        return _recorded(shown)
     lost = call.state is CallState.UNKNOWN
     open_request = requests.open_in_doubt(shown) if lost else None
     return Aftermath(
@@ -67,6 +69,25 @@ def aftermath(
         has_result=call.state is CallState.RETURNED,
         result=call.result,
         in_doubt=open_request,
+    )
+
+
+def _recorded(shown: requests.Approval) -> Aftermath | None:
+    """Describe a call whose journal is gone by its recorded outcome."""
+    outcome = history.outcome_of(shown.id)
+    if not outcome:
+        return None
+    label = {"answered": "answered by a person", "in_doubt": "in doubt"}.get(outcome, outcome)
+    return Aftermath(
+        css_class={"failed": "danger", "in_doubt": "warn"}.get(outcome, "ok"),
+        label=f"{label}; the details were removed",
+        moment=None,
+        counts_at=None,
+        may_start=False,
+        error="",
+        has_result=False,
+        result=None,
+        in_doubt=None,
     )
 
 

@@ -13,7 +13,8 @@ from django.utils import timezone
 from approvals.models import Outcome, Request
 from approvals.queries import history
 from approvals.web import export
-from runtime.core.enums import GateKind
+from runtime.core.enums import EffectClass, GateKind
+from runtime.models import JournalEntry
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from tests.support import seeds
 from tests.support.api_client import Caller, field_of
@@ -65,6 +66,28 @@ def test_rows_show_what_became_of_the_calls(bea: Client, bea_api: Caller, office
         [(made["b"].id, "done"), (doubt.id, "done")]
     )
     shows(bea, "/decisions/?outcome=in_doubt", "No decisions")
+
+
+def test_a_transaction_of_a_tool_records_its_outcome(office: Office) -> None:
+    office.effects.tools["set_privileges"] = FakeTool(effect=EffectClass.TRANSACTIONAL, gated=True)
+    run = office.start()
+    office.approve(run)
+    assert [one.outcome for one in Outcome.objects.filter(run_id=run)] == ["done"]
+
+
+def test_a_failed_call_is_not_green_without_its_journal(bea: Client, office: Office) -> None:
+    office.effects.tools["set_privileges"] = FakeTool(
+        gated=True, body=lambda asked: ToolFailure(error="no such person")
+    )
+    run = office.start()
+    office.approve(run)
+    request = office.request(run)
+    shows(bea, request, 'class="note danger"', "Status: failed", "no such person")
+    JournalEntry.objects.filter(run_id=run).delete()
+    shows(
+        bea, request, 'class="note danger"', "Status: failed", hides=["no such person", "note ok"]
+    )
+    shows(bea, "/decisions/", 'class="badge danger">Failed')
 
 
 def test_last_tuesday_is_two_clicks_from_the_inbox(bea: Client, cast: Any) -> None:
