@@ -68,7 +68,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     opened = {
         "bea": [
             *(f"/inbox/{query}" for query in ("", "?q=nothing-like-it", "?q=risk:none")),
-            *(f"/inbox/?view={view}" for view in ("others", "decided")),
+            *("/inbox/?view=others", "/decisions/", "/decisions/?person=bea", "/decisions/?risk=x"),
             *(f"/a/{office.request(run).id}/" for run in (*ours, undoable)),
             *(f"/a/{request.id}/" for request in (halt, short)),
             lost,
