@@ -1,5 +1,7 @@
 """Defines the tables of approvals: columns and constraints. People and groups are Django's own."""
 
+from uuid import uuid4
+
 from django.conf import settings
 from django.db import models
 
@@ -315,3 +317,17 @@ class LoginFailures(models.Model):
         constraints = (
             models.UniqueConstraint(fields=["address", "username"], name="login_failures"),
         )
+
+
+class SavedView(models.Model):
+    """A list of the inbox that a person named. `place` holds the parameters of its address, as text."""
+
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="saved_views"
+    )
+    name = models.TextField()
+    place = models.JSONField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["owner", "name"], name="saved_view_name"),)

@@ -34,6 +34,7 @@ TABLES = {
     "approvals_token": (KEEP, NOTHING),
     "approvals_assignment": (ADD, READ),
     "approvals_adoption": (READ, NOTHING),
+    "approvals_savedview": (ALL, NOTHING),
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),
 }

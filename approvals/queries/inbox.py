@@ -3,7 +3,7 @@
 Pending requests are sorted by deadline, unless the reader chose another order.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -20,10 +20,12 @@ from approvals.queries import filters
 from approvals.queries.orders import Order
 from approvals.queries.requests import Approval, to_view
 from runtime.core.enums import GateKind
+from runtime.errors import InvalidInput
 from runtime.queries.runs import Page
 
 LIMIT = 50
 MAX_COUNT = 9_999
+MAX_FOUND = 99  # of a saved view
 DEFAULT = Order()
 
 
@@ -75,12 +77,41 @@ def counts(principal: Principal | None) -> Counts:
     return Counts(mine=mine, in_doubt=unknown, others=others)
 
 
-def _counted(*lists: QuerySet[Request]) -> list[int]:
-    """Count the rows of each list in one query. Each count stops at MAX_COUNT + 1: there may be a million rows."""
+def found(
+    principal: Principal | None, searches: Sequence[tuple[View, str]]
+) -> tuple[str | None, ...]:
+    """Count the rows of each view and search as text, up to MAX_FOUND; None for a search that is refused."""
+    rows: list[QuerySet[Request] | None] = []
+    for view, q in searches:
+        try:
+            rows.append(_pending(principal, view, q))
+        except InvalidInput:
+            rows.append(None)
+    counted = iter(_counted(*(one for one in rows if one is not None), most=MAX_FOUND))
+    return tuple(None if one is None else _count_text(next(counted), MAX_FOUND) for one in rows)
+
+
+def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Request]:
+    """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
+    chosen = (
+        request_rules.decidable_requests(principal)
+        if view == View.MINE
+        else request_rules.undecidable_requests(principal)
+    )
+    readable = request_rules.readable_requests(principal)
+    return Request.objects.filter(
+        readable, chosen, filters.condition(q), status=Request.Status.PENDING
+    )
+
+
+def _counted(*lists: QuerySet[Request], most: int = MAX_COUNT) -> list[int]:
+    """Count the rows of each list in one query. Each count stops at `most` + 1: there may be a million rows."""
+    if not lists:
+        return []
     sizes, values = [], list[Any]()
     for rows in lists:
         try:
-            query, given = rows.values("pk")[: MAX_COUNT + 1].query.sql_with_params()
+            query, given = rows.values("pk")[: most + 1].query.sql_with_params()
         except EmptyResultSet:
             sizes.append("0")
             continue
@@ -100,14 +131,10 @@ def page(
     cursor: str | None = None,
 ) -> Page[Approval]:
     """Read one page of a list. `mine` excludes calls in doubt, see `in_doubt`. Raise InvalidInput naming either."""
-    readable = request_rules.readable_requests(principal)
-    rows = Request.objects.filter(readable, filters.condition(q))
-    rows = rows.filter(status=Request.Status.PENDING)
+    rows = _pending(principal, view, q)
     if view == View.MINE:
-        chosen = request_rules.decidable_requests(principal) & ~Q(kind=GateKind.IN_DOUBT)
-    else:
-        chosen = request_rules.undecidable_requests(principal)
-    rows = order.ordered(rows.filter(chosen))
+        rows = rows.exclude(kind=GateKind.IN_DOUBT)
+    rows = order.ordered(rows)
     if cursor is not None:
         rows = rows.filter(order.after_cursor(cursor))
     found = [to_view(row, principal) for row in rows[: LIMIT + 1]]
@@ -159,5 +186,5 @@ def last_closed(principal: Principal | None) -> Approval | None:
     return None if row is None else to_view(row, principal)
 
 
-def _count_text(count: int) -> str:
-    return f"{count:,}" if count <= MAX_COUNT else f"{MAX_COUNT:,}+"
+def _count_text(count: int, most: int = MAX_COUNT) -> str:
+    return f"{count:,}" if count <= most else f"{most:,}+"

@@ -172,7 +172,7 @@ def _due() -> _Key:
     ]
     never = When(expires_at__isnull=True, then=Value(len(_DUE)))
     due = Case(never, *bounds, default=Value(len(_DUE) - 1), output_field=IntegerField())
-    return _Key("due", lambda item: _bucket(item.expires_at, now), int, due)
+    return _Key("due", lambda item: _bucket(item.expires_at, now), _number, due)
 
 
 def _moment(value: Any) -> datetime:
@@ -182,9 +182,16 @@ def _moment(value: Any) -> datetime:
     return found
 
 
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= len(_DUE):
+        raise ValueError(value)
+    return value
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(value)
+    value.encode()  # a lone surrogate is a ValueError
     return value
 
 
@@ -196,7 +203,7 @@ def _path_text(path: Sequence[str]) -> str:
 _RISK = _Key(
     "rank",
     lambda item: _RANKS[Risk(item.risk)],
-    int,
+    _number,
     Case(
         *(When(risk=risk, then=Value(rank)) for risk, rank in _RANKS.items()),
         output_field=IntegerField(),

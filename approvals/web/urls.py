@@ -14,7 +14,7 @@ from approvals.web.pages.frame_gate import resume, stop
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.in_doubt import give_up, happened, run_again
-from approvals.web.pages.inbox import inbox
+from approvals.web.pages.inbox import delete_view, inbox, save_view
 from approvals.web.pages.overview import overview
 from approvals.web.pages.people import (
     add_person,
@@ -48,6 +48,8 @@ urlpatterns = [
     path("people/<str:person>/rights/<str:what>/confirm/", confirm, name="confirm_right"),
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
     path("inbox/", inbox, name="inbox"),
+    path("inbox/views/add/", save_view, name="save_view"),
+    path("inbox/views/<uuid:view>/delete/", delete_view, name="delete_view"),
     path("decisions/", history, name="history"),
     path("decisions.csv", download, {"format": "csv"}, name="history_csv"),
     path("decisions.jsonl", download, {"format": "jsonl"}, name="history_jsonl"),

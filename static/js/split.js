@@ -8,6 +8,7 @@ const list = () => one("[data-live=inbox]");
 const isSplit = () => Boolean(panel && wide.matches && list());
 const rowOf = (id) => one(`[data-id="${id}"] .t`, list());
 const idOf = (address) => new URL(address, location).pathname.split("/")[2];
+const isRequest = (link) => /^\/a\/[\w-]+\/$/.test(link.pathname);
 
 let opened = ""; // the id of the request in the panel
 let opening = null; // the request for it, while it is under way
@@ -109,10 +110,12 @@ if (panel) {
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href^='/a/']");
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-    if (!isSplit() || !main.contains(link) || (event.detail === 0 && link.closest(".row"))) return; // Enter opens the page
+    if (!isSplit() || !isRequest(link) || !main.contains(link) || (event.detail === 0 && link.closest(".row"))) return; // Enter opens the page
     event.preventDefault();
     const row = list().contains(link) ? link : rowOf(idOf(link.href));
-    row ? row.focus() : openBeside(link);
+    if (panel.contains(link) && idOf(link.href) === opened) opened = ""; // back from its second step
+    row?.focus();
+    openBeside(link);
   });
   document.addEventListener("submit", (event) => {
     const { target: form, submitter } = event;

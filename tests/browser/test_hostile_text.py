@@ -232,7 +232,8 @@ def _foreign(page: Page) -> list[str]:
     found: list[str] = page.evaluate(
         """() => [...document.querySelectorAll(
             'script:not([src]), style, iframe, object, embed, base, img:not([src^="/static/"]), math, template,'
-            + 'meta[http-equiv], [hx-get]:not(#q), [data-hx-post], [hx-vals], [hx-swap-oob], [sse-connect], [style],'
+            + 'meta[http-equiv], [hx-get]:not(#q, form.search, .choices select),'
+            + '[data-hx-post], [hx-vals], [hx-swap-oob], [sse-connect], [style],'
             + 'a[href^="javascript:"], a[href*="elsewhere"]'
         )].concat([...document.querySelectorAll('*')].filter(
             (it) => [...it.attributes].some(({ name }) => name.startsWith('on'))

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.test import Client, override_settings
 from pytest_django import Settings
 
-from approvals.accounts import people, tokens
+from approvals.accounts import people, saved_views, tokens
 from approvals.models import Request
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
@@ -100,6 +100,7 @@ def places(
         "doubtgate": doubt.gate,
         "token": token.public_id,
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
+        "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
         "content": BlobReference.objects.get(run=run).content_id,
     }
 
@@ -156,6 +157,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "login": {"username": name, "password": PASSWORD},
         "password": {"current": PASSWORD, **another},
         "tokens/add": {"scope": ["runs:read"]},
+        "views/add": {"name": "Urgent", "q": "risk:high"},
         "people/add": {"username": "newhire", "group": ["reviewers"], **another},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,8 +15,9 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
+from approvals.accounts import saved_views
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -24,12 +26,16 @@ from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Group, Grouping, Sort
 from approvals.queries.requests import Approval
+from approvals.web.pages import place as places
 from approvals.web.pages.place import Place, read_order
 from approvals.web.zone import of_reader
+from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.queries import runs
 from runtime.queries.runs import Page
+from runtime.web.requests import form_text
 
+MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
 
 
@@ -77,6 +83,10 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "max_filter": filters.MAX_LENGTH,
             "sorts": list(Sort),
             "groupings": list(Grouping),
+            "saved": (saved := _saved(request, principal)),
+            "is_saved": any(query == context["place"] for _, query, _ in saved),
+            "terms": _terms(context["items"]),
+            "max_view": saved_views.MAX_NAME,
             "tabs": {one: replace(place, view=one).query or request.path for one in View},
             # An admin reads every run.
             "alarms": runs.quarantined(Q()) if is_admin else 0,
@@ -91,6 +101,59 @@ def inbox(request: HttpRequest) -> HttpResponse:
     patch_vary_headers(answer, ["HX-Request"])
     answer["HX-Replace-Url"] = f"{request.path}{place.query}"  # without empty parameters
     return answer
+
+
+@require_POST
+@login_required
+def save_view(request: HttpRequest) -> HttpResponse:
+    """Save the list that is shown, under a name of this person's."""
+    place, name = places.of(request.POST), form_text(request.POST, "name")
+    to = f"{reverse('inbox')}{place.query}"
+    try:
+        saved_views.save(request.user.get_username(), name, place.parameters)
+    except InvalidInput as exc:
+        messages.error(request, f"Not saved: the {exc.field} {exc.detail}.")
+        kept = urlencode({"saving": name[:MAX_TYPED]})
+        return redirect(f"{to}{'&' if place.query else '?'}{kept}")
+    messages.success(request, f"Saved: {name.strip()}")
+    return redirect(to)
+
+
+@require_POST
+@login_required
+def delete_view(request: HttpRequest, view: UUID) -> HttpResponse:
+    """Delete a view of this person."""
+    saved_views.delete(request.user.get_username(), view)
+    return redirect("inbox")
+
+
+def _saved(
+    request: HttpRequest, principal: Principal | None
+) -> list[tuple[saved_views.Saved, str, str]]:
+    """Return this person's views, each with its query and the number of its requests."""
+    views = saved_views.of(request.user.get_username())
+    at = [places.of(view.place) for view in views]
+    numbers = lists.found(principal, [(place.view, place.q) for place in at])
+    return [
+        (view, place.query or "?", number or "")
+        for view, place, number in zip(views, at, numbers, strict=True)
+    ]
+
+
+def _terms(items: Sequence[Approval]) -> list[str]:
+    """Return the filters that make sense for these rows, to be suggested."""
+    found = {
+        "agent": {agent for item in items for agent in item.path[: -1 if item.call else None]},
+        "tool": {item.tool for item in items if item.call},
+        "by": {item.requester for item in items},
+    }
+    terms = [f"risk:{risk}" for risk in Risk]
+    for operator, names in found.items():
+        terms += [
+            f'{operator}:"{name}"' if " " in name else f"{operator}:{name}"
+            for name in sorted(names)
+        ]
+    return terms
 
 
 def _list(
@@ -122,6 +185,8 @@ def _list(
         "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,
         "keep": _query(place.parameters),
+        "kept": place.parameters,
+        "saving": request.GET.get("saving", ""),
         "place": replace(place, q="" if problem else q).query,
         "unfiltered": replace(place, q="").query or request.path,
         "source": f"{request.path}?{_query(place.parameters)}{_query({'cursor': cursor or ''})}",

@@ -1,9 +1,10 @@
 """The place in the inbox from which a reviewer opened a request: a view, a search and an order, kept in addresses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest
 
 from approvals.queries import filters
 from approvals.queries.inbox import DEFAULT, View
@@ -39,17 +40,20 @@ class Place:
 
 def read(request: HttpRequest) -> Place:
     """Read the place from the address. A value that is none is left out."""
-    view, q = request.GET.get("view", ""), request.GET.get("q", "").strip()
+    return of(request.GET)
+
+
+def of(given: Mapping[str, str]) -> Place:
+    """Read the place from the parameters of an address. A value that is none is left out."""
+    view, q = given.get("view", ""), given.get("q", "").strip()
     try:
         filters.condition(q)
     except InvalidInput:
         q = ""
-    return Place(
-        view=View(view) if view in list(View) else View.MINE, q=q, order=read_order(request.GET)
-    )
+    return Place(view=View(view) if view in list(View) else View.MINE, q=q, order=read_order(given))
 
 
-def read_order(given: QueryDict) -> Order:
+def read_order(given: Mapping[str, str]) -> Order:
     """Read the order of the rows. A value that is none is left out."""
     sort, group = given.get("sort", ""), given.get("group", "")
     return Order(

@@ -1,5 +1,7 @@
 """The inbox and the start page."""
 
+import base64
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -173,8 +175,14 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
     for place, item in enumerate(found):
         around = lists.previous_and_next(bea, item, order=order)
         assert around == (ids[place], ids[place + 2])
-    with pytest.raises(InvalidInput):
-        lists.page(bea, view=View.MINE, order=order, cursor="bm9uc2Vuc2U")
+    parts = json.loads(base64.urlsafe_b64decode(f"{order.cursor(found[0])}=="))
+    for place in range(len(parts)):
+        bad: Any
+        for bad in (1e400, -1, 9**40, "\0", "\ud800", [], {}, True):
+            wrong = json.dumps([*parts[:place], bad, *parts[place + 1 :]]).encode()
+            code = base64.urlsafe_b64encode(wrong).decode()
+            with pytest.raises(InvalidInput):
+                lists.page(bea, view=View.MINE, order=order, cursor=code)
 
 
 def test_the_order_stays_in_every_link_and_says_its_numbers(bea: Client, waiting: Waiting) -> None:
