@@ -108,6 +108,15 @@ class TamperedWith(ApprovalError):
         super().__init__(f"This request was tampered with and cannot be decided: {why}.")
 
 
+class NotShown(ApprovalError):
+    """The page could not show everything about the call, so it is not approved there."""
+
+    status, code = 409, "not_shown"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+
 class UnknownPerson(ApprovalError):
     """No person has this username."""
 

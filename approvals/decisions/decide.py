@@ -9,7 +9,7 @@ from uuid import UUID
 
 from approvals import audit
 from approvals.decisions import budget_grants, checks, closing, commit, edits, results
-from approvals.errors import Expired
+from approvals.errors import Expired, NotShown
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from runtime.core.enums import FRAME_GATES, Decision, Edit, GateKind, Verdict
@@ -28,6 +28,7 @@ class _Answer:
     result: object
     confirm: object
     arguments: object
+    unshown: str
 
 
 def decide(
@@ -41,6 +42,7 @@ def decide(
     result: object = results.ABSENT,
     confirm: object = None,
     arguments: object = results.ABSENT,
+    unshown: str = "",
 ) -> Approval:
     """Approve, deny, answer or edit a call, or let a blocked frame `continue` or `stop` its run.
 
@@ -48,11 +50,12 @@ def decide(
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
     tool's result schema. `confirm` repeats the request's own `confirm`, which an approval at high risk must do.
     `arguments` are all the arguments of an `edit`, which approves the call with these instead of the proposed ones.
+    `unshown` says which part of the request its page could not show: then no call is approved.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
-    `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; InvalidInput
-    naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result`, `arguments` or a path in it. Nothing is written
-    when it raises, except that Expired is recorded.
+    `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; NotShown;
+    InvalidInput naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result`, `arguments` or a path in it.
+    Nothing is written when it raises, except that Expired is recorded.
     """
     answer = _Answer(
         verdict=verdict,
@@ -62,6 +65,7 @@ def decide(
         result=result,
         confirm=confirm,
         arguments=arguments,
+        unshown=unshown,
     )
     try:
         outcome = _attempt(request, answer, actor)
@@ -81,10 +85,12 @@ def _attempt(request: UUID, answer: _Answer, actor: Actor) -> Approval | Expired
 
 
 def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
-    """Validate the values. Raises DigestMismatch, InvalidInput."""
+    """Validate the values. Raises DigestMismatch, NotShown, InvalidInput."""
     checks.check_digest(row, answer.digest)
     kind = GateKind(row.kind) if row.kind in FRAME_GATES else GateKind.APPROVAL
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)
+    if answer.unshown and verdict in (Verdict.APPROVE, Verdict.EDIT):
+        raise NotShown(answer.unshown)
     checks.check_confirmed(row, verdict, answer.confirm)
     return Decision(
         verdict=verdict,

@@ -13,6 +13,7 @@ from approvals.errors import (
     Cancelled,
     DigestMismatch,
     Expired,
+    NotShown,
     TamperedWith,
     TooEarly,
 )
@@ -29,7 +30,7 @@ from runtime.web.display import plain_visible
 MAX_SENTENCE = 100  # characters of a sentence in a message
 
 # Errors that the reviewer can correct or must read.
-Problem = Forbidden | TamperedWith | DigestMismatch | TooEarly | InvalidInput
+Problem = Forbidden | TamperedWith | DigestMismatch | NotShown | TooEarly | InvalidInput
 
 
 def handle_decision(
@@ -51,7 +52,7 @@ def handle_decision(
         act(actor)
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return already_closed(request, requests.approval(approval, actor=actor), verdict, exc)
-    except (Forbidden, TamperedWith, DigestMismatch, TooEarly, InvalidInput) as exc:
+    except (Forbidden, TamperedWith, DigestMismatch, NotShown, TooEarly, InvalidInput) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
     decided = requests.approval(approval, actor=actor)
     following = _following(request, decided, actor)

@@ -96,6 +96,17 @@ def page_context(
     }
 
 
+def unshown(transcript: Transcript) -> str:
+    """Return which part of a request its page cannot show, for the reviewer; empty if it shows everything."""
+    if not transcript.unreadable:
+        return ""
+    entries = ", ".join(map(str, transcript.unreadable))
+    return (
+        f"Part of the run's journal cannot be read (entry {entries}), so this page does not show everything that led to"
+        " this call. You can deny it, or ask an admin to look at the run."
+    )
+
+
 def _undo_until(shown: requests.Approval, principal: Principal | None) -> datetime | None:
     """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
     if principal is None or shown.decided_by != principal.person or shown.effective_at is None:

@@ -6,8 +6,9 @@ import pytest
 from django.test import Client
 
 from approvals.models import Request
+from runtime.models import JournalEntry
 from tests.support import seeds
-from tests.support.pages import has, shows, text
+from tests.support.pages import has, send, shows, text, text_of
 from tests.support.seeds import Cast
 
 SHOWN = {
@@ -25,28 +26,28 @@ OTHER = {
 }
 
 
-def asked(**preview: Any) -> Request:
+def previewed(**preview: Any) -> Request:
     return seeds.pending(preview=preview)
 
 
 def test_the_card_has_every_part(bea: Client, cast: Cast) -> None:
     words = (">Consequences<", "Replaces one role", "accounts", "level-1", "level-3", "new.hire")
-    page = shows(bea, asked(shown=SHOWN), *words, "the account is &lt;i&gt;9", hides=["<i>9"])
+    page = shows(bea, previewed(shown=SHOWN), *words, "the account is &lt;i&gt;9", hides=["<i>9"])
     has(page, hides=["Asked again", "not approved before", "No preview"])
 
 
 def test_a_difference_from_the_approved_preview_is_marked(bea: Client, cast: Cast) -> None:
-    page = shows(bea, asked(shown=OTHER, before=SHOWN), "Asked again", "approved: 1")
+    page = shows(bea, previewed(shown=OTHER, before=SHOWN), "Asked again", "approved: 1")
     card = page.partition('id="preview"')[2].partition("</section>")[0]
     assert card.count("not approved before") == 2  # a change and a person
     assert card.count("no longer") == 2  # a change and a warning
-    shows(bea, asked(missing="too slow", before=SHOWN), "There is no preview now")
+    shows(bea, previewed(missing="too slow", before=SHOWN), "There is no preview now")
 
 
 def test_the_page_says_why_there_is_no_preview(bea: Client, cast: Cast) -> None:
-    shows(bea, asked(missing="it took longer than 2 s"), "No preview: it took longer than 2 s")
+    shows(bea, previewed(missing="it took longer than 2 s"), "No preview: it took longer than 2 s")
     said = "The risk condition of pay failed: KeyError: '<i>9'"
-    shows(bea, asked(unjudged=said), "Counted as high risk", hides=["<i>9", ">Consequences<"])
+    shows(bea, previewed(unjudged=said), "Counted as high risk", hides=["<i>9", ">Consequences<"])
     shows(bea, seeds.pending(), hides=[">Consequences<", "Counted as high risk"])
 
 
@@ -54,6 +55,18 @@ def test_the_page_says_why_there_is_no_preview(bea: Client, cast: Cast) -> None:
 def test_a_changed_preview_is_found_and_breaks_no_page(
     bea: Client, cast: Cast, stored: str
 ) -> None:
-    request = asked(shown=SHOWN)
+    request = previewed(shown=SHOWN)
     Request.objects.filter(id=request.id).update(preview=stored)
     has(text(bea, request), "Tampered with")
+
+
+def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
+    bea: Client, asked: Request
+) -> None:
+    JournalEntry.objects.filter(run_id=asked.run_id, position=2).update(body='{"not')
+    why = "Part of the run&#x27;s journal cannot be read (entry 2)"
+    shows(bea, asked, why, 'formnovalidate disabled aria-describedby="unshown"')
+    has(text_of(send(bea, asked, "approve"), 409), why)
+    assert Request.objects.get(pk=asked.pk).status == "pending"
+    send(bea, asked, "deny", reason="because")
+    assert Request.objects.get(pk=asked.pk).status == "denied"
