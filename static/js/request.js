@@ -83,4 +83,7 @@ function showReason() {
   if (one("#reason")?.value && !one("#confirm")) writeReason();
 }
 
-document.addEventListener("DOMContentLoaded", () => (location.hash === "#to-deny" ? writeReason() : showReason()));
+document.addEventListener("DOMContentLoaded", () => {
+  location.hash === "#to-deny" ? writeReason() : showReason();
+  one("#confirm")?.focus({ preventScroll: true }); // autofocus would scroll the request away
+});

@@ -96,8 +96,8 @@ async function send(form, submitter) {
 
 /** Go to the field that the server asks for, or to the error. */
 function showProblem() {
-  const field = one("[autofocus]", panel);
-  field ? field.focus() : one("[role=alert], h1", panel)?.scrollIntoView({ block: "center" });
+  const field = one("[autofocus], #confirm", panel);
+  field ? field.focus({ preventScroll: true }) : one("[role=alert], h1", panel)?.scrollIntoView({ block: "center" });
 }
 
 // --- Start

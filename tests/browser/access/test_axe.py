@@ -45,6 +45,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     with override_settings(ABEYANCE_UNDO_SECONDS=600):
         office.approve(undoable)
     waiting = office.start(key="a-key")
+    risky = office.start()
+    reseal(Request.objects.filter(run=risky), risk="high")
     done = office.start()
     office.approve(done)
     denied = office.start()
@@ -88,6 +90,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         "bea": {
             asked: partial(_refused, button="button:has-text('Deny')"),
             lost: _report_no_json,
+            f"/a/{office.request(risky).id}/": _open_second_step,
             f"/a/{halt.id}/": partial(_refused, button="button:has-text('Stop')"),
         },
         "ada": dict.fromkeys((f"{run}cancel/", f"{run}message/", start), _send),
@@ -209,6 +212,11 @@ def _send(page: Page) -> None:
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     with page.expect_navigation():
         page.locator("main form[method=post] button:not([type=button])").last.click()
+
+
+def _open_second_step(page: Page) -> None:
+    page.get_by_role("button", name="Approve…").click()
+    page.locator(".second").wait_for()
 
 
 def _report_no_json(page: Page) -> None:
