@@ -7,6 +7,7 @@ when they decide. Both are recomputed from the stored row. The MAC made at openi
 the request digest, so a change to any of these values is detected.
 """
 
+import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,17 +23,19 @@ from django.db.models.functions import Concat
 from approvals import (
     audit,
     clock,
-    policy,
     stored_rows,
 )
 from approvals.decisions import closing, open_requests, outcomes
+from approvals.decisions import votes as votes_of_people
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
+from approvals.policies.judge import Facts
+from approvals.policy_versions import in_force
 from approvals.queries.requests import to_view
-from approvals.requests import snapshot, statements, verification
+from approvals.requests import snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
-from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.core.enums import Decision, GateKind, Risk, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
@@ -42,8 +45,10 @@ from runtime.ports.approvals import (
     EndedCall,
     NotConfirmed,
     Part,
+    PolicyFacts,
     RequestLink,
     ReviewSnapshot,
+    Ruling,
 )
 from runtime.store import pool
 from runtime.store.pool import Connection
@@ -53,9 +58,20 @@ from runtime.store.tables import ledger
 class Approvals:
     """Selects the calls that need approval, and stores and verifies their requests."""
 
-    def requires_approval(self, info: CallInfo) -> bool:
-        """Tell whether this call needs approval."""
-        return policy.requires_approval(gated=info.gated, risk=info.risk)
+    def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
+        """Evaluate the call by the policy in force. Raises PolicyBroken: then the engine opens a hold."""
+        _, found = in_force.judge(
+            Facts(
+                tool=info.tool,
+                path=facts.path,
+                args=facts.args,
+                risk=info.risk,
+                gated=info.gated,
+                effect=str(info.effect),
+                requester=facts.requester,
+            )
+        )
+        return Ruling(gated=found.approval, expires_in=found.expires_after)
 
     def claim_query(self) -> Expression:
         """Return the query for the last row of the run's audit chain."""
@@ -110,8 +126,8 @@ class Approvals:
         edited = said.verdict is Verdict.EDIT
         if action_digest != (said.result if edited else request.action_digest):
             raise NotConfirmed("the action to start differs from the approved one")
-        _check_rights(stored, said, origin)
-        return Approval(by=(said.by,), comment=said.reason or None)
+        voters = _check_rights(stored, said, origin)
+        return Approval(by=voters or (said.by,), comment=said.reason or None)
 
     def expire(self, gate: UUID) -> None:
         """Expire the gate's request in a transaction. Does nothing before its deadline or if it is closed."""
@@ -199,11 +215,14 @@ class Approvals:
 _QUERY = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
-        clock_timestamp(), {{held}}, {stored_rows.COLUMNS}
+        clock_timestamp(), {{held}}, {{votes}}, {stored_rows.COLUMNS}
     FROM approvals_request r WHERE r.gate = %(gate)s
 """
-_REQUEST = _QUERY.format(held="NULL")
-_REQUEST_WITH_RIGHTS = _QUERY.format(held=principals.credentials_sql("r.decided_by"))
+_REQUEST = _QUERY.format(held="NULL", votes=votes.sql())
+_REQUEST_WITH_RIGHTS = _QUERY.format(
+    held=principals.credentials_sql("r.decided_by"),
+    votes=votes.sql(principals.credentials_sql("v.person")),
+)
 
 
 # Verifying a decision
@@ -220,6 +239,7 @@ class _Stored:
     undone: int
     at: datetime
     held: str | None
+    votes: str | None
 
 
 def _read(statement: str, gate: UUID) -> _Stored:
@@ -228,8 +248,9 @@ def _read(statement: str, gate: UUID) -> _Stored:
         row = pool.row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
     if row is None:
         raise NotConfirmed("the gate has no request")
-    undone, at, held = row[:3]
-    return _Stored(request=stored_rows.read(row[3:]), undone=undone, at=clock.to_utc(at), held=held)
+    undone, at, held, cast = row[:4]
+    request = stored_rows.read(row[4:])
+    return _Stored(request=request, undone=undone, at=clock.to_utc(at), held=held, votes=cast)
 
 
 def _verified(stored: _Stored, decision: Decision) -> Statement | None:
@@ -270,15 +291,59 @@ def _statement(stored: _Stored) -> Statement:
     if said.undone != stored.undone or ledger.contains(ledger.undone(request.id, said.undone + 1)):
         raise NotConfirmed("the decision was undone")
     snapshot.check_seal(request)
+    _counted(stored, said)
     return said
 
 
-def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> None:
-    """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, may still decide."""
+def _counted(stored: _Stored, said: Statement) -> tuple[votes.Cast, ...]:
+    """Verify every vote, and return those that count. Raises NotConfirmed unless they suffice, KeyMissing."""
+    cast = votes.read(stored.request, stored.votes)
+    return votes.check_counted(stored.request, said, cast)
+
+
+def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> tuple[str, ...]:
+    """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, and all voters may still decide.
+
+    Return the voters.
+    """
     principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
     denial = request_rules.denial(principal, stored.request, origin)
     if denial is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
+    if said.verdict is Verdict.EDIT:
+        _check_edited_rule(stored.request, said, principal)
+    counted = _counted(stored, said)
+    for vote in counted:
+        lost = votes_of_people.lost(vote, stored.request, origin)
+        if lost is not None:
+            raise ApprovalVoid(f"{vote.person} approved it, but may no longer decide: {lost}")
+    return tuple(vote.person for vote in counted)
+
+
+def _check_edited_rule(
+    request: Request, said: Statement, principal: principals.Principal | None
+) -> None:
+    """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it."""
+    _, found = in_force.judge(
+        Facts(
+            tool=request.tool,
+            path=tuple(request.path),
+            args=json.loads(request.edited or "{}"),
+            risk=Risk(request.risk),
+            gated=True,
+            effect=request.effect,
+            requester=request.requester,
+        )
+    )
+    demands, groups = found.demands, principal.groups if principal else ()
+    if demands is not None and (
+        demands.quorum > 1
+        or not demands.stages[0].admits(said.by, groups)
+        or (demands.reason and not said.reason)
+    ):
+        raise ApprovalVoid(
+            f"the rule {demands.rule} demands more than {said.by} for the edited call"
+        )
 
 
 def _check_expired(stored: _Stored, decision: Decision) -> None:

@@ -84,18 +84,16 @@ def append(
 ) -> None:
     """Add a row to the run's chain. `actor` None is the system; `at` defaults to now."""
     # Plain SQL: this runs at each decision, where the ORM would cost more than Postgres.
+    entry = following(
+        last_of(run),
+        run=run,
+        actor=actor,
+        act=act,
+        subject=subject,
+        detail=detail,
+        at=at or clock.now(),
+    )
     with connection.cursor() as cursor:
-        cursor.execute(_LAST, [run])
-        seq, previous = cursor.fetchone() or (0, GENESIS)
-        entry = following(
-            Last(seq=seq, hash=previous),
-            run=run,
-            actor=actor,
-            act=act,
-            subject=subject,
-            detail=detail,
-            at=at or clock.now(),
-        )
         cursor.execute(_APPEND, list(_written(entry).values()))
 
 
@@ -105,6 +103,14 @@ class Last:
 
     seq: int
     hash: str
+
+
+def last_of(run: UUID) -> Last:
+    """Return the end of the run's chain."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LAST, [run])
+        seq, found = cursor.fetchone() or (0, GENESIS)
+    return Last(seq=seq, hash=found)
 
 
 def following(
@@ -147,6 +153,12 @@ def appended(entries: Sequence[AuditEntry]) -> Part:
 
 def _written(entry: AuditEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _COLUMNS.split(", ")}
+
+
+def count(run: UUID, subject: str, *, besides: str) -> int:
+    """Count the rows of the run about a subject, except those of one act."""
+    rows = AuditEntry.objects.filter(run=run, subject=subject).exclude(act=besides)
+    return rows.count()
 
 
 def undone(request: Request) -> int:

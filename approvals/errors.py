@@ -34,6 +34,17 @@ class AlreadyDecided(ApprovalError):
         self.decided_by = decided_by
 
 
+class AlreadyVoted(ApprovalError):
+    """The person has approved this request, which waits for other people."""
+
+    status, code = 409, "already_voted"
+
+    def __init__(self, person: str) -> None:
+        super().__init__(
+            f"{person} has approved this already; each person counts once. It waits for others."
+        )
+
+
 class Cancelled(ApprovalError):
     """The run was cancelled first; `cancelled_by` names the person, None if the engine closed the gate."""
 
@@ -137,6 +148,12 @@ class UnknownToken(ApprovalError):
 
 class LastAdmin(ApprovalError):
     """The change would leave the installation without an admin."""
+
+    status, code = 409, "guarded"
+
+
+class PolicyRefused(ApprovalError):
+    """The change of the policy is not allowed, or not to this person."""
 
     status, code = 409, "guarded"
 

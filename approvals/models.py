@@ -80,6 +80,11 @@ class Request(models.Model):
     edited = models.TextField(null=True)  # the arguments of an approval with changes, as JSON
     removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
     channel = models.TextField(null=True)  # of the decision: `page` or `api`; None in earlier ones
+    rule = models.TextField(
+        null=True
+    )  # what the policy demands, in the digest; None is the default
+    voted = models.JSONField(db_default=[])  # the people whose approvals count so far, for lists
+    open_to = models.JSONField(null=True)  # who may vote now, as `Stage.keys`, for lists
 
     class Meta:
         constraints = [
@@ -172,6 +177,11 @@ class Request(models.Model):
                 name="request_similar",
                 condition=models.Q(status="approved", kind="approval"),
             ),
+            models.Index(
+                fields=["created_at", "id"],
+                name="request_ruled",
+                condition=models.Q(status="pending", open_to__isnull=False),
+            ),
         ]
 
 
@@ -207,6 +217,51 @@ class Outcome(models.Model):
                 condition=models.Q(outcome="in_doubt"),
             ),
         ]
+
+
+class Vote(models.Model):
+    """One person's approval of a request that needs several, signed as a decision is.
+
+    Withdrawing a vote deletes it; the audit keeps both acts, and a signed vote names how often its person withdrew.
+    """
+
+    request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="votes")
+    person = models.TextField()
+    stage = models.IntegerField()
+    reason = models.TextField()
+    at = models.DateTimeField()
+    statement = models.TextField()
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["request", "person"], name="vote_once"),
+        ]
+
+
+class PolicyAct(models.Model):
+    """An act on a version of the policy, signed. A trigger refuses changes and deletions.
+
+    The acts are numbered without gaps, so a deleted one is noticed. The version in force is that of the last act with
+    a past `effective_at` that was not withdrawn before.
+    """
+
+    class Act(models.TextChoices):
+        PROPOSED = "proposed"  # with the text; it waits for another admin
+        SCHEDULED = "scheduled"  # by the only admin: in force at `effective_at`
+        CONFIRMED = "confirmed"  # by another admin, or on the command line
+        WITHDRAWN = "withdrawn"  # before it was in force
+
+    seq = models.IntegerField(primary_key=True)
+    act = models.TextField(choices=Act.choices)
+    number = models.IntegerField()  # of the version
+    text = models.TextField()  # YAML; empty unless the act is PROPOSED
+    by = models.TextField(null=True)  # None is the command line
+    at = models.DateTimeField()
+    effective_at = models.DateTimeField(null=True)
+    signature = models.TextField(null=True)  # hex
+    key_id = models.TextField(null=True)
 
 
 class ToolSchema(models.Model):

@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, models
 
 from approvals.models import Request
 
-_JSON = ("path", "origin", "excluded")
+_JSON = ("path", "origin", "excluded", "voted", "open_to")
 
 
 def names_of(model: type[models.Model]) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ COLUMNS = ", ".join(f"r.{name}::text" if name in _JSON else f"r.{name}" for name
 def read(values: Sequence[Any]) -> Request:
     """Make a request of the values of COLUMNS."""
     values = [
-        json.loads(value) if name in _JSON else value
+        json.loads(value) if name in _JSON and value is not None else value
         for name, value in zip(_NAMES, values, strict=True)
     ]
     return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)

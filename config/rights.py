@@ -35,6 +35,8 @@ TABLES = {
     "approvals_assignment": (ADD, READ),
     "approvals_adoption": (READ, NOTHING),
     "approvals_savedview": (ALL, NOTHING),
+    "approvals_vote": (ALL, READ),
+    "approvals_policyact": (ADD, READ),
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),
 }

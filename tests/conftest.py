@@ -13,6 +13,7 @@ from django.db import connections
 from hypothesis import HealthCheck
 from kombu import pools
 
+from approvals.policy_versions import in_force
 from config import celery
 from config.broker import transport
 from config.env import environment
@@ -100,6 +101,12 @@ def live_broker(broker_url: str) -> Iterator[str]:
     _use_broker(broker_url)
     yield broker_url
     _use_broker(before)
+
+
+@pytest.fixture(autouse=True)
+def _no_policy_of_another_test() -> None:
+    """A process asks once a second which policy is in force."""
+    in_force.forget()
 
 
 @pytest.fixture

@@ -73,6 +73,13 @@ class Catalogue:
         found = next((one for one in tools if one.get("name") == tool), {})
         return tuple(text for text in found.get("deny_reasons", ()) if isinstance(text, str))
 
+    def tools(self) -> frozenset[str]:
+        """Return the names of the tools and sub-agents of every published agent."""
+        found = set[str]()
+        for tools, subagents in PublishedAgent.objects.values_list("tools", "subagents"):
+            found |= {str(tool["name"]) for tool in tools} | {str(name) for name in subagents}
+        return frozenset(found)
+
 
 def publish(registry: Registry) -> None:
     """Write every agent of `registry` in one statement. Several workers may do so at once, and repeat it.

@@ -13,8 +13,10 @@ from runtime.ports.approvals import (
     EndedCall,
     NotConfirmed,
     Part,
+    PolicyFacts,
     RequestLink,
     ReviewSnapshot,
+    Ruling,
 )
 from runtime.store.pool import Connection
 
@@ -26,9 +28,9 @@ class Approvals:
         self.shown: dict[UUID, ReviewSnapshot] = {}
         self.said: dict[UUID, Decision] = {}
 
-    def requires_approval(self, info: CallInfo) -> bool:
+    def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Say whether the tool requires approval."""
-        return info.gated
+        return Ruling(gated=info.gated)
 
     def show(self, snapshots: Sequence[ReviewSnapshot]) -> None:
         """Keep the snapshots of new gates."""

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from approvals import audit, policy
 from approvals.accounts import log
-from approvals.decisions import closing, commit
+from approvals.decisions import closing, commit, votes
 from approvals.errors import (
     AlreadyDecided,
     Cancelled,
@@ -63,8 +63,12 @@ def close(
     if decision is None:
         return _expire(row, looked.at)
     seconds = _undo_seconds(row)
-    row.effective_at = looked.at + timedelta(seconds=seconds) if seconds else None
-    commit.close(looked, decision, actor)
+    effective_at = looked.at + timedelta(seconds=seconds) if seconds else None
+    if votes.are_needed(row, decision):
+        votes.vote(looked, decision, actor, effective_at)
+    else:
+        row.effective_at = effective_at
+        commit.close(looked, decision, actor)
     return requests.verified(row, looked.principal)
 
 
@@ -121,9 +125,11 @@ def verdict(value: object, field: str, kind: GateKind, row: Request) -> Verdict:
     return Verdict(str(value))
 
 
-def reason(given: object, verdict: Verdict) -> str:
+def reason(given: object, verdict: Verdict, row: Request) -> str:
     """Return the reason unchanged: model and audit get exactly this text. Raises InvalidInput."""
     needed = f"is required to {_NEEDS_REASON[verdict]}" if verdict in _NEEDS_REASON else ""
+    if votes.needs_reason(row, verdict):
+        needed = "is required by the policy"
     return text("reason", "" if given is None else given, MAX_REASON, required=needed)
 
 

@@ -4,7 +4,7 @@ No row is locked in between, and the second statement waits for no lock. It writ
 is pending with the same digest, and the run's audit chain has no new row. Each act on a request adds such a row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ from approvals import audit, clock, stored_rows
 from approvals.errors import AlreadyDecided
 from approvals.models import Request
 from approvals.permissions import principals
-from approvals.requests import snapshot, statements
+from approvals.requests import snapshot, statements, votes
 from runtime.control.settle import settle
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen
@@ -31,7 +31,8 @@ _LOAD: Final = f"""
             WHERE g.id = r.gate AND g.state = 'open' AND runtime_run.ended_at IS NULL),
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
-        coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS}, {stored_rows.COLUMNS}
+        coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS},
+        {votes.sql(principals.credentials_sql("v.person"))}, {stored_rows.COLUMNS}
     FROM approvals_request r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
@@ -62,6 +63,7 @@ class Loaded:
     is_open: bool
     undone: int
     last: audit.Last
+    votes: str | None = None  # as `requests.votes` reads them
 
 
 def load(request: UUID, actor: Actor) -> Loaded | None:
@@ -74,14 +76,17 @@ def load_at_gate(run: UUID, gate: UUID, actor: Actor) -> Loaded | None:
     return _load(_BY_GATE, {"run": run, "gate": gate}, actor)
 
 
-def close(looked: Loaded, decision: Decision, actor: Actor) -> None:
-    """Sign the decision and write it. Raises GateNotOpen, with nothing written, if a value has changed since."""
+def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[str] = ()) -> None:
+    """Sign the decision and write it. Raises GateNotOpen, with nothing written, if a value has changed since.
+
+    `counted` are the digests of the votes that it counts.
+    """
     row = looked.request
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
     row.channel = "page" if actor.token is None else "api"
     row.edited = None if decision.edit is None else snapshot.text(decision.edit.args)
-    statements.sign(row, statements.make(row, decision, looked.at, looked.undone))
+    statements.sign(row, statements.make(row, decision, looked.at, looked.undone, counted))
     settle(
         gate=row.gate,
         decision=decision,
@@ -106,14 +111,15 @@ def _load(statement: str, of: dict[str, object], actor: Actor) -> Loaded | None:
         found = pool.row(connection, statement, parameters)
     if found is None:
         return None
-    at, is_open, undone, seq, mac, held = found[:6]
+    at, is_open, undone, seq, mac, held, cast = found[:7]
     return Loaded(
-        request=stored_rows.read(found[6:]),
+        request=stored_rows.read(found[7:]),
         principal=principals.from_rights(actor, held, at),
         at=clock.to_utc(at),
         is_open=is_open,
         undone=undone,
         last=audit.Last(seq=seq, hash=mac),
+        votes=cast,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals import audit
-from approvals.decisions import budget_grants, checks, closing, commit, edits, results
+from approvals.decisions import budget_grants, checks, closing, commit, edits, results, votes
 from approvals.errors import Expired, NotShown
 from approvals.models import Request
 from approvals.queries.requests import Approval
@@ -52,10 +52,14 @@ def decide(
     `arguments` are all the arguments of an `edit`, which approves the call with these instead of the proposed ones.
     `unshown` says which part of the request its page could not show: then no call is approved.
 
+    Where the policy demands several people, an approval is a vote, and the one that completes them decides. A denial
+    by one person decides.
+
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; NotShown;
-    InvalidInput naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result`, `arguments` or a path in it.
-    Nothing is written when it raises, except that Expired is recorded.
+    InvalidInput naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result`, `arguments` or a path in it;
+    AlreadyVoted; Forbidden (`not_eligible`) for a later stage. Nothing is written when it raises, except that Expired
+    is recorded, and that votes which no longer count are deleted.
     """
     answer = _Answer(
         verdict=verdict,
@@ -92,10 +96,11 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
     if answer.unshown and verdict in (Verdict.APPROVE, Verdict.EDIT):
         raise NotShown(answer.unshown)
     checks.check_confirmed(row, verdict, answer.confirm)
+    votes.check_answer(row, verdict)
     return Decision(
         verdict=verdict,
         by=actor.person,
-        reason=checks.reason(answer.reason, verdict),
+        reason=checks.reason(answer.reason, verdict, row),
         result=_result(row, verdict, answer),
         edit=_edit(row, verdict, answer),
     )

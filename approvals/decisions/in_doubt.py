@@ -67,7 +67,7 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
     return Decision(
         verdict=verdict,
         by=actor.person,
-        reason=checks.reason(answer.reason, verdict),
+        reason=checks.reason(answer.reason, verdict, row),
         result=_result(answer.result, verdict, row),
     )
 

@@ -11,7 +11,10 @@ from uuid import UUID
 
 from approvals import audit, clock
 from approvals.models import AuditEntry, Request
+from approvals.policies.judge import Facts
+from approvals.policy_versions import in_force
 from approvals.requests import schemas, snapshot
+from runtime.core.enums import GateKind
 from runtime.core.machine.origin import merged
 from runtime.ports.approvals import Part, ReviewSnapshot
 from runtime.store import pool
@@ -47,7 +50,9 @@ def build(
     run = snapshots[0].run
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
     requests = [
-        snapshot.row(shown, at + n * timedelta.resolution, merged(shown.origin, origin))
+        snapshot.row(
+            shown, at + n * timedelta.resolution, merged(shown.origin, origin), _judged(shown)
+        )
         for n, shown in enumerate(snapshots)
     ]
     entries = list[AuditEntry]()
@@ -75,6 +80,24 @@ def build(
         ),
         audit.appended(entries),
     )
+
+
+def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
+    """Evaluate a call by the policy in force. Other gates have the default policy."""
+    if shown.kind not in (GateKind.APPROVAL, GateKind.IN_DOUBT):
+        return snapshot.Judged(risk=str(shown.risk))
+    version, found = in_force.judge(
+        Facts(
+            tool=shown.tool,
+            path=shown.path,
+            args=shown.args,
+            risk=shown.risk,
+            gated=True,
+            effect=str(shown.effect),
+            requester=shown.requester,
+        )
+    )
+    return snapshot.Judged(version=version, risk=str(found.risk), demands=found.demands)
 
 
 def _written(request: Request) -> dict[str, object]:

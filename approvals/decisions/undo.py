@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals import audit, clock
-from approvals.decisions import checks, closing
+from approvals.decisions import checks, closing, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
 from approvals.models import Request
 from approvals.permissions import principals
@@ -17,7 +17,7 @@ from runtime.store.tables import ledger
 
 
 def undo(*, request: UUID, actor: Actor) -> requests.Approval:
-    """Undo the actor's own decision within the undo window.
+    """Undo the actor's own decision within the undo window, or withdraw their vote while others must still vote.
 
     Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the name of the
     decider; TooLate. Nothing is written when it raises.
@@ -27,6 +27,8 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
         principal = principals.principal_of(actor)
         row = requests.readable(request, principal)
         checks.check_right(row, principal)
+        if votes.withdraw(row, actor):
+            return requests.to_view(row, principal)
         _check_undoable(row, actor)
         try:
             undo_decision(gate=row.gate)
@@ -54,6 +56,7 @@ def _reopen(row: Request, actor: Actor) -> None:
     row.status = Request.Status.PENDING
     row.decided_by = row.decided_at = row.reason = None
     closing.clear_decision(row)
+    votes.take_back(row, actor)
     row.save()
     audit.append(
         run=row.run_id,

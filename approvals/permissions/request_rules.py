@@ -11,6 +11,7 @@ from approvals import policy, stored_rows
 from approvals.models import Request
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
+from approvals.policies.rules import demands_of, keys_of
 from runtime.core.enums import Risk
 from runtime.errors import Forbidden
 
@@ -55,7 +56,7 @@ def decidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q(pk__in=[])
-    return of_decided_risk(principal) & ~_barred(principal)
+    return of_decided_risk(principal) & ~_barred(principal) & ~_waits_for_others(principal)
 
 
 def undecidable_requests(principal: Principal | None) -> Q:
@@ -69,7 +70,7 @@ def undecidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q()
-    own = _barred(principal)
+    own = _barred(principal) | _waits_for_others(principal)
     if not principal.has(Scope.ADMIN):
         return own
     return own | ~of_decided_risk(principal)
@@ -110,7 +111,7 @@ def denial(
     )
     match code:
         case None:
-            return None
+            return _not_named(principal, row)
         case "requester":
             return Forbidden(
                 code, f"{principal.person} started this run, so another person must decide."
@@ -129,6 +130,28 @@ def denial(
             return Forbidden(code, _bound(principal, {row.requester, *people}))
         case "cooling_off":
             return Forbidden(code, _cooling(principal))
+
+
+def _not_named(principal: Principal, row: Request) -> Forbidden | None:
+    """Say that the request's rule names other people; None if it names this person, for any of its stages."""
+    try:
+        demands = demands_of(row.rule)
+    except (ValueError, KeyError, TypeError):
+        return None  # the row was tampered with, so no decision on it is signed
+    if demands is None or any(
+        stage.admits(principal.person, principal.groups) for stage in demands.stages
+    ):
+        return None
+    return Forbidden(
+        "not_eligible", f"The policy's rule {demands.rule} lets only other people decide this."
+    )
+
+
+def _waits_for_others(principal: Principal) -> Q:
+    """Build the condition on requests that now wait for the votes of other people."""
+    mine = list(keys_of(principal.person, principal.groups))
+    others = ~Q(open_to__has_any_keys=mine) | Q(voted__contains=[principal.person])
+    return Q(open_to__isnull=False) & others
 
 
 def _barred(principal: Principal) -> Q:

@@ -7,19 +7,21 @@ no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 from datetime import UTC, datetime
 from typing import Any
 
-from approvals.models import Assignment, Token
+from approvals.models import Assignment, PolicyAct, Token
 from runtime.core.digest import canonical
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, signatures
 
+Signed = Token | Assignment | PolicyAct
 
-def sign(row: Token | Assignment) -> None:
+
+def sign(row: Signed) -> None:
     """Put the signature into the row. Raise ImproperlyConfigured without the private key."""
     signature = signatures.sign(purposes.RIGHTS, text_of(row))
     row.signature, row.key_id = signature.hex, signature.key_id
 
 
-def is_valid(row: Token | Assignment) -> bool:
+def is_valid(row: Signed) -> bool:
     """Tell whether a key of the ring signed exactly this row."""
     try:
         return is_signed(row, text_of(row))
@@ -27,7 +29,7 @@ def is_valid(row: Token | Assignment) -> bool:
         return False
 
 
-def is_signed(row: Token | Assignment, text: str) -> bool:
+def is_signed(row: Signed, text: str) -> bool:
     """Tell whether a key of the ring signed this text of the row."""
     if row.signature is None or row.key_id is None:
         return False
@@ -38,9 +40,15 @@ def is_signed(row: Token | Assignment, text: str) -> bool:
         return False
 
 
-def text_of(row: Token | Assignment) -> str:
+def text_of(row: Signed) -> str:
     """Return the signed text of a row. Raise ValueError, TypeError or AttributeError for values of other types."""
-    said = _token(row) if isinstance(row, Token) else _assignment(row)
+    match row:
+        case Token():
+            said = _token(row)
+        case Assignment():
+            said = _assignment(row)
+        case PolicyAct():
+            said = _policy_act(row)
     return canonical(said).decode()
 
 
@@ -71,6 +79,19 @@ def _assignment(row: Assignment) -> dict[str, Any]:
         "confirmed_by": row.confirmed_by,
         "confirmed_at": None if row.confirmed_at is None else _moment(row.confirmed_at),
         "digest": row.digest,
+    }
+
+
+def _policy_act(row: PolicyAct) -> dict[str, Any]:
+    return {
+        "kind": "policy",
+        "seq": row.seq,
+        "act": row.act,
+        "number": row.number,
+        "text": row.text,
+        "by": row.by,
+        "at": _moment(row.at),
+        "effective_at": None if row.effective_at is None else _moment(row.effective_at),
     }
 
 

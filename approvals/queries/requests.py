@@ -12,6 +12,7 @@ from approvals import stored_rows
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
+from approvals.policies.rules import Demands, demands_of
 from approvals.queries import cursors
 from approvals.requests import confirmation, schemas, verification
 from runtime.core.enums import GateKind
@@ -43,7 +44,8 @@ class Approval:
     people in the run's origin, with the requester: they cannot decide. `confirm` is the name that an approval must
     repeat, None without a second step. Retention removed the arguments and the sentence at `removed_at`. `tampered`
     names the first value of the row that does not verify, None if all do. Such a row is shown as stored, cannot be
-    decided, and its `args` may be text.
+    decided, and its `args` may be text. `demands` are those of the policy's rule, None under the default policy;
+    `voted` lists who approved.
     """
 
     id: UUID
@@ -77,6 +79,19 @@ class Approval:
     confirm: str | None
     denial: Forbidden | None
     tampered: str | None
+    policy_version: str
+    demands: Demands | None
+    voted: tuple[str, ...]
+
+    @property
+    def quorum(self) -> int:
+        """How many people must approve."""
+        return self.demands.quorum if self.demands else 1
+
+    @property
+    def rule(self) -> str | None:
+        """The name of the policy's rule for this request, None under the default policy."""
+        return self.demands.rule if self.demands else None
 
 
 def approvals(
@@ -209,7 +224,17 @@ def verified(
         confirm=confirmation.required(row),
         denial=_denial(row, principal, tampered),
         tampered=tampered,
+        policy_version=row.policy_version,
+        demands=_demands(row),
+        voted=tuple(stored_rows.texts(row.voted)),
     )
+
+
+def _demands(row: Request) -> Demands | None:
+    try:
+        return demands_of(row.rule)
+    except (ValueError, KeyError, TypeError):  # the row was tampered with
+        return None
 
 
 def _denial(

@@ -3,12 +3,14 @@
 import json
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from approvals import policy
 from approvals.models import Request
+from approvals.policies.rules import Demands
 from approvals.requests import schemas
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
@@ -23,8 +25,21 @@ _AT = "@"  # in a nonce, before the time
 RECENT = 32  # actions whose digests a process remembers
 
 
-def row(snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = ()) -> Request:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What the policy of this version says about a call: at least this risk, and its demands."""
+
+    version: str = policy.POLICY_VERSION
+    risk: str
+    demands: Demands | None = None
+
+
+def row(
+    snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = (), judged: Judged | None = None
+) -> Request:
     """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
+    judged = judged or Judged(risk=str(snapshot.risk))
+    demands = judged.demands
     request = Request(
         id=by_time(at, secrets.randbits(RANDOM_BITS)),
         run_id=snapshot.run,
@@ -39,11 +54,14 @@ def row(snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = ()) -> R
         preview=None if snapshot.preview is None else text(snapshot.preview),
         path=list(snapshot.path),
         effect=str(snapshot.effect),
-        risk=str(snapshot.risk),
+        risk=judged.risk,
         sentence=snapshot.sentence,
         action_digest=snapshot.action_digest,
         nonce=_nonce(at),
-        policy_version=policy.POLICY_VERSION,
+        policy_version=judged.version,
+        rule=None if demands is None else demands.stored(),
+        voted=[],
+        open_to=None if demands is None else list(demands.stages[0].keys),
         requester=snapshot.requester,
         origin=list(origin),
         excluded=list(origin),
@@ -116,6 +134,7 @@ def request_digest(request: Request) -> str:
             "risk": request.risk,
             "sentence": request.sentence,
             "policy": request.policy_version,
+            **({"rule": request.rule} if request.rule is not None else {}),
             "requester": request.requester,
             # Older releases excluded only the requester and left this out of the digest.
             **({"origin": request.origin} if request.origin else {}),

@@ -7,7 +7,7 @@ nor change a statement. The signature is Ed25519 (RFC 8032) over canonical JSON 
 
 import json
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -44,6 +44,7 @@ class Statement:
     """A decision to sign.
 
     `result` is the digest of the reported or given result, or the action digest of the edited call, None without one.
+    `votes` are the digests of the votes that it counts, its decider's among them, where the policy demands several.
     """
 
     request: UUID
@@ -55,9 +56,16 @@ class Statement:
     at: datetime
     effective_at: datetime | None = None
     undone: int = 0
+    votes: tuple[str, ...] = ()
 
 
-def make(request: Request, decision: Decision, at: datetime, undone: int = 0) -> Statement:
+def make(
+    request: Request,
+    decision: Decision,
+    at: datetime,
+    undone: int = 0,
+    votes: Sequence[str] = (),
+) -> Statement:
     """Build the statement of this decision on this request, without signing it.
 
     `undone` is the number of earlier decisions on the request that were undone.
@@ -72,6 +80,7 @@ def make(request: Request, decision: Decision, at: datetime, undone: int = 0) ->
         at=at,
         effective_at=request.effective_at,
         undone=undone,
+        votes=tuple(votes),
     )
 
 
@@ -142,6 +151,7 @@ def _text(statement: Statement) -> str:
             "at": statement.at.astimezone(UTC).isoformat(),
             "effective_at": _moment(statement.effective_at),
             "undone": statement.undone,
+            **({"votes": list(statement.votes)} if statement.votes else {}),
         }
     ).decode()
 
@@ -187,6 +197,8 @@ def _hex(signature: str) -> str:
 def _parse(text: str) -> Statement:
     """Parse a statement. The caller has verified its signature."""
     said: dict[str, Any] = json.loads(text)
+    if "verdict" not in said:  # a vote is signed with the same key
+        raise NotConfirmed("the statement is no decision")
     effective = said.get("effective_at")  # older releases wrote neither this nor `undone`
     return Statement(
         request=UUID(said["request"]),
@@ -198,6 +210,7 @@ def _parse(text: str) -> Statement:
         at=datetime.fromisoformat(said["at"]),
         effective_at=effective and datetime.fromisoformat(effective),
         undone=said.get("undone", 0),
+        votes=tuple(said.get("votes", ())),
     )
 
 

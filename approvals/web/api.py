@@ -41,7 +41,8 @@ class ApprovalOut(Schema):
     result of an answer. Retention removed `args` at `removed_at`. `origin` lists the people in the run's origin, with
     the requester: they cannot decide. `confirm` names the object of a high-risk call, which an approval must repeat;
     otherwise it is null. If the stored request was changed, `tampered` names the first value that does not verify, and
-    it cannot be decided.
+    it cannot be decided. `rule` is the rule of the policy that applies: `quorum` people must approve, and `voted` lists
+    those who have.
     """
 
     id: UUID
@@ -72,6 +73,10 @@ class ApprovalOut(Schema):
     confirm: str | None
     removed_at: datetime | None
     tampered: str | None
+    policy_version: str
+    rule: str | None
+    quorum: int
+    voted: list[str]
 
 
 class OddityOut(Schema):
@@ -292,7 +297,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo(request: Authenticated, approval: str) -> requests.Approval:
-    """Undo your own decision before it takes effect (`effective_at`)."""
+    """Undo your own decision before it takes effect (`effective_at`), or withdraw your vote while others must vote."""
     return undo_decision(request=_id(approval), actor=request.auth)
 
 

@@ -124,3 +124,6 @@ class AgentCatalogue(Protocol):
 
     def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
         """Return the reasons for a denial that the tool's author suggests, empty without any."""
+
+    def tools(self) -> frozenset[str]:
+        """Return the names of all tools of published agents, and of those that agents call as tools."""

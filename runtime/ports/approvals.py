@@ -76,6 +76,23 @@ class EndedCall:
     outcome: CallOutcome
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFacts:
+    """The facts of a proposed call that a policy judges, besides its CallInfo. `path` is as in ReviewSnapshot."""
+
+    path: tuple[str, ...]
+    args: Any
+    requester: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """Whether a call waits for people, and for how many seconds; None leaves the time to the tool."""
+
+    gated: bool
+    expires_in: float | None = None
+
+
 class NotConfirmed(Exception):
     """A decision differs from the signed one, or is not signed: the run is quarantined."""
 
@@ -121,8 +138,8 @@ class RequestLink:
 class Approvals(Protocol):
     """Decides which calls need a person, and keeps their requests; implemented by approvals."""
 
-    def requires_approval(self, info: CallInfo) -> bool:
-        """Say whether this call waits for a person. Policy may be stricter than the tool, never less strict."""
+    def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
+        """Say whether this call waits for people. Policy may be stricter than the tool, never less strict."""
 
     def claim_query(self) -> Expression:
         """Return the JSON expression that a claim reads for `open`; `run` is the run's row."""

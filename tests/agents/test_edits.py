@@ -21,6 +21,7 @@ from runtime.core.machine.replay import initial, step
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.agents import CallInfo
+from runtime.ports.approvals import Ruling
 from tests.support.specs import spec_of
 
 PAID: list[tuple[str, int]] = []
@@ -81,12 +82,12 @@ def test_the_replaced_call_is_asked_again_and_the_edited_one_by_its_own_rules() 
     flow = at_desk(PAY, PAY, call("pay", **LESS), say("Done.")).edit({"euros": 40})
     digest = flow.gate.action_digest
     assert (asked(flow), flow._worker.now.edits) == (2, {digest: "bea"})
-    with patch.object(flow._worker._approvals, "requires_approval", return_value=False):
+    with patch.object(flow._worker._approvals, "judge", return_value=Ruling(gated=False)):
         assert (
             flow.deny("no").output == "Done."
         )  # the third call needs no approval under this policy
     other = at_desk(PAY, PAY, say("Done."))
-    with patch.object(other._worker._approvals, "requires_approval", return_value=False):
+    with patch.object(other._worker._approvals, "judge", return_value=Ruling(gated=False)):
         other.edit({"euros": 40})
         assert (asked(other), other.gate.args) == (2, ADA)
 

@@ -190,6 +190,10 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "not_before": None,
         "result_schema": None,
         "preview": None,
+        "policy_version": "1",
+        "rule": None,
+        "quorum": 1,
+        "voted": [],
         "late_outcomes": [],
     }
     assert {name: answer[name] for name in promised} == promised

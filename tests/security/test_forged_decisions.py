@@ -39,6 +39,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "not_before": ("2000-01-01T00:00:00Z", "the stored request"),
     "result_schema": ("{}", "the stored request"),
     "preview": ("{}", "the stored request"),
+    "rule": ("{}", "the stored request"),
     "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
     "gate": (uuid4(), "the gate has no request"),
     "request_digest": ("sha256:" + "0" * 64, "the stored request"),
@@ -54,6 +55,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
 }
 # Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.
 ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
+# Columns and rows that only lists read, and votes, which test_votes.py forges
+LISTED = {"channel", "outcome", "voted", "open_to", "votes"}
 
 
 @pytest.mark.parametrize("field", CHANGES)
@@ -68,7 +71,7 @@ def test_a_changed_request_is_not_carried_out(target: Target, field: str) -> Non
 
 def test_no_column_of_a_request_is_left_out() -> None:
     columns = {field.name for field in Request._meta.get_fields()}
-    assert columns == CHANGES.keys() | ELSEWHERE
+    assert columns == CHANGES.keys() | ELSEWHERE | LISTED
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -25,8 +25,10 @@ from runtime.ports.approvals import (
     EndedCall,
     NotConfirmed,
     Part,
+    PolicyFacts,
     RequestLink,
     ReviewSnapshot,
+    Ruling,
 )
 from runtime.ports.effects import (
     Abort,
@@ -216,8 +218,8 @@ class FakeApprovals:
         self.forged = False
         self.void = False
 
-    def requires_approval(self, info: CallInfo) -> bool:
-        return info.gated
+    def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
+        return Ruling(gated=info.gated)
 
     def claim_query(self) -> Expression:
         return Expression(sql="NULL", parameters={})

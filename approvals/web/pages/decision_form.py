@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from approvals import clock
 from approvals.errors import (
     AlreadyDecided,
+    AlreadyVoted,
     Cancelled,
     DigestMismatch,
     Expired,
@@ -30,7 +31,9 @@ from runtime.web.display import plain_visible
 MAX_SENTENCE = 100  # characters of a sentence in a message
 
 # Errors that the reviewer can correct or must read.
-Problem = Forbidden | TamperedWith | DigestMismatch | NotShown | TooEarly | InvalidInput
+Problem = (
+    Forbidden | TamperedWith | DigestMismatch | NotShown | TooEarly | AlreadyVoted | InvalidInput
+)
 
 
 def handle_decision(
@@ -52,10 +55,23 @@ def handle_decision(
         act(actor)
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return already_closed(request, requests.approval(approval, actor=actor), verdict, exc)
-    except (Forbidden, TamperedWith, DigestMismatch, NotShown, TooEarly, InvalidInput) as exc:
+    except (
+        Forbidden,
+        TamperedWith,
+        DigestMismatch,
+        NotShown,
+        TooEarly,
+        AlreadyVoted,
+        InvalidInput,
+    ) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
     decided = requests.approval(approval, actor=actor)
     following = _following(request, decided, actor)
+    if decided.status == "pending":  # the policy demands more people
+        said = (
+            f"Your approval counts, {len(decided.voted)} of {decided.quorum}",
+            "It waits for others.",
+        )
     what = f"{said[0]}: {_short(decided.sentence)}" if following else said[0]
     messages.success(
         request,

@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from approvals.queries import inbox, requests
+from approvals.queries import inbox, requests, votes
 from approvals.requests import statements
 from approvals.web.pages import place as places
 from approvals.web.pages.arguments import Argument, arguments, fields
@@ -78,6 +78,7 @@ def page_context(
         "why": _why(transcript, shown),
         "section": "inbox",
         "approval": shown,
+        "votes": votes.panel(shown, request.user.get_username()),
         "status": status,
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),

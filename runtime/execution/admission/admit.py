@@ -33,7 +33,7 @@ from runtime.execution.admission.gates import (
     snapshot,
 )
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
-from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed
+from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed, PolicyFacts
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.records import PreviewCall
@@ -83,7 +83,8 @@ class Admission:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        if self.approvals.requires_approval(info) or terms.digest in now.edits:
+        ruling = self.approvals.judge(info, _facts(now, frame, found))
+        if ruling.gated or terms.digest in now.edits:
             return self._ask(now, frame, found, info, terms)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
@@ -152,7 +153,8 @@ class Admission:
             info = self._describe(now, frame, found)
             terms = _terms(now, frame, found, info)
             same = terms.digest == found.terms.digest and not _is_stricter(info, found.terms)
-            lacks_approval = found.gate is None and self.approvals.requires_approval(info)
+            ruling = self.approvals.judge(info, _facts(now, frame, found))
+            lacks_approval = found.gate is None and ruling.gated
             if same and not lacks_approval and self._confirmed(now, found, decision):
                 if previews.is_confirmed(found, self.clock()):
                     return None
@@ -250,7 +252,9 @@ class Admission:
     def _gated(
         self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
     ) -> AdmissionResult:
-        seconds = info.expires_in or float(settings.ABEYANCE_APPROVAL_SECONDS)
+        ruling = self.approvals.judge(info, _facts(now, frame, call))
+        default = float(settings.ABEYANCE_APPROVAL_SECONDS)
+        seconds = ruling.expires_in or info.expires_in or default
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.APPROVAL,
@@ -298,6 +302,10 @@ def denied_before(now: Continuation, digest: str) -> str | None:
         "a person denied this call before in this run, and it is not asked again. "
         f"The reason given: {denial.reason}"
     )
+
+
+def _facts(now: Continuation, frame: str, call: Call) -> PolicyFacts:
+    return PolicyFacts(path=now.path(frame, call.tool), args=call.args, requester=now.requester)
 
 
 def _terms(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOptions:

@@ -87,7 +87,7 @@ def test_to_stop_ends_the_run_with_the_reason(held_run: tuple[Rig, Run]) -> None
     assert types(run.id)[-3:] == ["GateDecided", "Cancelling", "Cancelled"]
 
 
-@pytest.mark.parametrize("broken", ["requires_approval", "describe"])
+@pytest.mark.parametrize("broken", ["judge", "describe"])
 def test_a_policy_error_keeps_the_reply_of_one_model_call(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

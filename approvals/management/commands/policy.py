@@ -1,0 +1,98 @@
+"""`manage.py policy …`: import, confirm and export versions of the policy from a terminal or a script."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from approvals import clock
+from approvals.management import command
+from approvals.policies import text as texts
+from approvals.policy_versions import acts, changes
+
+
+class Command(command.Command):
+    """Imports, checks, confirms, withdraws, exports and lists versions of the policy."""
+
+    help = "Say who may decide: import, confirm, export and list versions of the policy."
+    examples = """\
+  policy check rules.yaml                 names the first error, and saves nothing
+  policy import rules.yaml                a new version, which waits for a confirmation
+  policy import rules.yaml --confirm      in force at once
+  policy confirm 3
+  policy withdraw 3
+  policy export > rules.yaml              the version in force; `export 3` another one
+  policy list
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        added = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        check = added.add_parser("check", help="check a file")
+        check.add_argument("file", help="YAML, or - for standard input")
+        imported = added.add_parser("import", help="save a file as a new version")
+        imported.add_argument("file", help="YAML, or - for standard input")
+        imported.add_argument("--confirm", action="store_true", help="put it in force at once")
+        for act in ("confirm", "withdraw"):
+            added.add_parser(act).add_argument("number", type=int)
+        export = added.add_parser("export", help="print a version")
+        export.add_argument("number", type=int, nargs="?")
+        added.add_parser("list", help="all versions")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        number = options.get("number")
+        match options["act"]:
+            case "check":
+                rules = changes.check(_read(options["file"])).rules
+                self.stdout.write(f"{len(rules)} rules, without an error.")
+            case "import":
+                number = changes.propose(_read(options["file"]), actor=None)
+                if options["confirm"]:
+                    changes.confirm(number, actor=None)
+                state = "in force" if options["confirm"] else "waiting for a confirmation"
+                self.stdout.write(f"Version {number} is {state}.")
+            case "confirm":
+                changes.confirm(options["number"], actor=None)
+                self.stdout.write(f"Version {number} is in force.")
+            case "withdraw":
+                changes.withdraw(options["number"], actor=None)
+                self.stdout.write(f"Version {number} is withdrawn.")
+            case "export":
+                self.stdout.write(_text(number), ending="")
+            case "list":
+                self._list()
+
+    def _list(self) -> None:
+        found, at = acts.versions(), clock.now()
+        now = acts.in_force(found, at)
+        self.stdout.write(f"1\tthe default policy{'' if now else ', in force'}")
+        for one in found:
+            state = "replaced"
+            if one == now:
+                state = "in force"
+            elif one.withdrawn:
+                state = "withdrawn"
+            elif one.waits(at):
+                state = f"in force from {one.effective_at}" if one.effective_at else "waiting"
+            self.stdout.write(
+                f"{one.number}\t{state}\tby {one.author or 'the command line'}"
+                f"\t{one.proposed_at:%Y-%m-%d %H:%M} UTC"
+            )
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise CommandError(f"{file} cannot be read: {exc}") from exc
+
+
+def _text(number: int | None) -> str:
+    found = acts.versions()
+    if number is None:
+        now = acts.in_force(found, clock.now())
+        return now.text if now else texts.DEFAULT
+    for one in found:
+        if one.number == number:
+            return one.text
+    raise CommandError(f"there is no version {number}")

@@ -1,0 +1,102 @@
+"""Judges a call by a policy: whether it waits for people, at which risk, and what their decision needs. Pure.
+
+A policy is never less strict than the tool: it can add an approval and raise a risk, not the other way round. A
+condition that fails counts as the strictest rule, because it is unknown which rule the call would have met.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from approvals import policy
+from approvals.policies import conditions
+from approvals.policies.conditions import ConditionError
+from approvals.policies.rules import Demands, Policy, Rule
+from runtime.core.enums import Risk
+
+_ORDER = tuple(Risk)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The facts of a call. `risk` and `gated` are the tool's own; `path` goes from the root agent to the tool."""
+
+    tool: str
+    path: tuple[str, ...]
+    args: Any
+    risk: Risk
+    gated: bool
+    effect: str
+    requester: str
+
+    @property
+    def agent(self) -> str:
+        """The agent that makes the call."""
+        return self.path[-2] if len(self.path) > 1 else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The result: `demands` is None if the default policy applies, `expires_after` None if the tool's own time does."""
+
+    approval: bool
+    risk: Risk
+    demands: Demands | None = None
+    expires_after: float | None = None
+
+
+def judge(of: Policy, facts: Facts) -> Judgement:
+    """Evaluate a call by the first rule that matches it."""
+    values = {
+        "tool": facts.tool,
+        "agent": facts.agent,
+        "risk": str(facts.risk),
+        "effect": facts.effect,
+        "requester": facts.requester,
+        "path": list(facts.path),
+        "args": facts.args,
+    }
+    for rule in of.rules:
+        if not _matches(rule, facts):
+            continue
+        try:
+            if not rule.when or conditions.holds(rule.when, values):
+                return _applied(rule, facts)
+        except ConditionError as exc:
+            return _applied(strictest(of), facts, f"the condition of {rule.name} failed: {exc}")
+    gated = policy.requires_approval(gated=facts.gated, risk=facts.risk)
+    return Judgement(approval=gated, risk=facts.risk)
+
+
+def strictest(of: Policy) -> Rule:
+    """Return a rule with the strictest of each setting in the policy, and the stages that need the most people."""
+    times = [rule.expires_after for rule in of.rules if rule.expires_after is not None]
+    hardest = max(of.rules, key=lambda rule: sum(stage.quorum for stage in rule.stages))
+    return Rule(
+        name=f"the strictest, as {hardest.name}",
+        approval=True,
+        risk=_ORDER[-1],
+        stages=hardest.stages,
+        reason=any(rule.reason for rule in of.rules),
+        expires_after=min(times, default=None),
+    )
+
+
+def _matches(rule: Rule, facts: Facts) -> bool:
+    return all(
+        not wanted or found in wanted
+        for wanted, found in (
+            (rule.tools, facts.tool),
+            (rule.agents, facts.agent),
+            (rule.risks, str(facts.risk)),
+        )
+    )
+
+
+def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
+    risk = facts.risk if rule.risk is None else max(facts.risk, rule.risk, key=_ORDER.index)
+    return Judgement(
+        approval=rule.approval or policy.requires_approval(gated=facts.gated, risk=risk),
+        risk=risk,
+        demands=Demands(rule=rule.name, stages=rule.stages, reason=rule.reason, failed=failed),
+        expires_after=rule.expires_after,
+    )

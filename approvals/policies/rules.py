@@ -1,0 +1,98 @@
+"""The data of a policy: an ordered list of rules, and what a rule demands of a request. Pure."""
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from approvals import policy
+from runtime.core.enums import Risk
+
+GROUP, PERSON = "group:", "person:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of a request: `quorum` distinct people of these groups, or these people, must approve.
+
+    Without groups and people, everyone who may decide at all is eligible.
+    """
+
+    quorum: int = 1
+    groups: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The eligible groups and people, as texts that `keys_of` a person may contain."""
+        named = (*(GROUP + one for one in self.groups), *(PERSON + one for one in self.people))
+        return named or tuple(GROUP + one for one in sorted(policy.DECIDING))
+
+    def admits(self, person: str, groups: Collection[str]) -> bool:
+        """Tell whether this person is eligible. They also need the right to decide, see `policy.may_decide`."""
+        return not set(self.keys).isdisjoint(keys_of(person, groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What a rule demands of the decision on a request; stored with the request and covered by its digest.
+
+    `failed` says why a condition failed, if these are the strictest demands for that reason.
+    """
+
+    rule: str
+    stages: tuple[Stage, ...] = (Stage(),)
+    reason: bool = False
+    failed: str = ""
+
+    @property
+    def quorum(self) -> int:
+        """The number of people who must approve, over all stages."""
+        return sum(stage.quorum for stage in self.stages)
+
+    def stored(self) -> str:
+        """Return the demands as the JSON text that a request stores."""
+        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: the calls it matches, and its effect on them. Empty fields match every call."""
+
+    name: str
+    tools: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
+    risks: frozenset[str] = frozenset()
+    when: str = ""
+    approval: bool = False  # a person must approve, also where the tool itself asks for none
+    risk: Risk | None = None  # at least this risk
+    stages: tuple[Stage, ...] = (Stage(),)
+    reason: bool = False
+    expires_after: float | None = None  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A version of the rules. The first rule that matches a call applies; a call that none matches has the default."""
+
+    version: str = policy.POLICY_VERSION
+    rules: tuple[Rule, ...] = ()
+
+
+def keys_of(person: str, groups: Collection[str]) -> tuple[str, ...]:
+    """Return the texts that name a person and their groups in `Stage.keys`."""
+    return (PERSON + person, *(GROUP + one for one in sorted(groups)))
+
+
+def demands_of(stored: str | None) -> Demands | None:
+    """Read stored demands; None stands for the default policy. Raises ValueError, KeyError or TypeError."""
+    if stored is None:
+        return None
+    said: dict[str, Any] = json.loads(stored)
+    stages = tuple(
+        Stage(quorum=one["quorum"], groups=tuple(one["groups"]), people=tuple(one["people"]))
+        for one in said["stages"]
+    )
+    return Demands(
+        rule=said["rule"], stages=stages, reason=said["reason"], failed=said.get("failed", "")
+    )

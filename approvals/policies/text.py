@@ -1,0 +1,239 @@
+"""Reads a policy from YAML. Every error names the line and the field. Pure.
+
+Only plain YAML: no tags, anchors or repeated keys, so that what a person reads is what the policy says.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import yaml
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from approvals import policy
+from approvals.policies import conditions
+from approvals.policies.conditions import ConditionError
+from approvals.policies.rules import Policy, Rule, Stage
+from approvals.policies.settings import SETTINGS
+from runtime.core.enums import Risk
+
+# The default policy as text: no rule, so each tool's own setting applies and one reviewer decides.
+DEFAULT = "rules: []\n"
+
+MAX_TEXT = 64 * 1024
+MAX_RULES = 100
+MAX_STAGES = 5
+MAX_QUORUM = 10
+MAX_NAMES = 50
+MAX_NAME = 100
+MIN_EXPIRY, MAX_EXPIRY = 60, 30 * 24 * 3600  # seconds
+
+_REQUIRED = "required"
+_STAGE = ("quorum", "groups", "people")
+_SPECIAL = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken)
+
+T = TypeVar("T")
+
+
+class PolicyInvalid(Exception):
+    """A text that is no policy; `line` counts from 1, `field` is empty if the text is no YAML."""
+
+    def __init__(self, line: int, field: str, detail: str) -> None:
+        where = f"line {line}, {field}" if field else f"line {line}"
+        super().__init__(f"{where}: {detail}")
+        self.line = line
+        self.field = field
+        self.detail = detail
+
+
+def parse(text: str, version: str = "") -> Policy:
+    """Read a policy. Raise PolicyInvalid at the first error."""
+    if len(text) > MAX_TEXT:
+        raise PolicyInvalid(1, "", f"has {len(text)} characters, at most {MAX_TEXT} are allowed")
+    root = _composed(text)
+    if root is None:
+        raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
+    fields = _Field(node=root, name="").fields(("rules",))
+    if "rules" not in fields:
+        raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
+    rules = tuple(_rule(one) for one in fields["rules"].items(MAX_RULES))
+    _check_names(rules, fields["rules"])
+    return Policy(version=version or policy.POLICY_VERSION, rules=rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A node of the text, with the name that an error gives it."""
+
+    node: Node
+    name: str
+
+    def wrong(self, detail: str) -> PolicyInvalid:
+        return PolicyInvalid(self.node.start_mark.line + 1, self.name, detail)
+
+    def fields(self, allowed: Collection[str]) -> dict[str, "_Field"]:
+        """Return the fields of an object. Raises PolicyInvalid for one that is unknown or repeated."""
+        if not isinstance(self.node, MappingNode):
+            raise self.wrong("must be fields with values")
+        found = dict[str, _Field]()
+        for key, value in self.node.value:
+            name = str(key.value)
+            field = _Field(key, f"{self.name}.{name}" if self.name else name)
+            if name not in allowed:
+                raise field.wrong(f"is unknown; there are {', '.join(allowed)}")
+            if name in found:
+                raise field.wrong("is given twice")
+            found[name] = _Field(value, field.name)
+        return found
+
+    def items(self, most: int) -> list["_Field"]:
+        if not isinstance(self.node, SequenceNode):
+            raise self.wrong("must be a list")
+        if len(self.node.value) > most:
+            raise self.wrong(f"has {len(self.node.value)} elements, at most {most} are allowed")
+        return [_Field(one, f"{self.name}[{n}]") for n, one in enumerate(self.node.value, 1)]
+
+    def value(self) -> Any:
+        if isinstance(self.node, MappingNode | SequenceNode):
+            raise self.wrong("must be one value")
+        try:
+            return yaml.SafeLoader("").construct_object(self.node)
+        except (yaml.YAMLError, ValueError) as exc:
+            raise self.wrong("has a value that cannot be read") from exc
+
+    def text(self) -> str:
+        found = self.value()
+        if not isinstance(found, str) or not found.strip():
+            raise self.wrong("must be text")
+        if len(found) > MAX_NAME:
+            raise self.wrong(f"has {len(found)} characters, at most {MAX_NAME} are allowed")
+        return found
+
+    def texts(self) -> list[str]:
+        """Return a list of names; one name alone is a list too."""
+        if not isinstance(self.node, SequenceNode):
+            return [self.text()]
+        found = [one.text() for one in self.items(MAX_NAMES)]
+        if not found:
+            raise self.wrong("must name at least one")
+        return found
+
+    def number(self, low: int, high: int) -> int:
+        found = self.value()
+        if type(found) is not int or not low <= found <= high:
+            raise self.wrong(f"must be a whole number from {low} to {high}")
+        return found
+
+    def one_of(self, allowed: Collection[str]) -> str:
+        found = self.value()
+        if found not in allowed:
+            raise self.wrong(f"must be {' or '.join(allowed)}")
+        return str(found)
+
+
+def _composed(text: str) -> Node | None:
+    try:
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            if isinstance(token, _SPECIAL):
+                line = token.start_mark.line + 1
+                raise PolicyInvalid(line, "", "tags, anchors and directives are not allowed")
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as exc:
+        mark = getattr(exc, "problem_mark", None)
+        why = getattr(exc, "problem", None) or "it has a character that is not allowed"
+        raise PolicyInvalid(mark.line + 1 if mark else 1, "", f"is no YAML: {why}") from exc
+    except RecursionError as exc:
+        raise PolicyInvalid(1, "", "is nested too deeply") from exc
+
+
+def _rule(of: _Field) -> Rule:
+    top = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS))
+    fields = of.fields(("name", *top))
+    if "name" not in fields:
+        raise of.wrong("must have a name")
+    inner = tuple(name.partition(".")[2] for name in SETTINGS if name.startswith("match."))
+    match = fields["match"].fields(inner) if "match" in fields else {}
+    return Rule(
+        name=fields["name"].text(),
+        tools=_names(match, "tool"),
+        agents=_names(match, "agent"),
+        risks=_risks(match),
+        when=_condition(fields),
+        approval=_read(fields, "approval", _required, default=False),
+        risk=_read(fields, "risk", lambda one: Risk(one.one_of(list(Risk))), default=None),
+        stages=_stages(fields),
+        reason=_read(fields, "reason", _required, default=False),
+        expires_after=_read(
+            fields, "expires_after", lambda one: one.number(MIN_EXPIRY, MAX_EXPIRY), default=None
+        ),
+    )
+
+
+def _stages(fields: Mapping[str, _Field]) -> tuple[Stage, ...]:
+    if "stages" not in fields:
+        return (_stage({name: one for name, one in fields.items() if name in _STAGE}),)
+    for name in _STAGE:
+        if name in fields:
+            raise fields[name].wrong("belongs into a stage, because the rule has stages")
+    found = fields["stages"].items(MAX_STAGES)
+    if not found:
+        raise fields["stages"].wrong("must have at least one stage")
+    return tuple(_stage(one.fields(_STAGE)) for one in found)
+
+
+def _stage(fields: Mapping[str, _Field]) -> Stage:
+    groups: tuple[str, ...] = _read(fields, "groups", _texts, default=())
+    for group in groups:
+        if group not in policy.DECIDING:
+            raise fields["groups"].wrong(
+                f"{group} is no group whose members decide; there are {', '.join(sorted(policy.DECIDING))}"
+            )
+    return Stage(
+        quorum=_read(fields, "quorum", lambda one: one.number(1, MAX_QUORUM), default=1),
+        groups=groups,
+        people=_read(fields, "people", _texts, default=()),
+    )
+
+
+def _names(fields: Mapping[str, _Field], name: str) -> frozenset[str]:
+    return frozenset(fields[name].texts() if name in fields else ())
+
+
+def _risks(fields: Mapping[str, _Field]) -> frozenset[str]:
+    found = _names(fields, "risk")
+    for risk in found:
+        if risk not in list(Risk):
+            raise fields["risk"].wrong(f"must be {' or '.join(Risk)}")
+    return found
+
+
+def _condition(fields: Mapping[str, _Field]) -> str:
+    if "when" not in fields:
+        return ""
+    found = fields["when"].value()
+    if not isinstance(found, str):
+        raise fields["when"].wrong("must be text; put quotation marks around it")
+    try:
+        conditions.check(found)
+    except ConditionError as exc:
+        raise fields["when"].wrong(str(exc)) from exc
+    return found
+
+
+def _texts(of: _Field) -> tuple[str, ...]:
+    return tuple(of.texts())
+
+
+def _required(of: _Field) -> bool:
+    return bool(of.one_of((_REQUIRED,)))
+
+
+def _read(fields: Mapping[str, _Field], name: str, read: Callable[[_Field], T], *, default: T) -> T:
+    return read(fields[name]) if name in fields else default
+
+
+def _check_names(rules: Collection[Rule], of: _Field) -> None:
+    names = [rule.name for rule in rules]
+    for name in names:
+        if names.count(name) > 1:
+            raise of.wrong(f"has two rules with the name {name}")

@@ -1,0 +1,147 @@
+"""Changes of the policy: propose a version, confirm it, withdraw it.
+
+A version takes effect when an independent admin confirms it. That is one who neither gave the author their rights nor
+got them from the author, as for rights on the page People. If there is no such admin, the version takes effect a day
+after it was proposed, and everyone who may decide can see it until then.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+
+from approvals import clock
+from approvals.accounts.log import record
+from approvals.errors import PolicyRefused
+from approvals.permissions import assignments, principals
+from approvals.permissions.scopes import Scope
+from approvals.policies import text as texts
+from approvals.policies.rules import Policy
+from approvals.policy import Group
+from approvals.policy_versions import acts, in_force
+from approvals.policy_versions.acts import FIRST_NUMBER, Act, Version
+from approvals.queries import deciders
+from runtime.errors import InvalidInput
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+
+ALONE = timedelta(hours=24)
+FIELD = "text"
+
+_LOCK = "LOCK TABLE approvals_policyact IN SHARE ROW EXCLUSIVE MODE"
+
+
+def check(text: object) -> Policy:
+    """Read a draft. Raise InvalidInput naming `text`, with the line and field of the first error."""
+    if not isinstance(text, str):
+        raise InvalidInput(FIELD, "must be the policy as YAML")
+    try:
+        policy = texts.parse(text)
+    except texts.PolicyInvalid as exc:
+        raise InvalidInput(FIELD, f"has an error in {exc}") from exc
+    known = wiring.catalogue().tools()
+    for rule in policy.rules:
+        if unknown := sorted(rule.tools - known):
+            raise InvalidInput(
+                FIELD, f"names the tool {unknown[0]} in the rule {rule.name}, which no agent has"
+            )
+        if unknown := sorted(rule.agents - set(wiring.catalogue().names())):
+            raise InvalidInput(
+                FIELD,
+                f"names the agent {unknown[0]} in the rule {rule.name}, which was never published",
+            )
+    problem = deciders.impossible(policy, deciders.deciders())
+    if problem is not None:
+        raise InvalidInput(FIELD, f"cannot be met: {problem}")
+    return policy
+
+
+def propose(text: object, *, actor: str | None) -> int:
+    """Save a version, which then waits for another admin, and return its number. None is the command line.
+
+    Raises InvalidInput naming `text`, and PolicyRefused for a person without the right.
+    """
+    check(text)
+    assert isinstance(text, str)
+    with _changing(actor):
+        number = max((one.number for one in acts.versions()), default=FIRST_NUMBER - 1) + 1
+        row = acts.append(act=Act.PROPOSED, number=number, text=text, by=actor)
+        if actor is not None and not seconds(actor):
+            acts.append(act=Act.SCHEDULED, number=number, by=actor, effective_at=row.at + ALONE)
+        record(actor, f"proposed version {number} of the policy")
+    return number
+
+
+def confirm(number: int, *, actor: str | None) -> None:
+    """Put a version in force. None is the command line, which may always confirm.
+
+    Raises PolicyRefused if the version does not wait, if its rules cannot be met any more, or if the actor is its
+    author or not independent of them.
+    """
+    with _changing(actor):
+        version = _waiting(number)
+        if actor is not None and not _is_second(actor, version.author):
+            raise PolicyRefused(
+                f"Another admin must confirm version {number}: one who did not write it, did not get their own"
+                " right from its author, and did not give the author theirs."
+            )
+        try:
+            check(version.text)
+        except InvalidInput as exc:
+            raise PolicyRefused(f"Version {number} {exc.detail}") from exc
+        acts.append(act=Act.CONFIRMED, number=number, by=actor, effective_at=clock.now())
+        record(actor, f"confirmed version {number} of the policy")
+
+
+def withdraw(number: int, *, actor: str | None) -> None:
+    """Withdraw a version before it is in force. Any admin may. Raises PolicyRefused."""
+    with _changing(actor):
+        _waiting(number)
+        acts.append(act=Act.WITHDRAWN, number=number, by=actor)
+        record(actor, f"withdrew version {number} of the policy")
+
+
+def seconds(author: str) -> list[str]:
+    """Name the admins who could confirm a version of this author."""
+    named = User.objects.filter(is_active=True, groups__name=Group.ADMINS).order_by("username")
+    return [
+        admin.username
+        for admin in named
+        if _may_change(admin.username) and _is_second(admin.username, author)
+    ]
+
+
+def _is_second(admin: str, author: str | None) -> bool:
+    """Tell whether the admin is independent of the author; of the command line, every admin is."""
+    if author is None:
+        return True
+    both = ({name, *assignments.debts(name)} for name in (admin, author))
+    return next(both).isdisjoint(next(both))
+
+
+def _may_change(person: str) -> bool:
+    principal = principals.principal_of(Actor(person=person))
+    return principal is not None and principal.has(Scope.ADMIN)
+
+
+def _waiting(number: int) -> Version:
+    found = {one.number: one for one in acts.versions()}.get(number)
+    if found is None:
+        raise PolicyRefused(f"There is no version {number} of the policy.")
+    if not found.waits(clock.now()):
+        raise PolicyRefused(f"Version {number} does not wait for a confirmation any more.")
+    return found
+
+
+@contextmanager
+def _changing(actor: str | None) -> Iterator[None]:
+    """Run the block in a transaction that holds the lock for changes of the policy. Raises PolicyRefused."""
+    if actor is not None and not _may_change(actor):
+        raise PolicyRefused(f"{actor} may not change the policy.")
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(_LOCK)
+        yield
+    in_force.forget()

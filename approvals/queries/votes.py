@@ -1,0 +1,83 @@
+"""Reads the votes on a request that the policy has a rule for, and who could still vote."""
+
+from dataclasses import dataclass
+
+from approvals.models import Request, Vote
+from approvals.policies import tally
+from approvals.policies.rules import Stage
+from approvals.queries import deciders
+from approvals.queries.requests import Approval
+
+MAX_NAMED = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageView:
+    """One stage with its votes. `waits` says that it is the one that lacks people now."""
+
+    number: int
+    quorum: int
+    eligible: str
+    votes: tuple[Vote, ...]
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """The votes on a request. `could` names who could vote now, `more` counts those not named.
+
+    `suffice` is False if the people who are left cannot complete the stages: then it will expire.
+    """
+
+    rule: str
+    version: str
+    failed: str
+    approved: int
+    quorum: int
+    stages: tuple[StageView, ...]
+    could: tuple[str, ...] = ()
+    more: int = 0
+    suffice: bool = True
+    reason: bool = False
+    mine: bool = False
+
+
+def panel(shown: Approval, person: str) -> Panel | None:
+    """Return the panel of a request for this reader; None under the default policy, where one person decides."""
+    demands = shown.demands
+    if demands is None or shown.tampered:
+        return None
+    votes = list(Vote.objects.filter(request=shown.id).order_by("at", "person"))
+    counted = {vote.person: vote.stage for vote in votes}
+    pending = shown.status == Request.Status.PENDING
+    current = tally.current(demands.stages, counted) if pending else None
+    outlook = deciders.Outlook(people=(), suffice=True)
+    if pending:
+        outlook = deciders.outlook(Request.objects.get(pk=shown.id), deciders.deciders())
+    return Panel(
+        rule=demands.rule,
+        version=shown.policy_version,
+        failed=demands.failed,
+        approved=len(votes),
+        quorum=demands.quorum,
+        stages=tuple(
+            StageView(
+                number=index + 1,
+                quorum=stage.quorum,
+                eligible=_eligible(stage),
+                votes=tuple(vote for vote in votes if vote.stage == index),
+                waits=index == current,
+            )
+            for index, stage in enumerate(demands.stages)
+        ),
+        could=outlook.people[:MAX_NAMED],
+        more=max(0, len(outlook.people) - MAX_NAMED),
+        suffice=outlook.suffice,
+        reason=demands.reason,
+        mine=pending and person in counted,
+    )
+
+
+def _eligible(stage: Stage) -> str:
+    """Name who may vote in a stage."""
+    return ", ".join((*stage.people, *stage.groups)) or "everyone who may decide"

@@ -1,0 +1,165 @@
+"""Votes: signed approvals of a request that needs several people, as stored, with their verification.
+
+A vote is signed like a decision, over the request digest. The statement that decides names the votes it counts, so a
+worker that verifies it verifies each of them and counts again. A withdrawn vote cannot be put back: its statement
+says how often the person had withdrawn before, and the audit, which only grows, says how often they have.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from approvals.models import Request, Vote
+from approvals.policies import tally
+from approvals.policies.rules import Demands, demands_of
+from approvals.requests.statements import Statement
+from runtime.core.digest import canonical, sha256_of
+from runtime.core.enums import Verdict
+from runtime.keyring import purposes, signatures
+from runtime.ports.approvals import NotConfirmed
+
+# The verdicts that let a call start: only these need votes. One person denies, answers or gives up.
+STARTS = (Verdict.APPROVE, Verdict.RUN_AGAIN)
+VOTED, WITHDRAWN, VOID = "voted", "vote withdrawn", "vote void"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """A vote, verified. `digest` is that of its statement, `held` the person's rights now, for `from_rights`."""
+
+    person: str
+    stage: int
+    reason: str
+    at: datetime
+    digest: str
+    held: str | None = None
+
+
+def sql(held: str = "NULL") -> str:
+    """Return the SQL expression of a request's votes as JSON text, for `read`; `r` is the request.
+
+    `held` is the expression of the rights of `v.person`.
+    """
+    return f"""
+        CASE WHEN r.rule IS NULL THEN NULL ELSE (
+            SELECT json_agg(json_build_array(v.person, v.stage, v.reason, v.at, v.statement, v.signature, v.key_id,
+                (SELECT count(*) FROM approvals_auditentry a WHERE a.run_id = r.run_id
+                    AND a.subject = 'vote ' || r.id || ' ' || v.person AND a.act <> 'voted'),
+                {held}) ORDER BY v.at, v.person)::text
+            FROM approvals_vote v WHERE v.request_id = r.id) END
+    """
+
+
+def subject(request: Request, person: str) -> str:
+    """Return the subject of audit rows about a person's vote."""
+    return f"vote {request.id} {person}"
+
+
+def make(
+    request: Request,
+    *,
+    person: str,
+    stage: int,
+    verdict: Verdict,
+    reason: str,
+    at: datetime,
+    withdrawn: int,
+) -> Vote:
+    """Sign a vote, without writing it. Raises ImproperlyConfigured without the private key."""
+    text = canonical(
+        {
+            "vote": str(verdict),
+            "request": str(request.id),
+            "digest": request.request_digest,
+            "by": person,
+            "reason": reason,
+            "stage": stage,
+            "at": at.isoformat(),
+            "withdrawn": withdrawn,
+        }
+    ).decode()
+    signature = signatures.sign(purposes.DECISIONS, text)
+    return Vote(
+        request=request,
+        person=person,
+        stage=stage,
+        reason=reason,
+        at=at,
+        statement=text,
+        signature=signature.hex,
+        key_id=signature.key_id,
+    )
+
+
+def digest_of(statement: str) -> str:
+    """Return the digest by which the deciding statement names a vote."""
+    return sha256_of(statement)
+
+
+def read(request: Request, found: str | None) -> tuple[Cast, ...]:
+    """Verify what `sql` found. Raises NotConfirmed at the first vote that does not verify, KeyMissing."""
+    return tuple(_read(request, *values) for values in json.loads(found or "[]"))
+
+
+def demands(request: Request) -> Demands | None:
+    """Return what the policy demands of the request; None for the default policy. Raises NotConfirmed."""
+    try:
+        return demands_of(request.rule)
+    except (ValueError, KeyError, TypeError) as exc:
+        raise NotConfirmed("the stored rule of the request cannot be read") from exc
+
+
+def check_counted(request: Request, said: Statement, votes: Sequence[Cast]) -> tuple[Cast, ...]:
+    """Return the votes that the deciding statement names. Raises NotConfirmed unless they suffice.
+
+    Without this, one signed statement would be enough under every policy.
+    """
+    needed = demands(request)
+    if needed is None or said.verdict not in STARTS:
+        return ()
+    named = [vote for vote in votes if vote.digest in said.votes]
+    counted = {vote.person: vote.stage for vote in named if vote.at <= said.at}
+    barred = {request.requester, *request.origin} & set(counted)
+    if barred:
+        raise NotConfirmed(f"{', '.join(sorted(barred))}, who voted, is in the run's origin")
+    if said.by not in counted or tally.current(needed.stages, counted) is not None:
+        missing = tally.missing(needed.stages, counted)
+        raise NotConfirmed(
+            f"{len(counted)} of {needed.quorum} approvals are signed, and {missing} are missing"
+        )
+    return tuple(named)
+
+
+def _read(
+    request: Request,
+    person: str,
+    stage: int,
+    reason: str,
+    at: str,
+    statement: str,
+    signature: str,
+    key_id: str,
+    withdrawn: int,
+    held: str | None,
+) -> Cast:
+    signed = signatures.Signature(hex=signature, key_id=key_id)
+    if not signatures.verify_signature(purposes.DECISIONS, signed, statement):
+        raise NotConfirmed(f"the vote of {person} differs from the signed one")
+    said: dict[str, Any] = json.loads(statement)
+    moment = datetime.fromisoformat(at)
+    stored = {
+        "request": str(request.id),
+        "digest": request.request_digest,
+        "by": person,
+        "reason": reason,
+        "stage": stage,
+        "withdrawn": withdrawn,
+    }
+    wrong = [name for name, value in stored.items() if said.get(name) != value]
+    if wrong or "vote" not in said or datetime.fromisoformat(said["at"]) != moment:
+        raise NotConfirmed(f"the vote of {person} is not about this request as it is")
+    return Cast(
+        person=person, stage=stage, reason=reason, at=moment, digest=digest_of(statement), held=held
+    )

@@ -1,0 +1,33 @@
+"""A policy in force, and requests under it."""
+
+from typing import Any
+
+from agents.models import PublishedAgent
+from approvals.models import Request
+from approvals.policy import Group
+from approvals.policy_versions import changes, in_force
+from runtime.ports.access import Actor
+from tests.support import seeds
+
+TWO = "rules: [{name: Two, quorum: 2}]"
+
+
+def put_in_force(text: str) -> int:
+    """Propose and confirm a version, as the command line does."""
+    if not PublishedAgent.objects.filter(name="hr_onboarding").exists():
+        seeds.published(input_schema={})
+    number = changes.propose(text, actor=None)
+    changes.confirm(number, actor=None)
+    in_force.forget()
+    return number
+
+
+def reviewers(*names: str) -> list[Actor]:
+    """Make these people, who review."""
+    return [seeds.person(name, Group.REVIEWERS) for name in names]
+
+
+def asked(text: str = TWO, **given: Any) -> Request:
+    """Return a pending request, made under this policy."""
+    put_in_force(text)
+    return seeds.pending(**given)

@@ -1,0 +1,140 @@
+"""A change of the policy: by whom, from when, and what refuses it."""
+
+import io
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import DatabaseError, connection, transaction
+
+from approvals import clock
+from approvals.accounts import people
+from approvals.errors import PolicyRefused
+from approvals.models import PolicyAct
+from approvals.policies.judge import Facts
+from approvals.policies.rules import Policy
+from approvals.policy import Group
+from approvals.policy_versions import acts, changes, in_force
+from approvals.policy_versions.acts import PolicyBroken
+from runtime.core.enums import Risk
+from runtime.errors import InvalidInput
+from runtime.ports.access import Actor
+from tests.approvals.policies.office import TWO, put_in_force, reviewers
+from tests.support import seeds
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def office(admin: Actor) -> None:
+    """One admin, made on the command line, two reviewers and an agent."""
+    reviewers("bea", "cora")
+    seeds.published(input_schema={})
+
+
+def current() -> Policy:
+    in_force.forget()
+    return in_force.current()
+
+
+def test_another_admin_puts_a_change_in_force_and_its_author_cannot(office: None) -> None:
+    seeds.person("anne", Group.ADMINS)
+    number = changes.propose(TWO, actor="admin")
+    assert current() == Policy()
+    for other in ("admin", "bea"):
+        with pytest.raises(PolicyRefused):
+            changes.confirm(number, actor=other)
+    changes.confirm(number, actor="anne")
+    assert (current().version, current().rules[0].name) == ("2", "Two")
+    with pytest.raises(PolicyRefused, match="does not wait"):
+        changes.withdraw(number, actor="anne")
+
+
+def test_an_admin_made_by_the_author_is_no_second(office: None) -> None:
+    people.create_person(
+        username="anne", password=seeds.PASSWORD, groups={Group.ADMINS}, actor="admin"
+    )
+    number = changes.propose(TWO, actor="admin")
+    with pytest.raises(PolicyRefused):
+        changes.confirm(number, actor="anne")
+
+
+def test_the_only_admins_change_waits_a_day_in_which_it_can_be_withdrawn(office: None) -> None:
+    number = changes.propose(TWO, actor="admin")
+    with pytest.raises(PolicyRefused):
+        changes.confirm(number, actor="admin")
+    found, now = acts.versions(), clock.now()
+    almost, then = (now + timedelta(hours=hours) for hours in (23.9, 24))
+    assert in_force.at_time(found, almost) == Policy()
+    assert in_force.at_time(found, then).version == str(number)
+    changes.withdraw(number, actor="admin")
+    assert in_force.at_time(acts.versions(), then) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("rules: [{name: A, quorum: 3}]", "needs 3 people"),
+        ("rules: [{name: A, people: [cyril]}]", "cyril, who may not decide"),
+        ("rules: [{name: A, stages: [{people: [bea]}, {people: [bea]}]}]", "needs 2 people"),
+        ("rules: [{name: A, match: {tool: refnud}}]", "tool refnud"),
+        ("rules: [{name: A, match: {agent: shop}}]", "agent shop"),
+        ("rules: [{name: A, quorum: 0}]", r"line 1, rules\[1\].quorum"),
+    ],
+)
+def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        changes.propose(text, actor="admin")
+    assert not PolicyAct.objects.exists()
+
+
+def test_a_request_keeps_the_rule_that_it_was_opened_with(office: None) -> None:
+    put_in_force(TWO)
+    request = seeds.pending()
+    put_in_force("rules: []")
+    assert seeds.decide(request, Actor(person="bea")).status == "pending"
+    assert seeds.pending().rule is None
+
+
+def test_acts_are_only_added_and_a_missing_or_changed_one_stops_every_judgement(
+    office: None,
+) -> None:
+    put_in_force(TWO)
+    for statement in (
+        "UPDATE approvals_policyact SET number = 9",
+        "DELETE FROM approvals_policyact",
+    ):
+        with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement)
+    forged = PolicyAct(
+        seq=3, act="confirmed", number=2, text="", by="anne", at=clock.now(), effective_at=None
+    )
+    forged.save(force_insert=True)
+    with pytest.raises(PolicyBroken):
+        current()
+    facts = Facts(
+        tool="x", path=("a", "x"), args={}, risk=Risk.LOW, gated=False, effect="read", requester="a"
+    )
+    with pytest.raises(PolicyBroken):  # the engine then opens a hold
+        in_force.judge(facts)
+
+
+def test_commands_import_export_and_list(office: None, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(TWO, encoding="utf-8")
+    for command in (("check",), ("import",), ("import", "--confirm")):
+        call_command("policy", command[0], str(file), *command[1:], stdout=io.StringIO())
+    call_command("policy", "withdraw", "2", stdout=io.StringIO())
+    assert [said("export"), said("export", "2")] == [TWO, TWO]
+    assert [line.split("\t")[1] for line in said("list").splitlines()] == [
+        "the default policy",
+        "withdrawn",
+        "in force",
+    ]
+
+
+def said(*command: str) -> str:
+    out = io.StringIO()
+    call_command("policy", *command, stdout=out)
+    return out.getvalue()

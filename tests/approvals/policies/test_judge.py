@@ -1,0 +1,256 @@
+"""The policy's text, conditions, judgement and count, without a database."""
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from approvals.policies import conditions, judge, tally, text
+from approvals.policies.conditions import ConditionError
+from approvals.policies.judge import Facts, Judgement
+from approvals.policies.rules import Demands, Stage, demands_of
+from approvals.policies.settings import SETTINGS
+from runtime.core.enums import Risk
+
+REVIEWERS = ("reviewers",)
+
+
+def judged(of: str, **facts: Any) -> Judgement:
+    values: dict[str, Any] = {
+        "tool": "refund",
+        "path": ("shop", "refund"),
+        "args": {"amount": 100, "items": [{"price": 5}]},
+        "risk": Risk.LOW,
+        "gated": False,
+        "effect": "write",
+        "requester": "ada",
+    }
+    return judge.judge(text.parse(of), Facts(**{**values, **facts}))
+
+
+def rules(*lines: str) -> str:
+    return "rules:\n" + "\n".join(f"  - {{name: Rule {n}, {line}}}" for n, line in enumerate(lines))
+
+
+DEFAULT = Judgement(approval=False, risk=Risk.LOW)
+
+# Each setting of the registry, as the rule without it and with it, and what differs for the same call.
+FLIPS: dict[str, tuple[str, str, Any]] = {
+    "match.tool": ("approval: required", "match: {tool: other}, approval: required", "approval"),
+    "match.agent": ("approval: required", "match: {agent: other}, approval: required", "approval"),
+    "match.risk": ("approval: required", "match: {risk: high}, approval: required", "approval"),
+    "when": ("approval: required", "when: args.amount > 500, approval: required", "approval"),
+    "approval": ("reason: required", "reason: required, approval: required", "approval"),
+    "risk": ("reason: required", "reason: required, risk: high", "risk"),
+    "quorum": ("reason: required", "reason: required, quorum: 2", "demands"),
+    "groups": ("people: [bea]", "people: [bea], groups: [reviewers]", "demands"),
+    "people": ("groups: [reviewers]", "groups: [reviewers], people: [bea]", "demands"),
+    "stages": ("quorum: 1", "stages: [{quorum: 1}, {quorum: 1}]", "demands"),
+    "reason": ("quorum: 2", "quorum: 2, reason: required", "demands"),
+    "expires_after": ("quorum: 2", "quorum: 2, expires_after: 60", "expires_after"),
+}
+
+
+def test_every_setting_has_a_test_that_flips_it() -> None:
+    assert set(FLIPS) == set(SETTINGS)
+
+
+@pytest.mark.parametrize("setting", FLIPS)
+def test_a_setting_makes_the_difference_it_says(setting: str) -> None:
+    without, with_it, what = FLIPS[setting]
+    before, after = judged(rules(without)), judged(rules(with_it))
+    assert getattr(before, what) != getattr(after, what)
+
+
+def test_the_first_rule_that_matches_applies_and_none_is_the_default() -> None:
+    two = rules("match: {risk: high}, quorum: 3", "quorum: 2", "quorum: 4")
+    found = judged(two).demands
+    assert found is not None
+    assert (found.rule, found.quorum) == ("Rule 1", 2)
+    assert judged(rules("match: {tool: [a, b]}, quorum: 2")) == DEFAULT
+    assert judged(text.DEFAULT) == DEFAULT
+    assert judged(text.DEFAULT, gated=True).approval
+
+
+def test_a_policy_is_never_less_strict_than_the_tool() -> None:
+    found = judged(rules("risk: low"), risk=Risk.HIGH, gated=True)
+    assert (found.risk, found.approval) == (Risk.HIGH, True)
+
+
+def test_a_condition_that_fails_counts_as_the_strictest_rule() -> None:
+    found = judged(
+        rules("when: args.nope > 1, quorum: 2", "match: {tool: x}, quorum: 3, reason: required")
+    )
+    assert (found.approval, found.risk) == (True, Risk.HIGH)
+    assert found.demands is not None
+    assert (found.demands.quorum, found.demands.reason) == (3, True)
+    assert "the condition of Rule 0 failed: the call has no nope" in found.demands.failed
+    assert demands_of(found.demands.stored()) == found.demands
+
+
+ITEMS = "args.items"
+REFUSED = {
+    "args.amount > 1" + " " * 2_000: "2000 are allowed",
+    f"{ITEMS}.all(x, {ITEMS}.exists(y, y == x))": "2 quantifiers",
+    f"{ITEMS} . all (x, true) && {ITEMS}\n.existsOne(y, true)": "2 quantifiers",
+    f"{ITEMS}.map(x, x) == []": "must not use map",
+    f"{ITEMS}.exists(x, {ITEMS} == [x])": "not args, inside",
+    "args.s.matches('(a+)+$')": "calls matches",
+    "timestamp('2030-01-01T00:00:00Z') == 1": "calls timestamp",
+    "secret > 1": "names secret",
+    "args.amount >": "is no CEL",
+    "'\\'' == args.s": "must not contain",
+    "args.s" + " + args.s" * 6 + " == ''": "signs +",
+}
+
+
+@pytest.mark.parametrize("condition", REFUSED)
+def test_a_condition_out_of_bounds_is_refused(condition: str) -> None:
+    with pytest.raises(ConditionError, match=REFUSED[condition].replace("+", r"\+")):
+        conditions.check(condition)
+
+
+HOLDS = {
+    "args.amount >= 99.5": True,
+    "has(args.note)": False,
+    "args.items.exists(x, x.price > 4) && tool in ['refund']": True,
+    "'a.exists(x, ' == tool": False,
+    "agent == 'shop' && requester != 'bea' && risk == 'low' && path[0] == 'shop'": True,
+}
+
+
+@pytest.mark.parametrize("condition", HOLDS)
+def test_a_condition_reads_facts_and_arguments(condition: str) -> None:
+    found = judged(rules(f'when: "{condition}", quorum: 2'))
+    assert (found.demands is not None) is HOLDS[condition]
+
+
+def test_a_list_over_the_bound_and_a_value_that_is_no_truth_count_as_errors() -> None:
+    many = {"items": [{"price": 1}] * (conditions.MAX_LIST + 1)}
+    for found in (
+        judged(rules("when: 'args.items.all(x, true)'"), args=many),
+        judged(rules("when: args.amount")),
+    ):
+        assert found.demands is not None
+        assert found.demands.failed
+
+
+WRONG = {
+    "": "line 1, rules: is required",
+    "rules:\n  - {quorum: 1}": r"line 2, rules\[1\]: must have a name",
+    "rules:\n  - name: A\n    quorm: 2": r"line 3, rules\[1\].quorm: is unknown",
+    "rules:\n  - name: A\n    quorum: 0": r"line 3, rules\[1\].quorum: must be a whole number from 1",
+    "rules:\n  - name: A\n    quorum: yes": "must be a whole number",
+    "rules:\n  - name: A\n    name: B": r"line 3, rules\[1\].name: is given twice",
+    "rules:\n  - {name: A}\n  - {name: A}": "two rules with the name A",
+    "rules:\n  - name: A\n    groups: [finance]": "finance is no group whose members decide",
+    "rules:\n  - name: A\n    quorum: 2\n    stages: [{}]": "belongs into a stage",
+    "rules:\n  - name: A\n    stages: []": "at least one stage",
+    "rules:\n  - name: A\n    match: {risk: huge}": "must be low or medium or high",
+    "rules:\n  - name: A\n    expires_after: 5": "from 60 to",
+    "rules:\n  - name: A\n    approval: no": "must be required",
+    "rules:\n  - name: A\n    when: args.x >": r"line 3, rules\[1\].when: is no CEL",
+    "rules: &a []\nx: *a": "anchors",
+    "rules: !!python/object:os.system {}": "tags",
+    "rules: [": "line 1: is no YAML",
+    "rules: " + "[" * 3_000: "line 1",
+    "x" * (text.MAX_TEXT + 1): "characters",
+}
+
+
+@pytest.mark.parametrize("of", WRONG)
+def test_an_error_in_the_text_names_its_line_and_field(of: str) -> None:
+    with pytest.raises(text.PolicyInvalid, match=WRONG[of]):
+        text.parse(of)
+
+
+# Votes against a simple model: the people who voted, in order, each in the first stage that lacks people
+
+PEOPLE = [f"p{n}" for n in range(6)]
+stages = st.lists(
+    st.builds(
+        Stage,
+        quorum=st.integers(1, 2),
+        people=st.lists(st.sampled_from(PEOPLE), max_size=4, unique=True).map(tuple),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+class Votes(RuleBasedStateMachine):
+    """People vote, withdraw and lose the right, until the request is approved, denied or expires."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages: list[Stage] = [Stage(quorum=2), Stage(people=("p0", "p1"))]
+        self.votes: dict[str, int] = {}
+        self.places: list[set[str]] = [set(), set()]  # the model
+        self.closed = ""
+
+    @precondition(lambda self: not self.votes or self.closed)
+    @rule(of=stages)
+    def ask(self, of: list[Stage]) -> None:
+        self.stages, self.places, self.votes, self.closed = of, [set() for _ in of], {}, ""
+
+    @precondition(lambda self: not self.closed)
+    @rule(name=st.sampled_from(PEOPLE))
+    def vote(self, name: str) -> None:
+        stage = tally.current(self.stages, self.votes)
+        assert stage is not None
+        lacking = [n for n, of in enumerate(self.stages) if len(self.places[n]) < of.quorum]
+        assert stage == lacking[0]
+        if name in self.votes or not self.stages[stage].admits(name, REVIEWERS):
+            return
+        self.votes[name] = stage
+        self.places[stage].add(name)
+        if tally.current(self.stages, self.votes) is None:
+            self.closed = "approved"
+
+    @precondition(lambda self: not self.closed and self.votes)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.votes)))
+        self.places[self.votes.pop(name)].remove(name)
+
+    @precondition(lambda self: not self.closed)
+    @rule(how=st.sampled_from(["denied", "expired"]))
+    def close(self, how: str) -> None:
+        self.closed = how
+
+    @invariant()
+    def approval_needs_every_stage(self) -> None:
+        full = all(len(self.places[n]) >= of.quorum for n, of in enumerate(self.stages))
+        assert full is (self.closed == "approved")
+        wanted = sum(max(0, of.quorum - len(self.places[n])) for n, of in enumerate(self.stages))
+        assert tally.missing(self.stages, self.votes) == wanted
+
+
+Votes.TestCase.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)
+TestVotes = Votes.TestCase
+
+
+@given(of=stages, free=st.sets(st.sampled_from(PEOPLE)))
+def test_people_suffice_exactly_if_some_order_of_votes_completes_the_stages(
+    of: list[Stage], free: Collection[str]
+) -> None:
+    people = dict.fromkeys(free, REVIEWERS)
+    assert tally.can_complete(of, {}, people) is _completes(of, {}, frozenset(free))
+
+
+def _completes(of: list[Stage], votes: dict[str, int], free: frozenset[str]) -> bool:
+    stage = tally.current(of, votes)
+    return stage is None or any(
+        _completes(of, {**votes, name: stage}, free - {name})
+        for name in sorted(free)
+        if of[stage].admits(name, REVIEWERS)
+    )
+
+
+def test_demands_of_a_request_are_read_as_stored() -> None:
+    found = Demands(rule="A", stages=(Stage(quorum=2, people=("bea",)),), reason=True)
+    assert demands_of(found.stored()) == found
+    assert demands_of(None) is None

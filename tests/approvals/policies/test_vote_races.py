@@ -1,0 +1,105 @@
+"""Two people act on one request at once, on real connections: it is decided once, and the worker agrees."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from threading import Barrier
+
+import pytest
+
+from approvals import audit, clock
+from approvals.adapter import Approvals
+from approvals.decisions.undo import undo
+from approvals.errors import ApprovalError
+from approvals.models import AuditEntry, Request, Vote
+from runtime.errors import RunEnded
+from runtime.models import Gate, Signal
+from runtime.ports.access import Actor
+from runtime.store.tables.signals import GATE_DECIDED
+from tests.approvals.policies.office import TWO, put_in_force, reviewers
+from tests.support import seeds
+from tests.support.threads import together
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 8
+BEA, CORA, DAN = (Actor(person=name) for name in ("bea", "cora", "dan"))
+Act = Callable[[Request], object]
+
+
+def expire(request: Request) -> None:
+    Approvals().expire(request.gate)
+
+
+def withdraw(request: Request) -> None:
+    undo(request=request.id, actor=BEA)
+
+
+def vote(request: Request, actor: Actor) -> None:
+    seeds.decide(request, actor)
+
+
+def deny(request: Request) -> None:
+    seeds.decide(request, DAN, "deny", "No.")
+
+
+by_cora, by_dan = partial(vote, actor=CORA), partial(vote, actor=DAN)
+
+# The two acts, who has voted before, and how it may end: status, live votes
+CASES: dict[str, tuple[Act, Act, list[Actor], set[tuple[str, int]]]] = {
+    "the last vote twice": (by_cora, by_dan, [BEA], {("approved", 2)}),
+    "both needed": (by_cora, by_dan, [], {("approved", 2)}),
+    "one person twice": (by_cora, by_cora, [], {("pending", 1)}),
+    "vote and expiry": (by_cora, expire, [BEA], {("approved", 2), ("expired", 1), ("expired", 0)}),
+    "vote and withdrawal": (by_cora, withdraw, [BEA], {("approved", 2), ("pending", 1)}),
+    "vote and denial": (by_cora, deny, [BEA], {("approved", 2), ("denied", 1)}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_at_once_end_as_if_in_turn(case: str) -> None:
+    one, other, before, allowed = CASES[case]
+    reviewers("bea", "cora", "dan")
+    put_in_force(TWO)
+    for _ in range(ROUNDS):
+        due = clock.now() + timedelta(milliseconds=40) if other is expire else None
+        request = seeds.pending(expires_at=due)
+        for actor in before:
+            _try(partial(seeds.decide, request, actor))
+        _wait_until_due(request)
+        ready = Barrier(2, timeout=60)
+
+        def act(what: Act, request: Request = request, ready: Barrier = ready) -> None:
+            ready.wait()
+            _try(lambda: what(request))
+
+        together([partial(act, one), partial(act, other)], within=60)
+        _check(request, allowed)
+
+
+def _try(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except (ApprovalError, RunEnded):
+        pass
+
+
+def _wait_until_due(request: Request) -> None:
+    """Let only the last milliseconds before the deadline be left."""
+    while request.expires_at and clock.now() < request.expires_at - timedelta(milliseconds=4):
+        pass
+
+
+def _check(request: Request, allowed: set[tuple[str, int]]) -> None:
+    request.refresh_from_db()
+    live = set(Vote.objects.filter(request=request).values_list("person", flat=True))
+    assert set(request.voted) == live
+    assert (request.status, len(live)) in allowed
+    decided = Signal.objects.filter(run=request.run_id, kind=GATE_DECIDED).count()
+    assert decided == (request.status != "pending")
+    assert (Gate.objects.get(pk=request.gate).state == Gate.State.OPEN) is not bool(decided)
+    acts = AuditEntry.objects.filter(run=request.run_id, act=request.status)
+    assert acts.count() == (1 if decided else 0)
+    audit.verify(request.run_id)
+    if request.status == "approved":
+        seeds.verify_decision(request)

@@ -1,0 +1,295 @@
+"""Several people approve one request: each once, each verified, by the web and again by the worker."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from approvals import audit
+from approvals.accounts import people
+from approvals.adapter import Approvals
+from approvals.decisions.undo import undo
+from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, TamperedWith
+from approvals.models import AuditEntry, Request, Vote
+from approvals.queries import deciders
+from approvals.requests import statements, votes
+from runtime.core.digest import action_digest, sha256_of
+from runtime.core.enums import Decision, EffectClass, Verdict
+from runtime.errors import Forbidden, InvalidInput
+from runtime.models import Signal
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
+from tests.approvals.policies.office import asked, reviewers
+from tests.support import seeds
+from tests.support.seeds import decide
+
+pytestmark = pytest.mark.django_db
+
+STAGES = """
+rules:
+  - name: First bea, then another
+    match: {tool: set_privileges}
+    stages: [{people: [bea]}, {quorum: 1}]
+"""
+
+
+@pytest.fixture
+def four(ada: Actor) -> list[Actor]:
+    return reviewers("bea", "cora", "dan", "eva")
+
+
+def test_the_deciding_vote_commits_the_decision_and_the_worker_verifies_both(
+    four: list[Actor],
+) -> None:
+    bea, cora, *_ = four
+    request = asked()
+    assert request.policy_version == "2"
+    first = decide(request, bea, reason="Seen")
+    assert (first.status, first.voted, first.quorum) == ("pending", ("bea",), 2)
+    assert not Signal.objects.filter(run=request.run_id).exists()
+    second = decide(request, cora)
+    assert (second.status, second.voted) == ("approved", ("bea", "cora"))
+    request.refresh_from_db()
+    seeds.verify_decision(request)
+    seeds.verify_approval(request)
+    acts = AuditEntry.objects.filter(run=request.run_id).order_by("seq")
+    assert [row.act for row in acts] == ["requested", "voted", "voted", "approved"]
+    assert audit.verify(request.run_id) == 4
+
+
+def test_the_same_person_counts_once_also_with_a_second_token(four: list[Actor]) -> None:
+    bea = four[0]
+    request = asked()
+    decide(request, bea)
+    for again in (bea, seeds.bearer(bea, "approvals:decide")):
+        with pytest.raises(AlreadyVoted):
+            decide(request, again)
+    assert Vote.objects.count() == 1
+
+
+def test_one_denial_denies_also_by_a_person_who_approved_before(four: list[Actor]) -> None:
+    bea, cora, *_ = four
+    for denier in (cora, bea):
+        request = asked()
+        decide(request, bea)
+        assert decide(request, denier, "deny", "No").status == "denied"
+        request.refresh_from_db()
+        seeds.verify_decision(request, seeds.heard(request))
+
+
+def test_people_in_the_runs_origin_vote_on_no_door(ada: Actor, four: list[Actor]) -> None:
+    request = asked()
+    for own in (ada, seeds.bearer(ada, "approvals:decide")):
+        with pytest.raises(Forbidden):
+            decide(request, own)
+    bea, cora, *_ = four
+    decide(request, bea)
+    Approvals().join(run=request.run_id, person="bea")  # she steers the run after her vote
+    assert decide(request, cora).status == "pending"
+    request.refresh_from_db()
+    assert request.voted == ["cora"]
+
+
+def leave(name: str) -> None:
+    people.set_groups(name, set(), actor=None)
+
+
+def disable(name: str) -> None:
+    people.disable(name, actor=None)
+
+
+@pytest.mark.parametrize("lose", [leave, disable])
+def test_a_vote_is_validated_again_when_the_last_one_comes(
+    four: list[Actor], lose: Callable[[str], None]
+) -> None:
+    bea, cora, dan, _ = four
+    request = asked()
+    decide(request, bea)
+    lose("bea")
+    assert decide(request, cora).voted == ("cora",)
+    assert AuditEntry.objects.filter(run=request.run_id, act=votes.VOID).count() == 1
+    assert decide(request, dan).status == "approved"
+    request.refresh_from_db()
+    seeds.verify_approval(request)
+    lose("cora")  # after the decision, before the call starts
+    with pytest.raises(ApprovalVoid, match="cora"):
+        seeds.verify_approval(request)
+
+
+def test_stages_are_in_sequence_and_a_person_may_vote_in_a_later_one_only(
+    four: list[Actor],
+) -> None:
+    bea, cora, *_ = four
+    request = asked(STAGES)
+    with pytest.raises(Forbidden, match="stage 1 of 2"):
+        decide(request, cora)
+    decide(request, bea)
+    with pytest.raises(AlreadyVoted):
+        decide(request, bea)
+    assert decide(request, cora).status == "approved"
+
+
+def test_only_named_people_decide_and_others_are_told_which_rule(four: list[Actor]) -> None:
+    request = asked("rules: [{name: Only bea, people: [bea]}]")
+    with pytest.raises(Forbidden, match="Only bea"):
+        decide(request, four[1], "deny", "No")
+    assert decide(request, four[0]).status == "approved"
+
+
+def test_a_vote_can_be_withdrawn_and_the_decider_can_undo(four: list[Actor], settings: Any) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    bea, cora, dan, _ = four
+    request = asked(risk="low")
+    decide(request, bea)
+    kept = Vote.objects.get()
+    undo(request=request.id, actor=bea)
+    with pytest.raises(NotDecided):
+        undo(request=request.id, actor=bea)
+    kept.pk = None
+    kept.save(force_insert=True)  # by a program that can write to Postgres
+    with pytest.raises(TamperedWith, match="vote of bea"):
+        decide(request, cora)
+    Vote.objects.all().delete()
+    decide(request, bea)
+    assert decide(request, cora).status == "approved"
+    assert undo(request=request.id, actor=cora).voted == ("bea",)
+    with pytest.raises(AlreadyDecided):
+        decide(request, dan), undo(request=request.id, actor=bea)
+
+
+def test_an_answer_by_one_person_replaces_no_agreement_of_two(four: list[Actor]) -> None:
+    with pytest.raises(InvalidInput, match="2 people must agree"):
+        decide(asked(), four[0], "answer", result={})
+
+
+def test_an_editor_alone_meets_no_quorum_above_one(four: list[Actor]) -> None:
+    rule = "rules: [{name: Two, when: args.security_level > 2, quorum: 2}]"
+    for level, proposed, counts in ((3, 2, False), (4, 3, False), (2, 3, True)):
+        request = asked(rule, args={**seeds.ARGS, "security_level": proposed})
+        changed = {**seeds.ARGS, "security_level": level}
+        assert decide(request, four[0], "edit", arguments=changed).status == "approved"
+        request.refresh_from_db()
+        digest = action_digest(
+            tool=request.tool,
+            schema=sha256_of(seeds.SCHEMA),
+            args=changed,
+            path=seeds.PATH,
+            effect=EffectClass.IDEMPOTENT,
+        )
+        if counts:
+            seeds.verify_approval(request, action_digest=digest)
+            continue
+        with pytest.raises(ApprovalVoid, match="the rule Two demands more than bea"):
+            seeds.verify_approval(request, action_digest=digest)  # then people are asked again
+
+
+def test_a_call_in_doubt_runs_again_only_by_the_same_quorum(four: list[Actor]) -> None:
+    bea, cora, *_ = four
+    asked()
+    request = seeds.in_doubt()
+    assert seeds.settle(request, bea, "run_again", "").status == "pending"
+    assert seeds.settle(request, cora, "run_again", "").status == "approved"
+    request.refresh_from_db()
+    seeds.verify_approval(request)
+
+
+def test_a_vote_that_its_person_did_not_sign_stops_the_decision(four: list[Actor]) -> None:
+    bea, cora, *_ = four
+    request = asked()
+    decide(request, bea)
+    forged = Vote.objects.get()
+    forged.pk, forged.person = None, "dan"
+    forged.statement = forged.statement.replace('"by":"bea"', '"by":"dan"')
+    forged.save(force_insert=True)
+    with pytest.raises(TamperedWith, match="vote of dan differs from the signed one"):
+        decide(request, cora)
+
+
+# What a program could do that writes to Postgres, or a web process with an error
+
+
+def forge_alone(request: Request) -> None:
+    """One person's signed decision, as without a policy."""
+    said = Decision(verdict=Verdict.APPROVE, by="cora", reason="")
+    statements.sign(request, statements.make(request, said, _at(request)))
+    request.save()
+
+
+def forge_twice(request: Request) -> None:
+    """A decision that counts its decider's vote alone."""
+    own = Vote.objects.get(request=request, person="cora")
+    said = Decision(verdict=Verdict.APPROVE, by="cora", reason="")
+    made = statements.make(request, said, _at(request), votes=[votes.digest_of(own.statement)])
+    statements.sign(request, made)
+    request.save()
+
+
+def take_vote(request: Request) -> None:
+    Vote.objects.get(request=request, person="bea").delete()
+
+
+def move_vote(request: Request) -> None:
+    """A vote of another person, under her name."""
+    Vote.objects.filter(request=request, person="bea").update(person="dan")
+
+
+def vote_as_decision(request: Request) -> None:
+    own = Vote.objects.get(request=request, person="cora")
+    request.statement, request.signature, request.key_id = own.statement, own.signature, own.key_id
+    request.save()
+
+
+def lower(request: Request) -> None:
+    assert request.rule is not None
+    request.rule = request.rule.replace('"quorum":2', '"quorum":1')
+    request.save()
+
+
+FORGERIES = [forge_alone, forge_twice, take_vote, move_vote, vote_as_decision, lower]
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+def test_the_worker_verifies_every_vote(
+    four: list[Actor], forge: Callable[[Request], None]
+) -> None:
+    request = asked()
+    decide(request, four[0])
+    decide(request, four[1])
+    request.refresh_from_db()
+    said = seeds.heard(request)
+    forge(request)
+    for verify in (seeds.verify_approval, lambda one: seeds.verify_decision(one, said)):
+        with pytest.raises(NotConfirmed):
+            verify(request)
+
+
+def test_the_outlook_counts_who_is_left(ada: Actor, four: list[Actor]) -> None:
+    request = asked()
+    decide(request, four[0])
+    request.refresh_from_db()
+    found = deciders.outlook(request, deciders.deciders())
+    assert (found.people, found.suffice) == (("cora", "dan", "eva"), True)
+    for name in ("cora", "dan", "eva"):
+        disable(name)
+    assert not deciders.outlook(request, deciders.deciders()).suffice  # ada started the run
+
+
+def test_without_a_policy_a_request_is_as_before(four: list[Actor]) -> None:
+    request = seeds.pending()
+    assert (request.policy_version, request.rule, request.open_to) == ("1", None, None)
+    assert decide(request, four[0]).status == "approved"
+    assert not Vote.objects.exists()
+    assert "votes" not in json.loads(_text(request))
+
+
+def _at(request: Request) -> datetime:
+    assert request.decided_at is not None
+    return request.decided_at
+
+
+def _text(request: Request) -> str:
+    request.refresh_from_db()
+    assert request.statement is not None
+    return request.statement
