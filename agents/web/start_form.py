@@ -4,26 +4,17 @@ Text, whole numbers, numbers, yes or no, choices, mail addresses and dates have 
 typed as JSON. Empty fields are omitted, so defaults apply; the schema reports missing required fields.
 """
 
-import json
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agents.sdk import inputs
-from runtime.core.json_schema import Part, brief, parts
+from runtime.core.json_schema import Part, parts
 from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
+from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_of, value_of
 
 WHOLE = "input"  # the only field of a schema that is not an object's
-MAX_LINE_CHARACTERS = 300  # a longer text has several lines
-
-_NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
-
-
-class InvalidValue(Exception):
-    """The submitted text is not a value of the field's kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +57,7 @@ class StartForm:
         return next((text for name, text in self.problems.items() if name not in known), "")
 
     def _field(self, id: str, part: Part) -> Field:
-        first = "" if part.default is None else _as_typed(kind_of(part.rule), part.default)
+        first = "" if part.default is None else as_typed(kind_of(part.rule), part.default)
         return Field(
             id=id,
             name=_sent(part.name),
@@ -76,7 +67,7 @@ class StartForm:
             help=" · ".join(text for text in (part.description, part.type) if text),
             raw=self.raw.get(part.name, first),
             error=self.problems.get(part.name, ""),
-            choices=_choices(part.rule),
+            choices=choices_of(part.rule),
         )
 
     def _whole(self) -> Field:
@@ -108,12 +99,12 @@ def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, 
     for part in found:
         try:
             if raw[part.name].strip():
-                value[part.name] = _value(kind_of(part.rule), raw[part.name])
+                value[part.name] = value_of(kind_of(part.rule), raw[part.name])
         except InvalidValue as exc:
             problems[part.name] = str(exc)
     if not found and schema.get("type") != "object":
         try:
-            value = _value("json", raw[WHOLE])
+            value = value_of("json", raw[WHOLE])
         except InvalidValue as exc:
             problems[WHOLE] = str(exc)
     for problem in inputs.problems(schema, value):
@@ -131,70 +122,6 @@ def field_of(problem: InvalidInput, names: list[str]) -> str:
     return next(inside, WHOLE)
 
 
-def kind_of(rule: Mapping[str, Any]) -> str:
-    """Return the kind: `choice`, `boolean`, `integer`, `number`, `email`, `date`, `text`, `long` or `json`."""
-    kind = rule.get("type")
-    if isinstance(rule.get("enum"), list):
-        return "choice"
-    if kind in ("boolean", "integer", "number"):
-        return str(kind)
-    if kind != "string":
-        return "json"
-    if rule.get("format") in ("email", "date"):
-        return str(rule["format"])
-    limit = rule.get("maxLength")
-    return (
-        "long"
-        if "pattern" not in rule and (limit is None or limit > MAX_LINE_CHARACTERS)
-        else "text"
-    )
-
-
-def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    match kind_of(rule):
-        case "choice":
-            return tuple((json.dumps(choice), brief(choice)) for choice in rule["enum"])
-        case "boolean":
-            return (("true", "yes"), ("false", "no"))
-        case _:
-            return ()
-
-
 def _sent(name: str) -> str:
     """Return the name of a field in the submitted form. A prefix separates it from the form's own fields."""
     return f"in.{name}"
-
-
-def _as_typed(kind: str, value: Any) -> str:
-    return value if isinstance(value, str) and kind not in ("choice", "json") else json.dumps(value)
-
-
-def _value(kind: str, raw: str) -> Any:
-    """Read the value of one field. Raise InvalidValue."""
-    match kind:
-        case "integer" | "number":
-            text = raw.strip()
-            if not re.fullmatch(_NUMBERS[kind], text, re.ASCII):
-                raise InvalidValue(f"must be a {'whole ' if kind == 'integer' else ''}number")
-            return int(text) if kind == "integer" else _number(text)
-        case "choice" | "boolean" | "json":
-            try:
-                return json.loads(raw, parse_constant=_refuse)
-            except (ValueError, RecursionError) as exc:
-                raise InvalidValue("must be JSON" if kind == "json" else "is not a choice") from exc
-        case "long":
-            return raw
-        case _:
-            return raw.strip()
-
-
-def _refuse(constant: str) -> None:
-    """Refuse NaN and Infinity, which Python reads but JSON does not have."""
-    raise ValueError(constant)
-
-
-def _number(text: str) -> float | int:
-    number = float(text)
-    if not math.isfinite(number):
-        raise InvalidValue("must be a number")
-    return int(text) if re.fullmatch(_NUMBERS["integer"], text) else number

@@ -80,6 +80,14 @@ def decide(
     return checks.decided(outcome)
 
 
+def preview_edit(*, request: UUID, digest: object, arguments: object, actor: Actor) -> Edit:
+    """Return the edit that `decide` would record, without recording it. Raises as `decide` does."""
+    row = checks.open_request(commit.load(request, actor)).request
+    checks.check_digest(row, digest)
+    checks.verdict(Verdict.EDIT, "verdict", GateKind.APPROVAL, row)
+    return edits.check(row, arguments)
+
+
 def _attempt(request: UUID, answer: _Answer, actor: Actor) -> Approval | Expired:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.load(request, actor))

@@ -38,9 +38,10 @@ _Place = tuple[datetime, UUID]
 class Decision:
     """A closed request.
 
-    `status` is the verdict. `channel` is `page` or `api`, None if it is not known or no person decided. `outcome` is
-    a CallOutcome, None if the call has not ended or its outcome was not recorded; `position` is the journal entry that
-    has its result. `tampered` names the first stored value that does not verify.
+    `status` is the verdict; `edited` says that the call was approved with changes. `channel` is `page` or `api`, None
+    if it is not known or no person decided. `outcome` is a CallOutcome, None if the call has not ended or its outcome
+    was not recorded; `position` is the journal entry that has its result. `tampered` names the first stored value that
+    does not verify.
     """
 
     id: UUID
@@ -58,6 +59,7 @@ class Decision:
     created_at: datetime
     decided_at: datetime
     reason: str
+    edited: bool
     channel: str | None
     outcome: str | None
     position: int | None
@@ -260,6 +262,7 @@ def _decision(row: Request) -> Decision:
         created_at=row.created_at,
         decided_at=at,
         reason=row.reason or "",
+        edited=row.edited is not None,
         channel=row.channel,
         outcome=outcome and outcome.outcome,
         position=outcome and outcome.position,

@@ -10,6 +10,7 @@ from approvals.web.pages.account import (
     revoke_own_token,
 )
 from approvals.web.pages.approval import answer_instead, approval, approve, deny
+from approvals.web.pages.edit import approve_edit, edit
 from approvals.web.pages.frame_gate import resume, stop
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
@@ -57,6 +58,8 @@ urlpatterns = [
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),
     path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
+    path("a/<uuid:approval>/edit/", edit, name="edit"),
+    path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),
     path("a/<uuid:approval>/undo/", undo, name="undo"),
     path("a/<uuid:approval>/continue/", resume, name="continue"),
     path("a/<uuid:approval>/stop/", stop, name="stop"),

@@ -54,15 +54,6 @@ def edit(
     return edited
 
 
-def open_part(
-    tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema and the arguments without secrets, which only the model and the tool may read."""
-    secret = sealing.secret_args(tool, args)
-    rest = {name: value for name, value in args.items() if name not in secret}
-    return _without(schema, secret), rest
-
-
 def _with_secrets(tool: str, args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given arguments with the proposed secrets. Raises InvalidInput for other values in their place."""
     secret = sealing.secret_args(tool, args)

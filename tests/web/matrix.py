@@ -170,6 +170,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "settle": {"outcome": "give_up", **why},
         "happened": {"result": '{"message_id": "1"}', **given},
         "answer": {"result": "1", **given},
+        "edit": {"in.security_level": "1", **given},
+        "edit/approve": {"arguments": '{"username": "new.hire", "security_level": 1}', **given},
         "events": {"id": "e-1", "name": "signed", "data": {}},
         "message": {"text": "Mind the gap."},
         "messages": {"text": "Mind the gap."},
@@ -183,4 +185,4 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     *_, before, last = row.path.rstrip("/").split("/")
     if last == "start":
         return {f"in.{name}": value for name, value in NEWCOMER.items()}
-    return dict(bodies.get(f"{before}/{last}" if last == "add" else last, given))
+    return dict(bodies.get(f"{before}/{last}") or bodies.get(last, given))

@@ -15,7 +15,7 @@ from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
 from approvals.web import denial
-from approvals.web.pages import frame_gate, in_doubt, preview, result_field, second_step
+from approvals.web.pages import edit, frame_gate, in_doubt, preview, result_field, second_step
 from approvals.web.pages.decision_form import Problem, handle_decision
 from approvals.web.pages.request_page import answer, page_context, unshown
 from runtime.core.continuation import MAX_DENIALS, CallState
@@ -140,6 +140,7 @@ def _page(
         "max_denials": MAX_DENIALS,
         "comes_again": _is_sealed(shown.args),
         "reason": form_text(request.POST, "reason"),
+        **edit.context(shown, seen["call"], seen["transcript"]),
         **result_field.context(request, shown, problem),
         **second_step.context(request, shown, problem),
     }

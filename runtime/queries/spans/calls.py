@@ -47,7 +47,7 @@ class CallRecord:
     its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
     person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
     last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
-    those of the model.
+    those of the model, and `replaced` the digest of the action before.
     """
 
     id: str
@@ -68,6 +68,7 @@ class CallRecord:
     digest: str = ""
     edited_by: str = ""
     proposed: Any = None
+    replaced: str = ""
     result: Any = None
     child: str | None = None
     spans: list[Span] = field(default_factory=list)
@@ -154,7 +155,7 @@ class CallRecord:
         if event.edit is not None:
             self.proposed = self.proposed if self.edited_by else self.args
             self.args, self.edited_by = redact(event.edit.args), event.by
-            self.digest = event.edit.digest
+            self.replaced, self.digest = self.digest, event.edit.digest
         for span in self._of_gate(event.gate):
             span.gate_decided(event, at, gate)
 

@@ -64,8 +64,9 @@ def test_the_changed_arguments_are_signed_sent_and_audited(bea: Actor) -> None:
         ({"arguments": LESS, "verdict": "approve"}, "arguments"),
         ({"arguments": LESS, "verdict": "deny", "reason": "no"}, "arguments"),
         ({"arguments": LESS, "result": 1}, "result"),
+        ({"arguments": LESS, "confirm": "another"}, "confirm"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_other_arguments_are_refused_by_name(bea: Actor, given: dict[str, Any], field: str) -> None:
     request = seeds.pending()

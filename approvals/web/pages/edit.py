@@ -1,0 +1,251 @@
+"""Approves a call with changes: a form of its arguments, then the differences and the button, then the decision."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from approvals.decisions import decide
+from approvals.errors import (
+    AlreadyDecided,
+    Cancelled,
+    DigestMismatch,
+    Expired,
+    TamperedWith,
+)
+from approvals.permissions import principals
+from approvals.queries import requests
+from approvals.web.pages import place as places
+from approvals.web.pages import second_step
+from approvals.web.pages.decision_form import Problem, handle_decision
+from approvals.web.pages.request_page import already_closed, to_page
+from runtime.control.edit import FIELD
+from runtime.core import json_schema
+from runtime.core.enums import GateKind, Verdict
+from runtime.core.limits import MAX_REASON
+from runtime.errors import Forbidden, InvalidInput
+from runtime.keyring import sealing
+from runtime.ports.access import Actor
+from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.span import Span
+from runtime.queries.transcript.transcript import Transcript
+from runtime.web import schema_form
+from runtime.web.requests import form_text
+
+_ABSENT: Final = object()
+_SAID = ("Approved with changes", "A worker starts it next, with your arguments.")
+_TEMPLATE = "approvals/edit.html"
+
+
+def context(
+    shown: requests.Approval, call: CallRecord | None, transcript: Transcript
+) -> dict[str, Any]:
+    """Return what the page of a request says of edits: its own changes, and the edit that replaced this call before."""
+    edited = shown.edited if isinstance(shown.edited, dict) and not shown.removed_at else None
+    return {
+        "edited": shown.edited is not None,
+        "changes": changes(_args(shown), edited) if edited is not None else [],
+        "replaced": None if call is None else _replaced(call, transcript),
+    }
+
+
+def _replaced(call: CallRecord, transcript: Transcript) -> Span | None:
+    """Return the gate at which a person changed the arguments of an earlier call that was equal to this one."""
+    for frame in transcript.frames():
+        for other in frame.calls:
+            if call.digest and other.replaced == call.digest:
+                return next((one for one in other.spans if one.verdict is Verdict.EDIT), None)
+    return None
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def edit(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Show the form of the arguments; when it is sent, the differences and the button that decides."""
+    actor = principals.actor_of(request.user)
+    shown = requests.approval(approval, actor=actor)
+    if shown.kind != GateKind.APPROVAL:
+        raise Http404
+    if request.method != "POST":
+        if shown.denial is not None or shown.status != "pending":
+            return to_page(request, approval)
+        return _form_page(request, shown, actor, None)
+    return _review(request, shown, actor)
+
+
+@require_POST
+@login_required
+def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Approve the call with the arguments whose differences were shown."""
+    shown = requests.approval(approval, actor=principals.actor_of(request.user))
+    if shown.kind != GateKind.APPROVAL:
+        raise Http404
+    return handle_decision(
+        request,
+        approval,
+        Verdict.EDIT,
+        act=lambda actor: decide.decide(
+            request=approval,
+            verdict=Verdict.EDIT,
+            digest=request.POST.get("digest"),
+            reason=form_text(request.POST, "reason"),
+            actor=actor,
+            confirm=second_step.given(request),
+            arguments=_posted(request),
+        ),
+        page=_again,
+        said=_SAID,
+    )
+
+
+def _review(request: HttpRequest, shown: requests.Approval, actor: Actor) -> HttpResponse:
+    """Check the form, and show the differences; or show it again, with everything that was typed."""
+    schema, args = _open_part(shown)
+    fields = schema_form.fields(schema, args)
+    made, wrong = schema_form.read(fields, request.POST)
+    made |= {name: value for name, value in _args(shown).items() if name not in args}
+    for path, detail in schema_form.problems(schema, made).items():
+        wrong.setdefault(path, detail)
+    digest = request.POST.get("digest")
+    try:
+        # Also with a wrong field, so that only a person who may decide learns about fields.
+        decide.preview_edit(request=shown.id, digest=digest, arguments=made, actor=actor)
+    except (AlreadyDecided, Cancelled, Expired) as exc:
+        return already_closed(request, shown, Verdict.EDIT, exc)
+    except (Forbidden, TamperedWith, DigestMismatch) as exc:
+        return _form_page(request, shown, actor, exc)
+    except InvalidInput as exc:
+        wrong.setdefault(exc.field.removeprefix(FIELD).removeprefix("."), exc.detail)
+    if wrong:
+        return _form_page(request, shown, actor, InvalidInput(FIELD, ""), wrong)
+    return _review_page(request, shown, made, None)
+
+
+def _again(
+    request: HttpRequest, shown: requests.Approval, actor: Actor, problem: Problem
+) -> HttpResponse:
+    """Show the differences again with the problem; the form, if the arguments themselves are refused."""
+    given = _posted(request)
+    field = problem.field if isinstance(problem, InvalidInput) else ""
+    if not isinstance(given, dict) or field.startswith(FIELD) or shown.denial is not None:
+        return _form_page(request, shown, actor, problem)
+    return _review_page(request, shown, given, problem)
+
+
+def _form_page(
+    request: HttpRequest,
+    shown: requests.Approval,
+    actor: Actor,
+    problem: Problem | None,
+    wrong: dict[str, str] | None = None,
+) -> HttpResponse:
+    schema, args = _open_part(shown)
+    fields, other = schema_form.shown(schema_form.fields(schema, args), request.POST, wrong or {})
+    context = {
+        **_context(request, shown, problem),
+        "fields": fields,
+        "other": other,
+        "wrong": wrong,
+        "secret": [name for name in _args(shown) if name not in args],
+    }
+    return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
+
+
+def _review_page(
+    request: HttpRequest,
+    shown: requests.Approval,
+    made: Mapping[str, Any],
+    problem: Problem | None,
+) -> HttpResponse:
+    opened = second_step.is_opened_by(request, problem)
+    context = {
+        **_context(request, shown, None if opened else problem),
+        **second_step.context(request, shown, problem),
+        "changes": changes(_args(shown), made),
+        "sent": json.dumps(made, ensure_ascii=False),
+    }
+    return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
+
+
+def _context(
+    request: HttpRequest, shown: requests.Approval, problem: Problem | None
+) -> dict[str, Any]:
+    return {
+        "section": "inbox",
+        "approval": shown,
+        "place": places.read(request).query,
+        "status": shown.status,
+        "problem": problem,
+        "stale": isinstance(problem, DigestMismatch),
+        "reason": form_text(request.POST, "reason"),
+        "max_reason": MAX_REASON,
+    }
+
+
+def _posted(request: HttpRequest) -> Any:
+    """Return the arguments that the page of the differences sent; their text if it is not JSON."""
+    text = form_text(request.POST, FIELD)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _open_part(shown: requests.Approval) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return schema and arguments without the secret ones, which stay as they are."""
+    secret = {name for name, value in _args(shown).items() if value == sealing.REDACTED}
+    schema = shown.schema if isinstance(shown.schema, dict) else {}
+    rules, needed = schema.get("properties", {}), schema.get("required", [])
+    rest = {
+        **schema,
+        "properties": {name: rule for name, rule in rules.items() if name not in secret},
+        "required": [name for name in needed if name not in secret],
+    }
+    return rest, {name: value for name, value in _args(shown).items() if name not in secret}
+
+
+def _args(shown: requests.Approval) -> dict[str, Any]:
+    return shown.args if isinstance(shown.args, dict) else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One changed argument, or a part of one, with its values; `was_given` and `is_given` say if there are any."""
+
+    path: str
+    before: Any
+    after: Any
+    was_given: bool
+    is_given: bool
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    """List the differences between two arguments, in the order of the first."""
+    return list(_changes(before, after, ""))
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Change]:
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _changes(old, new, f"{prefix}{name}.")
+        elif not _equal(old, new):
+            yield Change(
+                path=f"{prefix}{name}",
+                before=None if old is _ABSENT else old,
+                after=None if new is _ABSENT else new,
+                was_given=old is not _ABSENT,
+                is_given=new is not _ABSENT,
+            )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is _ABSENT or other is _ABSENT:
+        return one is other
+    return json_schema.brief([one]) == json_schema.brief([other])

@@ -1,0 +1,293 @@
+"""A form that changes a JSON object, built from its schema and its present value.
+
+Text, numbers, choices, dates and times have fields of their own. Lists of these have a row for each item and some empty
+ones, objects have the fields of their properties. All other values are JSON. A field that was not touched keeps its
+value exactly, and an empty one is left out, or null if it may be.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from runtime.core import json_schema
+from runtime.web.requests import form_text
+from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_of, value_of
+
+_WHERE = "value"
+_MORE_ROWS = 3
+_MAX_ROWS = 30
+_MAX_DEPTH = 3
+_ABSENT: Final = object()
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+}
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field. `path` is dotted; `inside` are the fields of an object or the rows of a list."""
+
+    path: str
+    label: str
+    kind: str
+    required: bool
+    nullable: bool
+    help: str
+    value: Any
+    choices: tuple[tuple[str, str], ...]
+    inside: tuple["Field", ...]
+    raw: str = ""
+    zone: str = ""
+    error: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id and the name of the field in the form."""
+        return f"in.{self.path}"
+
+    @property
+    def zone_id(self) -> str:
+        """The id and the name of the field for the zone."""
+        return f"zone.{self.path}"
+
+
+def fields(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[Field, ...]:
+    """Return the fields of an object with this value."""
+    return _of_object(schema, args, "", 0)
+
+
+def read(
+    found: tuple[Field, ...], posted: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the object that the form makes, and the problems of single fields, by path."""
+    wrong: dict[str, str] = {}
+    values = ((field.path, _read(field, posted, wrong)) for field in found)
+    return {path: value for path, value in values if value is not _ABSENT}, wrong
+
+
+def problems(schema: Mapping[str, Any], value: Any) -> dict[str, str]:
+    """Return the limits of the schema that the object breaks, by path."""
+    found = json_schema.problems(schema, value, _WHERE)
+    return {one.field.removeprefix(_WHERE).removeprefix("."): one.detail for one in found}
+
+
+def shown(
+    found: tuple[Field, ...], posted: Mapping[str, str], wrong: dict[str, str]
+) -> tuple[tuple[Field, ...], list[str]]:
+    """Return the fields with the submitted texts and their problems, and the problems of no field."""
+    left = dict(wrong)
+    filled = tuple(_filled(field, posted, left) for field in found)
+    return filled, [f"{path} {detail}" if path else detail for path, detail in left.items()]
+
+
+# Fields
+
+
+def _of_object(
+    schema: Mapping[str, Any], args: Mapping[str, Any], prefix: str, depth: int
+) -> tuple[Field, ...]:
+    rules = schema.get("properties", {})
+    definitions = {"$defs": schema.get("$defs", {})}
+    return tuple(
+        _field(
+            f"{prefix}{part.name}",
+            {**part.rule, **definitions},
+            args.get(part.name, _ABSENT),
+            label=part.title,
+            required=part.required,
+            nullable=_is_nullable(rules[part.name]),
+            help=" · ".join(text for text in (part.description, part.type) if text),
+            depth=depth,
+        )
+        for part in json_schema.parts(schema)
+    )
+
+
+def _field(
+    path: str,
+    rule: dict[str, Any],
+    value: Any,
+    *,
+    label: str,
+    required: bool,
+    nullable: bool,
+    help: str,
+    depth: int,
+) -> Field:
+    rule = _of_one_type(rule)
+    kind = _kind(rule, value, depth)
+    inside: tuple[Field, ...] = ()
+    if kind == "object":
+        inside = _of_object(rule, value if isinstance(value, dict) else {}, f"{path}.", depth + 1)
+    elif kind == "list":
+        items = value if isinstance(value, list) else []
+        inside = tuple(
+            _field(
+                f"{path}.{number}",
+                rule["items"],
+                items[number] if number < len(items) else _ABSENT,
+                label=f"{label} {number + 1}",
+                required=False,
+                nullable=False,
+                help="",
+                depth=depth + 1,
+            )
+            for number in range(len(items) + _MORE_ROWS)
+        )
+    return Field(
+        path=path,
+        label=label,
+        kind=kind,
+        required=required,
+        nullable=nullable,
+        help=help,
+        value=value,
+        choices=choices_of(rule) if kind in ("choice", "boolean") else (),
+        inside=inside,
+        raw=_raw(kind, value),
+        zone=_zone(kind, value),
+    )
+
+
+def _kind(rule: Mapping[str, Any], value: Any, depth: int) -> str:
+    """Return the kind of a field that can show this value without loss; `json` shows every value."""
+    kind, empty = kind_of(rule), value is _ABSENT or value is None
+    is_moment = isinstance(value, str) and _MOMENT.fullmatch(value)
+    if rule.get("format") == "date-time" and kind in ("text", "long") and (empty or is_moment):
+        return "moment"
+    if kind == "json":
+        return _container(rule, value, depth, empty=empty)
+    if empty:
+        return kind
+    match kind:
+        case "choice":
+            return "choice" if any(_same(value, choice) for choice in rule["enum"]) else "json"
+        case "integer" | "number" | "boolean":
+            is_flag = isinstance(value, bool)
+            fits = isinstance(value, _TYPES[kind]) and is_flag is (kind == "boolean")
+            return kind if fits else "json"
+        case _ if not isinstance(value, str):
+            return "json"
+        case "long":
+            return "long"
+        case _:
+            return "long" if "\n" in value or value != value.strip() else kind
+
+
+def _container(rule: Mapping[str, Any], value: Any, depth: int, *, empty: bool) -> str:
+    if depth >= _MAX_DEPTH:
+        return "json"
+    items = rule.get("items")
+    if rule.get("type") == "array" and isinstance(items, dict) and kind_of(items) != "json":
+        if empty:
+            return "list"
+        few = isinstance(value, list) and len(value) <= _MAX_ROWS
+        return "list" if few and all(_kind(items, one, 0) != "json" for one in value) else "json"
+    if rule.get("type") == "object" and isinstance(rule.get("properties"), dict):
+        known = empty or (isinstance(value, dict) and value.keys() <= rule["properties"].keys())
+        return "object" if known else "json"
+    return "json"
+
+
+def _of_one_type(rule: dict[str, Any]) -> dict[str, Any]:
+    """Return the rule with its one type beside null."""
+    kinds = rule.get("type")
+    real = [kind for kind in kinds if kind != "null"] if isinstance(kinds, list) else []
+    return {**rule, "type": real[0]} if len(real) == 1 else rule
+
+
+def _is_nullable(rule: Any) -> bool:
+    kinds, choices = rule.get("type"), rule.get("anyOf") or rule.get("oneOf") or []
+    return (isinstance(kinds, list) and "null" in kinds) or {"type": "null"} in choices
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+# Texts and values
+
+
+def _raw(kind: str, value: Any) -> str:
+    if value is _ABSENT or (value is None and kind != "json") or kind in ("object", "list"):
+        return ""
+    if kind == "moment":
+        found = _MOMENT.fullmatch(value)
+        return found[1] if found else ""
+    return as_typed(kind, value)
+
+
+def _zone(kind: str, value: Any) -> str:
+    found = _MOMENT.fullmatch(value) if kind == "moment" and isinstance(value, str) else None
+    return found[2] if found else "Z"
+
+
+def _read(field: Field, posted: Mapping[str, str], wrong: dict[str, str]) -> Any:
+    """Return the value of a field, _ABSENT if it is left out."""
+    if field.inside:
+        return _read_inside(field, posted, wrong)
+    raw, zone = form_text(posted, field.id), form_text(posted, field.zone_id).strip()
+    same_zone = field.kind != "moment" or zone == field.zone
+    if field.id not in posted or (raw == field.raw.replace("\r\n", "\n") and same_zone):
+        return field.value
+    if not raw.strip() and not (raw and field.kind in ("text", "long")):
+        return _empty(field)
+    try:
+        if field.kind == "moment":
+            return _moment(raw.strip(), zone)
+        return raw if field.kind == "text" else value_of(field.kind, raw)
+    except InvalidValue as exc:
+        wrong[field.path] = str(exc)
+        return field.value
+
+
+def _read_inside(field: Field, posted: Mapping[str, str], wrong: dict[str, str]) -> Any:
+    made = [(one.path.rpartition(".")[2], _read(one, posted, wrong)) for one in field.inside]
+    given = {name: value for name, value in made if value is not _ABSENT}
+    if not given and (field.value is _ABSENT or field.value is None):
+        return field.value
+    return list(given.values()) if field.kind == "list" else given
+
+
+def _empty(field: Field) -> Any:
+    if field.required and field.kind in ("text", "long") and not field.nullable:
+        return ""
+    return None if field.nullable and field.value is not _ABSENT else _ABSENT
+
+
+def _moment(local: str, zone: str) -> str:
+    """Return a time with its offset. Raise InvalidValue."""
+    try:
+        at = datetime.fromisoformat(local)
+        if at.tzinfo is not None:
+            raise InvalidValue("must be a local time, with its zone in the other field")
+        local = local if local.count(":") > 1 else f"{local}:00"
+        if _MOMENT.fullmatch(f"{local}{zone}"):
+            return f"{local}{zone}"
+        offset = at.replace(tzinfo=ZoneInfo(zone)).isoformat()[-6:]
+    except (ValueError, OSError, ZoneInfoNotFoundError) as exc:
+        raise InvalidValue(
+            "must be a date, a time and a zone, such as +02:00 or Europe/Berlin"
+        ) from exc
+    return f"{local}{offset}"
+
+
+def _filled(field: Field, posted: Mapping[str, str], left: dict[str, str]) -> Field:
+    inside = tuple(_filled(one, posted, left) for one in field.inside)
+    mine = [path for path in left if path == field.path or path.startswith(f"{field.path}.")]
+    error = "; ".join(left.pop(path) for path in mine)
+    return replace(
+        field,
+        inside=inside,
+        error=error,
+        raw=form_text(posted, field.id) if field.id in posted else field.raw,
+        zone=form_text(posted, field.zone_id) if field.zone_id in posted else field.zone,
+    )
