@@ -14,6 +14,7 @@ from django.urls import URLPattern, URLResolver
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI, Swagger
 from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.openapi.schema import OpenAPISchema
 from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
@@ -61,8 +62,37 @@ class Session(APIKeyCookie):
         raise AssertionError
 
 
+# The answer of every operation that is refused, as the schema describes it.
+_REFUSAL = {
+    "type": "object",
+    "title": "Refusal",
+    "required": ["code", "detail"],
+    "properties": {
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+        "field": {"type": "string", "description": "the wrong field or parameter, if it is one"},
+    },
+    "additionalProperties": True,
+    "examples": [{"code": "invalid", "detail": "must not be empty", "field": "reason"}],
+}
+_REFUSED = {
+    "description": "Refused. 401: no or a wrong token; 403: no right; 404: not there, or not yours to read;"
+    " 409: not possible in this state; 410: expired; 422: a wrong, missing or unknown field or parameter.",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
+}
+
+
 class Api(NinjaAPI):
     """NinjaAPI with our error shape on every path. Only readers see its schema and its page."""
+
+    def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
+        """Return ninja's schema with the answer of refused requests for each operation."""
+        schema = super().get_openapi_schema(**options)
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                operation["responses"]["4XX"] = _REFUSED
+        schema["components"]["schemas"]["Refusal"] = _REFUSAL
+        return schema
 
     @property
     def urls(self) -> tuple[list[URLResolver | URLPattern], str, str]:

@@ -72,16 +72,6 @@ addEventListener("pageshow", () => {
   for (const button of sent.splice(0)) button.disabled = false;
 });
 
-// --- Copying: a button with the text to copy
-
-document.addEventListener("click", async ({ target }) => {
-  const text = target.dataset?.copy;
-  if (!text) return;
-  const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
-  target.textContent = done ? "Copied" : text; // without the right to copy, the text can be selected
-  say(target.textContent);
-});
-
 // --- Preferences: saved in this browser for all pages
 
 function kept(name, value) {

@@ -11,6 +11,12 @@ const refused = (where) => one(".error, [data-refused]", where);
 const edited = (where) =>
   texts(where).filter((it) => it.value && (refused(where) || it.value !== it.defaultValue));
 const typed = (where) => edited(where).map((it) => it.value).join("\n");
+// A tick or choice that differs from the one the server sent.
+const ticked = (it) => it.checked !== it.defaultChecked;
+const chose = ({ selectedIndex, options }) =>
+  selectedIndex !== Math.max(0, [...options].findIndex((it) => it.defaultSelected));
+const changed = (where) =>
+  all("input:is([type=checkbox], [type=radio])", where).some(ticked) || all("select", where).some(chose);
 const who = () => one(".rail .who")?.textContent;
 
 /** The drafts of this tab, after storing `value` if one is given; "" deletes them. */

@@ -166,7 +166,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "retry": why,
         "decision": {"verdict": "approve", **given},
         "stops": {"agent": "", **why},
-        "put": {"agent": "*", **given},
+        "put": {"agent": "*", "confirm": "every agent", **given},
         "settle": {"outcome": "give_up", **why},
         "happened": {"result": '{"message_id": "1"}', **given},
         "answer": {"result": "1", **given},

@@ -15,6 +15,7 @@ from approvals.accounts import (
     people,
     tokens,
 )
+from approvals.permissions import scopes
 from runtime.errors import InvalidInput
 
 
@@ -55,11 +56,11 @@ def change_password(request: HttpRequest) -> HttpResponse:
 def add_own_token(request: HttpRequest) -> HttpResponse:
     """Create a token. This answer is the only page that ever shows it."""
     owner = User.objects.get(username=request.user.get_username())
-    scopes = request.POST.getlist("scope")
+    chosen = request.POST.getlist("scope")
     try:
-        if not scopes:
+        if not chosen:
             raise InvalidInput("scope", "is missing: choose at least one.")
-        token, plain = tokens.create(owner, scopes, actor=owner.get_username())
+        token, plain = tokens.create(owner, chosen, actor=owner.get_username())
     except InvalidInput as refused:
         problem = InvalidInput("scope", f"The {refused.field} {refused.detail}")
         return _page(request, problem, refused.status)
@@ -90,13 +91,14 @@ def _page(
     request: HttpRequest, problem: InvalidInput | None = None, status: int = 200
 ) -> HttpResponse:
     mine = listing.person(request.user.get_username())
+    held = scopes.rights_of(frozenset(mine.groups if mine else ()))
     context = {
         "section": "account",
         "person": mine,
         "rights": [
             (name, words) for name, words in listing.GROUPS.items() if mine and name in mine.groups
         ],
-        "scopes": listing.SCOPES.items(),
+        "scopes": [(scope, words) for scope, words in listing.SCOPES.items() if scope in held],
         "chosen": request.POST.getlist("scope"),
         "problem": problem,
         "locked_until": login_throttle.refused_until(request),

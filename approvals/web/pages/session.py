@@ -20,9 +20,19 @@ from approvals.queries import inbox
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 
 
+class LoginForm(AuthenticationForm):
+    """Django's form with a message in plain words."""
+
+    error_messages = {
+        "invalid_login": "The username or the password is wrong.",
+        "inactive": "This account is disabled.",
+    }
+
+
 class Login(LoginView):
     """Django's login view; a throttled login is told when to try again, for any username."""
 
+    authentication_form = LoginForm
     template_name = "accounts/login.html"
     redirect_authenticated_user = True
 

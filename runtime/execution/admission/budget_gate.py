@@ -25,7 +25,8 @@ def open_limit_gate(
 ) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
     """Return one gate for all exhausted limits, with an event for each limit."""
     frame = next((one.frame for one in reached if one.frame is not None), ROOT)
-    why = f"Used up: {'; '.join(_words(now, one) for one in reached)}"
+    why = "; ".join(_words(now, one) for one in reached)
+    why = why[0].upper() + why[1:] if frame == ROOT and reached[0].frame is None else why
     args = {"limits": [_fact(now, one) for one in reached]}
     gate = open_frame_gate(now, frame, GateKind.LIMIT, why=why, args=args, at=at)
     assert isinstance(gate.event, GateOpened)
@@ -56,7 +57,7 @@ def read_grant(now: Continuation, pending: Pending, decision: Decision) -> Budge
 
 
 def _words(now: Continuation, one: ExhaustedLimit) -> str:
-    return f"{words_of(one)} of {_owner(now, one)}"
+    return f"{_owner(now, one)} reached its limit: {words_of(one)}"
 
 
 def _owner(now: Continuation, one: ExhaustedLimit) -> str:

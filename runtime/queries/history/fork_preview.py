@@ -38,6 +38,7 @@ class ForkView:
 
     position: int
     at: datetime | None
+    events: tuple[str, ...]
     possible: bool
     previous: int
     next: int
@@ -60,6 +61,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
     return ForkView(
         position=position,
         at=entry.at if entry else None,
+        events=tuple(event.type for event in entry.events) if entry else (),
         possible=position in places,
         previous=max((place for place in places if place < position), default=0),
         next=min((place for place in places if place > position), default=0),

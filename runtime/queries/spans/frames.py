@@ -102,7 +102,7 @@ class FrameRecord:
             return "stopped until a person continues it"
         if self.retry is not None:
             return "its model is called again"
-        return self._waits_for.label if self._waits_for else "at work"
+        return self._waits_for.label if self._waits_for else "in progress"
 
     @property
     def until(self) -> datetime | None:

@@ -36,7 +36,7 @@ class SpanState(Enum):
     QUEUED = "waits for a worker", SpanResult.OPEN
     CLAIMED = "waited for a worker", SpanResult.OVER
 
-    AT_WORK = "at work", SpanResult.OPEN
+    AT_WORK = "in progress", SpanResult.OPEN
     ANSWERED = "answered", SpanResult.DONE
     FAILED = "failed", SpanResult.BAD
     EXPORTED = "exported", SpanResult.OVER

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
-from pydantic import AfterValidator, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, StringConstraints, WithJsonSchema
 
 from runtime.control.access import readable, readable_whole
 from runtime.control.cancel import cancel
@@ -87,11 +87,20 @@ BUDGET_SCHEMA: dict[str, Any] = {
 }
 
 
+_RUN: dict[str, Any] = {
+    "agent": "hr_onboarding",
+    "input": {"full_name": "New Hire", "username": "newhire", "security_level": 2},
+    "business_key": "HR-77",
+}
+
+
 class RunIn(Body):
     """The run to start. The same business key, from the same person for the same agent, returns the same run.
 
     `budget` limits the run; it can only be stricter than the installation's.
     """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RUN]})
 
     agent: Text
     input: Any

@@ -12,6 +12,7 @@ from runtime.ports import wiring
 from runtime.web.requests import actor_of, admins_only, form_text
 
 EVERY = "*"  # the choice of all agents; an empty choice is refused
+CONFIRMATION = "every agent"  # typed by the admin for that choice
 
 
 @require_safe
@@ -30,6 +31,9 @@ def engage(request: HttpRequest) -> HttpResponse:
     reason = form_text(request.POST, "reason")
     if not chosen:
         return _page(request, "Choose an agent, or every agent. Nothing was stopped.", status=422)
+    if chosen == EVERY and request.POST.get("confirm", "").strip().lower() != CONFIRMATION:
+        problem = f"Type “{CONFIRMATION}” to stop all of them. Nothing was stopped."
+        return _page(request, problem, status=422)
     try:
         done = kill_switches.engage(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
@@ -60,6 +64,7 @@ def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> Http
         "past": kill_switches.list_switches(lifted=True, actor=actor),
         "agents": wiring.catalogue().names(),
         "every": EVERY,
+        "confirmation": CONFIRMATION,
         "problem": problem,
         "typed": request.POST,
         "max_reason": MAX_REASON,

@@ -184,7 +184,7 @@ def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench, continued: N
     assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 2)
     assert limits(run.id) == [(None, "turns", 2, 2)]
     (snapshot,) = desk.approvals.snapshots
-    assert snapshot.sentence == "Used up: 2 of 2 turns of the run"
+    assert snapshot.sentence == "The run reached its limit: 2 of 2 turns"
     assert grant(desk, run.id, turns=1) == "suspended", "that is less than it needs"
     assert limits(run.id) == [(None, "turns", 3, 3)]
     assert grant(desk, run.id, turns=None) == "completed"

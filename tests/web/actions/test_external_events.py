@@ -107,7 +107,10 @@ def test_a_stop_is_put_on_its_page_and_shown_on_every_page(admin: Client, bea: C
     has(text_of(refused, 422), "Choose an agent, or every agent", "typed")
     assert not KillSwitch.objects.exists()
     assert admin.post("/stops/999/lift/").status_code == 409
-    admin.post("/stops/put/", WHY | {"agent": "*"})
+    refused = admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "every"})
+    has(text_of(refused, 422), "Type “every agent” to stop all of them", 'value="every"')
+    assert not KillSwitch.objects.exists()
+    admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "Every agent "})
     page = shows(admin, "/inbox/", "&lt;b&gt;broken", "See the kill switches")
     assert "Every agent is stopped" in " ".join(page.replace("<bdi>", "").split())
     shows(bea, "/inbox/", "is stopped", hides=["See the kill switches"])

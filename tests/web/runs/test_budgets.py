@@ -31,7 +31,7 @@ def _event(run: UUID, kind: str) -> dict[str, Any]:
 
 
 def test_the_page_names_exhausted_limits(bea: Client, bea_api: Caller, short: Request) -> None:
-    used = "Used up: 1 of 1 turns of the run"
+    used = "The run reached its limit: 1 of 1 turns"
     more = ("More turns", 'name="grant.turns" value="1"')
     turns = "<dt>Turns of <bdi>the run</bdi></dt>"
     hides = ["not in the schema", "limit&quot;:", "More tool calls"]

@@ -1,0 +1,49 @@
+"""The pages of runs in a browser: columns are wide enough to read, and a refresh keeps what a person ticked."""
+
+import re
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Desk
+from tests.support.office import Office
+
+pytestmark = pytest.mark.browser
+
+NARROWEST = 200
+TEXTS = ".trio .box, .trio p, .row .t, .row .wait, .args dd"
+WIDTHS = f"found => found.filter(it => it.clientWidth < {NARROWEST}).map(it => it.outerHTML)"
+
+
+@pytest.mark.parametrize("width", [390, 1440, 1920])
+def test_texts_of_runs_are_not_squeezed_into_columns(
+    desk: Desk, office: Office, suspended: UUID, width: int
+) -> None:
+    desk.look(width, "light")
+    desk.log_in("admin")
+    denied = office.start(args={"username": "another", "security_level": 1})
+    office.deny(denied, "Not now.")
+    paths = (f"/runs/{suspended}/compare/{denied}/", f"/runs/{suspended}/at/3/", "/runs/")
+    for path in (*paths, "/overview/", "/stops/", "/account/"):
+        desk.open(path)
+        narrow = desk.page.locator(TEXTS).evaluate_all(WIDTHS)
+        assert narrow == [], path
+        assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_a_tick_stays_when_the_list_of_runs_changes(desk: Desk, office: Office) -> None:
+    first, second = office.start(), office.start(advanced=False)
+    desk.log_in("admin")
+    desk.page.clock.install()
+    desk.open("/runs/")
+    for run in (first, second):
+        desk.page.locator(f"input[value='{run}']").check()
+    desk.page.evaluate("document.activeElement.blur()")
+    office.start()
+    desk.page.clock.run_for(11_000)
+    expect(desk.page.get_by_role("button", name="This page has changed")).to_be_visible()
+    desk.page.get_by_role("button", name="Compare two ticked runs").click()
+    desk.page.wait_for_url(
+        re.compile(f"/runs/({first}/compare/{second}|{second}/compare/{first})/")
+    )
