@@ -24,6 +24,7 @@ EUR = {"properties": {"worth": {"type": "number", "unit": "EUR"}, "days": {"type
         (1e21, []),
         ("1e9", []),
         ("12 500", []),
+        (" 12345", []),  # the space is a part of the text
         ("\u0661\u0662\u0663\u0664\u0665", []),  # digits that are not ASCII
         (True, []),
         (None, []),
