@@ -35,7 +35,9 @@ def preview_privileges(
     added = len({*then} - {*now})
     return Preview(
         summary="Replaces all roles of the account" if now != then else "Changes nothing",
-        changes=[PreviewChange(what="roles", before=now, after=then)] if now != then else [],
+        changes=[PreviewChange(what="roles", before=", ".join(now) or None, after=then[0])]
+        if now != then
+        else [],
         counts={"roles added": added, "roles removed": len({*now} - {*then})},
         targets=[username],
     )

@@ -78,7 +78,7 @@ class PreviewRequest:
 
     of: ToolRequest
     digest: str
-    deadline: float = PREVIEW_SECONDS
+    deadline: float
     effect: EffectClass = EffectClass.READ
 
     @property

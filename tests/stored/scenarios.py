@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents.sdk import NotDone, RetryPolicy, ToolContext, agent, tool
+from agents.sdk import NotDone, Preview, RetryPolicy, ToolContext, agent, tool
 from agents.sdk.spec import AgentSpec
 from agents.testing import Turn, call, replies, say, together
 from agents.testing.worker import Worker
@@ -64,8 +64,14 @@ def spend(euros: int) -> int:
     return euros
 
 
+@tool(approval=True, preview=lambda: Preview(summary="Writes it off"))
+def scrap(number: str) -> str:
+    """Writes an order off."""
+    return "gone"
+
+
 def _last(turn: Turn) -> Any:
-    names = ("price", "refund", "close", "book", "post", "spend", "desk")
+    names = ("price", "refund", "close", "book", "post", "spend", "scrap", "desk")
     heard = [turn.result(name) for name in names]
     return say(", ".join(f"{one.tool} {one.outcome}" for one in heard if one is not None))
 

@@ -24,10 +24,10 @@ from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import DECISIONS, REVIEWS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
-from runtime.core.events import Event, GateDecided
+from runtime.core.events import CallPreviewed, Event, GateDecided
 from runtime.core.machine.replay import initial, recover, step
 from runtime.store.tables.signals import PauseSignal, ResumeSignal
-from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, spend, written
+from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, scrap, spend, written
 
 FOLDER = Path(__file__).parent
 WAIT = call("wait_for", event="paid", match=INPUT, until="2030-01-05T09:00:00Z")
@@ -77,6 +77,7 @@ AGAIN = {
 # Documents of schema 10 only.
 JUDGED = {
     "judged": Scene(spec=lambda: desk(call("spend", euros=30), more=[spend])),
+    "previewed": Scene(spec=lambda: desk(call("scrap", **INPUT), more=[scrap])),
     "edited": Scene(  # the model repeats the call that a person changed
         spec=lambda: desk(PAY, PAY), then=_edited({"number": "A-1", "euros": 30})
     ),
@@ -128,6 +129,7 @@ ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("approval", "hold"), PRICED),
     **dict.fromkeys(("paused", "waiting", "message", "edited", *AGAIN), REFUNDED),
     "judged": ("spend success", "spend denied", "spend denied"),
+    "previewed": ("scrap success", "scrap denied", "scrap denied"),
     "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
     "nested_approval": ("desk success",) * 3,
     "in_doubt": ("post success", "post failed", None),
@@ -231,7 +233,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     calls = [call for frame in now.frames.values() for call in frame.calls]
     answered = any(call.answered for call in calls)
     assert (bool(now.denials) or answered) is (schema == DECISIONS)
-    new = any(call.edited or (call.terms and call.terms.risk) for call in calls)
+    judged = any(call.terms and call.terms.risk for call in calls)
+    new = judged or any(bool(call.edited or call.shown) for call in calls)
     assert new is (schema == REVIEWS)
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
@@ -251,7 +254,7 @@ def _schema_of(event: Event) -> int:
         return DECISIONS
     terms = getattr(event, "terms", None)
     new = getattr(event, "edit", None) or (terms is not None and terms.risk)
-    return REVIEWS if new else codec.SCHEMA
+    return REVIEWS if new or isinstance(event, CallPreviewed) else codec.SCHEMA
 
 
 @each
@@ -268,7 +271,9 @@ def test_a_stored_run_goes_on_to_its_end(path: Path, verdict: Verdict) -> None:
         assert [pending.kind for pending in heir.now.pending] == [GateKind.IN_DOUBT]
     else:
         assert heir.now.ended
-    started = [made.tool for made in heir.calls if made.tool in ("refund", "close", "spend")]
+    started = [
+        made.tool for made in heir.calls if made.tool in ("refund", "close", "spend", "scrap")
+    ]
     approved = heir.asked.count(GateKind.APPROVAL) if verdict is Verdict.APPROVE else 0
     assert len(started) == len(set(started)) == approved
     assert [kind for kind in waited if kind is GateKind.APPROVAL] == [

@@ -13,7 +13,9 @@ import pytest
 
 from runtime.core.commands import CallModel, StartTool
 from runtime.core.enums import EffectClass
+from runtime.core.events import Preview
 from runtime.execution.claim import advance
+from runtime.execution.effects import outcomes
 from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.pool import EffectPool
@@ -21,7 +23,14 @@ from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.management.commands.healthcheck import _WITHIN
 from runtime.models import Run, Worker
-from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolRequest, ToolResult
+from runtime.ports.effects import (
+    Abort,
+    ModelRequest,
+    Outcome,
+    PreviewRequest,
+    ToolRequest,
+    ToolResult,
+)
 from runtime.queries import workers as workers_query
 from tests.execution.conftest import running
 from tests.support.engine import LONG, MakeBench, Rig, cancel, events, pause, types
@@ -104,6 +113,29 @@ def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
     effects_pool.release(tool)
     assert woken == ["m", "t"]
     effects_pool.close()
+
+
+def test_a_late_preview_leaves_its_call_to_be_decided(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcomes, "PREVIEW_SECONDS", 0.01)
+    over = threading.Event()
+
+    def slow(request: PreviewRequest) -> Preview:
+        over.wait(60)
+        return Preview()
+
+    desk = rig(
+        {"a": turns(ask(("t", "x"), ("u", "y")), say("done"))},
+        t=FakeTool(gated=True, preview=slow),
+        u=FakeTool(gated=True),
+    )
+    run = desk.advance(desk.start("a"))
+    over.set()
+    [previewed] = [event for event in events(run.id) if event["type"] == "CallPreviewed"]
+    assert previewed["preview"]["missing"] == "it took longer than 0.01 s"
+    assert types(run.id)[-3:] == ["CallPreviewed", "GateOpened", "GateOpened"]
+    assert run.status == "suspended"
 
 
 @pytest.mark.parametrize("meanwhile", ["lost", "paused"])
