@@ -23,6 +23,6 @@ EmailAddress = Annotated[
 
 Username = Annotated[str, Field(max_length=128, pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.@+-]*$")]
 
-SecurityLevel = Annotated[int, Field(ge=0, le=99, description="the higher, the more")]
+SecurityLevel = Annotated[int, Field(ge=0, le=99, description="higher = more privileges")]
 
 Application = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9-]*$")]

@@ -17,6 +17,16 @@ from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_o
 WHOLE = "input"  # the only field of a schema that is not an object's
 
 
+_PLAIN = {
+    "string": "",
+    "integer": "whole number",
+    "boolean": "yes or no",
+    "email": "e-mail address",
+    "array": "list, as JSON",
+    "object": "JSON",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One field of the form. `choices` are pairs of value and label."""
@@ -64,7 +74,7 @@ class StartForm:
             label=part.title,
             kind=kind_of(part.rule),
             required=part.required,
-            help=" · ".join(text for text in (part.description, part.type) if text),
+            help=" · ".join(text for text in (part.description, *_plain(part.type)) if text),
             raw=self.raw.get(part.name, first),
             error=self.problems.get(part.name, ""),
             choices=choices_of(part.rule),
@@ -82,6 +92,11 @@ class StartForm:
             error=self.problems.get(WHOLE, ""),
             choices=(),
         )
+
+
+def _plain(type: str) -> list[str]:
+    """Return the facts of a type as people say them, without that a text is a text."""
+    return [_PLAIN.get(fact, fact) for fact in type.split(" · ")]
 
 
 def empty(schema: dict[str, Any]) -> StartForm:

@@ -113,8 +113,9 @@ def test_programs_get_schemas_and_terms(ada_api: Caller, bea: Client) -> None:
 
 
 def test_a_run_starts_from_typed_input(ada: Client, bea: Client, joiner: PublishedAgent) -> None:
-    why = ("You may not start runs", "does not have the right runs:start")
+    why = ("You can't start runs", "<em>requesters</em>: <bdi>admin</bdi>")
     shows(bea, START, *why, status=403)
+    shows(ada, START, "whole number · ", hides=["string ·", ">integer"])
     more = {"in.hours": "37.5", "in.remote": "true", "in.tags": '["a"]', "in.since": "2026-12-01"}
     answer = ada.post(START, {**TYPED, **more, "business_key": " HR-1 "})
     run = Run.objects.get()
