@@ -51,7 +51,7 @@ def window(chromium: Browser, office: Office) -> Iterator[Callable[[str], Page]]
         page.get_by_label("Username").fill(name)
         page.get_by_label("Password").fill(office.stack.credentials["users"][name]["password"])
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
+        expect(page.get_by_role("button", name="Log out")).to_be_visible()
         return page
 
     yield log_in
