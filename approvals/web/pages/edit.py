@@ -24,7 +24,7 @@ from approvals.queries import requests
 from approvals.web.pages import place as places
 from approvals.web.pages import second_step
 from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import already_closed, to_page
+from approvals.web.pages.request_page import already_closed, to_page, unshown
 from runtime.control.edit import FIELD
 from runtime.core import json_schema
 from runtime.core.enums import GateKind, Verdict
@@ -34,7 +34,7 @@ from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span
-from runtime.queries.transcript.transcript import Transcript
+from runtime.queries.transcript.transcript import Transcript, read_transcript
 from runtime.web import schema_form
 from runtime.web.requests import form_text
 
@@ -98,6 +98,7 @@ def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
             actor=actor,
             confirm=second_step.given(request),
             arguments=_posted(request),
+            unshown=unshown(read_transcript(shown.run)),
         ),
         page=_again,
         said=_SAID,

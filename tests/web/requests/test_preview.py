@@ -67,6 +67,8 @@ def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
     why = "Part of the run&#x27;s journal cannot be read (entry 2)"
     shows(bea, asked, why, 'formnovalidate disabled aria-describedby="unshown"')
     has(text_of(send(bea, asked, "approve"), 409), why)
+    changed = '{"username": "newhire", "security_level": 1}'
+    has(text_of(send(bea, asked, "edit/approve", arguments=changed), 409), why)
     assert Request.objects.get(pk=asked.pk).status == "pending"
     send(bea, asked, "deny", reason="because")
     assert Request.objects.get(pk=asked.pk).status == "denied"
