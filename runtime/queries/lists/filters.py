@@ -30,7 +30,8 @@ TABS: dict[str, tuple[RunStatus, ...]] = {
     "cancelled": (RunStatus.CANCELLED,),
 }
 
-_TERM = re.compile(r'(?:([a-z]+):(?!//))?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+# One letter before a colon is a drive, and two slashes after it begin an address: both are words.
+_TERM = re.compile(r'(?:([a-z]{2,}):(?!//))?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 _HEX_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*", re.IGNORECASE)  # of an id, as pages show it
 
 
