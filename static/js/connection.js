@@ -12,7 +12,7 @@ function show(state) {
   if ((state === "off") === Boolean(one("#offline"))) return;
   if (state === "off") {
     const why = made("p", { id: "offline", className: "why", role: "status" });
-    why.textContent = "Offline: the server does not answer, decisions are not sent";
+    why.textContent = "Offline: decisions are not sent";
     (one(".decide") ?? main).append(why);
     for (const button of all(":is(form[method=post] button, button[form]):enabled", main)) {
       button.disabled = true;

@@ -15,7 +15,7 @@ const typed = (where) => edited(where).map((it) => it.value).join("\n");
 const ticked = (it) => it.checked !== it.defaultChecked;
 const chose = ({ selectedIndex, options }) =>
   selectedIndex !== Math.max(0, [...options].findIndex((it) => it.defaultSelected));
-const changed = (where) =>
+const altered = (where) =>
   all("input:is([type=checkbox], [type=radio])", where).some(ticked) || all("select", where).some(chose);
 const who = () => one(".rail .who")?.textContent;
 

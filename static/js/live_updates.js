@@ -38,7 +38,7 @@ function receive(region, text) {
   region.print = print;
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
   if (!news && !over) return;
-  const kept = typed(region) || refused(region) || changed(region);
+  const kept = typed(region) || refused(region) || altered(region);
   if (kept && over) return announce(region, fresh);
   const used = kept || one(":focus:not([tabindex='-1'])", region);
   if (used && !over) return offer(region, fresh, "This page has changed. Show");
