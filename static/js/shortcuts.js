@@ -42,7 +42,7 @@ function approve() {
   if (button?.closest("[inert]")) return; // another request is opening
   const { risk, steps } = one(".decide")?.dataset ?? {};
   const plain = steps || ["low", "medium"].includes(risk);
-  if (plain && performance.now() > changed + 1000) button?.click();
+  if (plain && performance.now() > filledAt + 1000) button?.click();
   else button?.focus();
 }
 

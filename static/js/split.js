@@ -12,7 +12,7 @@ const isRequest = (link) => /^\/a\/[\w-]+\/$/.test(link.pathname);
 
 let opened = ""; // the id of the request in the panel
 let opening = null; // the request for it, while it is under way
-let changed = 0; // when the panel last showed another request
+let filledAt = 0; // when the panel last showed another request
 
 /** Show a request beside the list. The focus stays in the list. */
 async function openBeside(link) {
@@ -51,7 +51,7 @@ function fill(text) {
   panel.hidden = false;
   panel.inert = false;
   panel.scrollTop = 0;
-  changed = performance.now();
+  filledAt = performance.now();
   restore(panel);
   showReason();
   for (const part of all(".scripted", panel)) part.hidden = false;
@@ -124,7 +124,7 @@ if (panel) {
     event.preventDefault();
     // The second click of a double click may land on the request, or on the second step, that opened after the first.
     const opened = (form.id && one(".toast a")) || submitter.name === "confirmed";
-    const again = panel.contains(form) && opened && performance.now() < changed + 1000;
+    const again = panel.contains(form) && opened && performance.now() < filledAt + 1000;
     again ? setTimeout(() => { submitter.disabled = false; }) : send(form, submitter);
   });
   document.addEventListener("DOMContentLoaded", () => {

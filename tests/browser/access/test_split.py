@@ -33,7 +33,7 @@ def _shows(page: Page, place: int) -> None:
     """Wait until the panel shows this request, long enough to be decided by a key."""
     heading = page.locator("#panel h1")
     expect(heading).to_have_text(f"Set the privileges of person{place} to 1")
-    while not page.evaluate("!panel.inert && performance.now() > changed + 1000"):
+    while not page.evaluate("!panel.inert && performance.now() > filledAt + 1000"):
         pass
 
 
