@@ -9,12 +9,8 @@ from approvals.web.pages.account import (
     log_out_everywhere,
     revoke_own_token,
 )
-from approvals.web.pages.approval import answer_instead, approval, approve, deny
-from approvals.web.pages.edit import approve_edit, edit
-from approvals.web.pages.frame_gate import resume, stop
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
-from approvals.web.pages.in_doubt import give_up, happened, run_again
 from approvals.web.pages.inbox import delete_view, inbox, save_view
 from approvals.web.pages.overview import overview
 from approvals.web.pages.people import (
@@ -28,7 +24,11 @@ from approvals.web.pages.people import (
     set_password,
 )
 from approvals.web.pages.session import home, login, logout
-from approvals.web.pages.undo import undo
+from approvals.web.request.approval import answer_instead, approval, approve, deny
+from approvals.web.request.edit import approve_edit, edit
+from approvals.web.request.frame_gate import resume, stop
+from approvals.web.request.in_doubt import give_up, happened, run_again
+from approvals.web.request.undo import undo
 
 urlpatterns = [
     path("", home, name="home"),

@@ -14,7 +14,7 @@ from django.utils import timezone
 from runtime.control.external_events import Delivered, deliver
 from runtime.control.fork import fork as fork_run
 from runtime.control.transfer import export_run
-from runtime.control.verification import verify
+from runtime.control.verification.verification import verify
 from runtime.core.continuation import Call, CallState, Continuation, Frame
 from runtime.core.enums import EffectClass
 from runtime.core.events import WaitStarted

@@ -10,7 +10,7 @@ from django.utils import timezone
 from runtime.control.fork import fork as fork_run
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.messages import send_message
-from runtime.control.verification import verify
+from runtime.control.verification.verification import verify
 from runtime.core.enums import Verdict
 from runtime.core.limits import MAX_UNDELIVERED
 from runtime.errors import RunEnded, SwitchAlreadyEngaged, SwitchNotEngaged, TooManyUndelivered

@@ -12,7 +12,7 @@ from runtime.broker import dispatch
 from runtime.control.retry import retry as retry_run
 from runtime.control.settle import undo
 from runtime.control.start import Started, create
-from runtime.control.verification import verify
+from runtime.control.verification.verification import verify
 from runtime.core.continuation import MAX_REFUSALS
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import Verdict

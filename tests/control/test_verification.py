@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.control import verification
+from runtime.control.verification import verification
 from runtime.core.enums import Verdict
 from runtime.models import Continuation, Gate
 from runtime.ports.effects import ToolResult

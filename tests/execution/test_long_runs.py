@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.control import verification
+from runtime.control.verification import verification
 from runtime.core.call_options import CompactionOptions
 from runtime.core.continuation import Continuation as State
 from runtime.core.documents.codec import decode_continuation

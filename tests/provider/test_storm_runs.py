@@ -23,8 +23,8 @@ from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.models import RateLimit
 from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
-from runtime.control import verification
 from runtime.control.start import create
+from runtime.control.verification import verification
 from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
 from runtime.models import Gate, Run

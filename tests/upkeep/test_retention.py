@@ -15,7 +15,7 @@ from pytest_django import Settings
 from approvals import audit
 from approvals.models import AuditEntry, Request
 from approvals.requests import snapshot, statements
-from runtime.control import verification
+from runtime.control.verification import verification
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Tampered

@@ -26,8 +26,8 @@ from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Group, Grouping, Sort
 from approvals.queries.requests import Approval
-from approvals.web.pages import place as places
-from approvals.web.pages.place import Place, read_order
+from approvals.web import place as places
+from approvals.web.place import Place, read_order
 from approvals.web.zone import of_reader
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime.control import verification
-from runtime.control.verification import Verification
+from runtime.control.verification import verification
+from runtime.control.verification.verification import Verification
 from runtime.errors import NoSuchRun
 from runtime.management.run_ids import run_id
 

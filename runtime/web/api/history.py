@@ -8,10 +8,11 @@ from django.http import HttpResponse
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime.control import transfer, verification
+from runtime.control import transfer
 from runtime.control.access import readable, readable_whole
 from runtime.control.fork import fork
 from runtime.control.release import release
+from runtime.control.verification import verification
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
 from runtime.queries.history import state_at

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from runtime.control.messages import send_message
 from runtime.control.start import create
-from runtime.control.verification import verify
+from runtime.control.verification.verification import verify
 from runtime.core.budgets import Budget
 from runtime.core.continuation import Continuation
 from runtime.core.enums import EffectClass, FailureCause, Verdict

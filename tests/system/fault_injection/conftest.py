@@ -7,7 +7,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from runtime.control import verification
+from runtime.control.verification import verification
 from tests.support.scripted_agents import ledger
 from tests.support.seeds import Cast
 from tests.system.fault_injection.harness.counts import LONG

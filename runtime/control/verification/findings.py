@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime.control.replayed import OpenedGate, Replayed, RunRow, replay
+from runtime.control.verification.replayed import OpenedGate, Replayed, RunRow, replay
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import blob_refs

@@ -7,9 +7,9 @@ Approvals verify the audit; rows that are added meanwhile do not disturb that.
 from dataclasses import dataclass
 from uuid import UUID
 
-from runtime.control import findings
-from runtime.control.findings import Finding
-from runtime.control.replayed import read_row
+from runtime.control.verification import findings
+from runtime.control.verification.findings import Finding
+from runtime.control.verification.replayed import read_row
 from runtime.store import pool
 
 

@@ -15,9 +15,9 @@ from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
 from approvals.web import denial
-from approvals.web.pages import edit, frame_gate, in_doubt, preview, result_field, second_step
-from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import answer, page_context, unshown
+from approvals.web.request import edit, frame_gate, in_doubt, preview, result_field, second_step
+from approvals.web.request.decision_form import Problem, handle_decision
+from approvals.web.request.request_page import answer, page_context, unshown
 from runtime.core.continuation import MAX_DENIALS, CallState
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.ids import turn_key

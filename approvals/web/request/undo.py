@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST
 from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import AlreadyDecided, Cancelled, Expired, NotDecided, TooLate
 from approvals.permissions import principals
-from approvals.web.pages.request_page import to_page
+from approvals.web.request.request_page import to_page
 
 
 @require_POST

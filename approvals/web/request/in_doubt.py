@@ -11,9 +11,9 @@ from approvals import clock
 from approvals.decisions import in_doubt, results
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.web.pages import result_field
-from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import answer, page_context
+from approvals.web.request import result_field
+from approvals.web.request.decision_form import Problem, handle_decision
+from approvals.web.request.request_page import answer, page_context
 from runtime.core.enums import Verdict
 from runtime.ports.access import Actor
 from runtime.queries import late_outcomes

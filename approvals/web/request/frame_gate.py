@@ -10,8 +10,8 @@ from approvals.decisions import budget_grants, decide
 from approvals.errors import DigestMismatch
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import answer, page_context
+from approvals.web.request.decision_form import Problem, handle_decision
+from approvals.web.request.request_page import answer, page_context
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.events import Change
 from runtime.errors import InvalidInput

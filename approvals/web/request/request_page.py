@@ -17,9 +17,9 @@ from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import inbox, requests, votes
 from approvals.requests import statements
-from approvals.web.pages import place as places
-from approvals.web.pages.arguments import Argument, arguments, fields
-from approvals.web.pages.call_status import aftermath
+from approvals.web import place as places
+from approvals.web.request.arguments import Argument, arguments, fields
+from approvals.web.request.call_status import aftermath
 from runtime.core.continuation import CallState
 from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of

@@ -21,10 +21,10 @@ from approvals.errors import (
 )
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.web.pages import place as places
-from approvals.web.pages import second_step
-from approvals.web.pages.decision_form import Problem, handle_decision
-from approvals.web.pages.request_page import already_closed, to_page, unshown
+from approvals.web import place as places
+from approvals.web.request import second_step
+from approvals.web.request.decision_form import Problem, handle_decision
+from approvals.web.request.request_page import already_closed, to_page, unshown
 from runtime.control.edit import FIELD
 from runtime.core import json_schema
 from runtime.core.enums import GateKind, Verdict

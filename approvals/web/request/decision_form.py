@@ -20,9 +20,9 @@ from approvals.errors import (
 )
 from approvals.permissions import principals
 from approvals.queries import inbox, requests
-from approvals.web.pages import call_status
-from approvals.web.pages import place as places
-from approvals.web.pages.request_page import already_closed, to_page
+from approvals.web import place as places
+from approvals.web.request import call_status
+from approvals.web.request.request_page import already_closed, to_page
 from runtime.core.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
