@@ -1,5 +1,7 @@
 """The first page of each person, the navigation around pages, and the overview of admins."""
 
+import re
+from collections import Counter
 from datetime import timedelta
 from uuid import uuid4
 
@@ -9,6 +11,7 @@ from django.utils import timezone
 from approvals.accounts import people
 from approvals.models import Request
 from approvals.policy import Group
+from config.env import environment
 from runtime.models import KillSwitch, Run, Worker
 from tests.support.office import Office
 from tests.support.pages import has, queries_at_most, shows, text
@@ -67,3 +70,12 @@ def test_the_overview_counts_runs_and_says_what_needs_an_admin(
     Worker.objects.update(beat_at=timezone.now() - timedelta(minutes=1))
     shows(admin, "/overview/", "No worker is alive")
     text(bea, "/overview/", 404)
+
+
+def test_no_two_scripts_of_a_page_declare_the_same_name() -> None:
+    """Page scripts share one scope: a name declared twice prevents the second script from running at all."""
+    texts = [path.read_text() for path in (environment.ROOT / "static/js").glob("*.js")]
+    names = re.findall(
+        r"^(?:const|let|class|(?:async )?function) (\w+)", "\n".join(texts), re.MULTILINE
+    )
+    assert [name for name, times in Counter(names).items() if times > 1] == []
