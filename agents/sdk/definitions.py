@@ -121,7 +121,7 @@ def tool(
             description=fields.description(inspect.getdoc(function), where),
             function=function,
             arguments=signature.arguments,
-            schema=signature.schema,
+            schema=fields.schema(signature, secret_args),
             result=signature.result,
             result_schema=_NOTHING if secret_result else signature.result_schema,
             defaults=signature.defaults,

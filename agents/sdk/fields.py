@@ -255,6 +255,18 @@ def _condition(
     return condition
 
 
+def schema(signature: Signature, secret: Sequence[str]) -> dict[str, Any]:
+    """Return the schema of the arguments. One that is secret and may be missing is marked as `writeOnly`.
+
+    So a page that offers the missing arguments leaves it out. One that is given is known by its seal.
+    """
+    properties = {
+        name: {**rule, "writeOnly": True} if name in secret and name in signature.defaults else rule
+        for name, rule in signature.schema["properties"].items()
+    }
+    return {**signature.schema, "properties": properties}
+
+
 def secret_args(names: Sequence[str], signature: Signature, where: str) -> frozenset[str]:
     """Return the names of secret arguments, each of which the function must have."""
     unknown = sorted(set(names) - set(signature.schema["properties"]))

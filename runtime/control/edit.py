@@ -35,7 +35,7 @@ def edit(
         raise InvalidInput(FIELD, "cannot be changed: the model gave no object of arguments")
     if not isinstance(given, dict):
         raise InvalidInput(FIELD, "must be a JSON object")
-    changed = _with_secrets(tool, args, given)
+    changed = _with_secrets(_secret(tool, schema, args), args, given)
     try:
         require_json(changed, FIELD)
     except NotJson as exc:
@@ -43,7 +43,7 @@ def edit(
     size = size_of(changed)
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")
-    _check_schema(schema, changed, secret=sealing.secret_args(tool, args))
+    _check_schema(schema, changed, secret=_secret(tool, schema, args))
 
     def digest(of: Any) -> str:
         return action_digest(tool=tool, schema=sha256_of(schema), args=of, path=path, effect=effect)
@@ -54,12 +54,18 @@ def edit(
     return edited
 
 
-def _with_secrets(tool: str, args: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _secret(tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of secret arguments: those that are sealed, and missing ones by the mark of the schema."""
+    return sealing.secret_args(tool, args) | json_schema.write_only(schema)
+
+
+def _with_secrets(
+    secret: frozenset[str], args: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the given arguments with the proposed secrets. Raises InvalidInput for other values in their place."""
-    secret = sealing.secret_args(tool, args)
     for name, value in given.items():
         where = f"{FIELD}.{name}"
-        if name in secret and value not in (sealing.REDACTED, args[name]):
+        if name in secret and value not in (sealing.REDACTED, args.get(name)):
             raise InvalidInput(where, "is secret and cannot be changed")
         if name not in secret and sealing.looks_sealed(value) and value != args.get(name):
             raise InvalidInput(where, "must not hold a sealed secret")

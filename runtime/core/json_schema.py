@@ -39,6 +39,14 @@ class Part:
         return str(self.rule.get("description", ""))
 
 
+def write_only(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of properties whose values no reader may see."""
+    rules = schema.get("properties", {})
+    return frozenset(
+        name for name, rule in rules.items() if isinstance(rule, dict) and "writeOnly" in rule
+    )
+
+
 def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Problem]:
     """List the problems of a JSON value, at most one for each field, the least deep first.
 

@@ -40,7 +40,13 @@ def log_in(system: str, password: str, note: str = "") -> str:
     return f"{system} with {password}"
 
 
-desk = spec_of("desk", tools=[pay, log_in])
+@tool(approval=True, sentence="Dial {number}", secret_args=["pin"])
+def dial(number: str, pin: str = "") -> str:
+    """Dials."""
+    return number
+
+
+desk = spec_of("desk", tools=[pay, log_in, dial])
 ADA, LESS = {"to": "ada", "euros": 400}, {"to": "ada", "euros": 40}
 PAY = call("pay", **ADA)
 
@@ -146,6 +152,12 @@ def test_a_secret_stays_and_is_not_read_by_its_editor() -> None:
     flow.edit({"system": "b", "password": sealing.REDACTED})
     assert "b with hunter2" in str(flow.output)
     assert f"'password': '{sealing.REDACTED}'" in str(flow.output)
+
+
+def test_no_editor_adds_a_secret_that_the_model_left_out() -> None:
+    flow = at_desk(call("dial", number="1"), lambda turn: say(str(turn.results[0])))
+    with pytest.raises(InvalidInput, match="secret and cannot be changed"):
+        flow.edit({"pin": "1234"})
 
 
 WRONG: dict[str, tuple[Any, str]] = {

@@ -200,8 +200,9 @@ def _posted(request: HttpRequest) -> Any:
 
 def _open_part(shown: requests.Approval) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return schema and arguments without the secret ones, which stay as they are."""
-    secret = {name for name, value in _args(shown).items() if value == sealing.REDACTED}
     schema = shown.schema if isinstance(shown.schema, dict) else {}
+    given = {name for name, value in _args(shown).items() if value == sealing.REDACTED}
+    secret = given | json_schema.write_only(schema)
     rules, needed = schema.get("properties", {}), schema.get("required", [])
     rest = {
         **schema,

@@ -42,6 +42,7 @@ def test_another_admin_puts_a_change_in_force_and_its_author_cannot(office: None
     seeds.person("anne", Group.ADMINS)
     number = changes.propose(TWO, actor="admin")
     assert current() == Policy()
+    assert acts.versions()[0].effective_at is None  # no day of waiting puts it in force
     for other in ("admin", "bea"):
         with pytest.raises(PolicyRefused):
             changes.confirm(number, actor=other)

@@ -73,6 +73,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *("/inbox/?view=others", "/decisions/", "/decisions/?person=bea", "/decisions/?risk=x"),
             *(f"/a/{office.request(run).id}/" for run in (*ours, undoable)),
             *(f"/a/{request.id}/" for request in (halt, short)),
+            f"{asked}edit/",
             lost,
             *("/runs/", "/runs/?q=nothing-like-it", f"/runs/{done}/compare/{denied}/"),
             *(f"/runs/{run}/" for run in (*ours, parked, failed, halt.run_id, short.run_id)),
