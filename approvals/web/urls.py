@@ -23,6 +23,8 @@ from approvals.web.pages.people import (
     set_groups,
     set_password,
 )
+from approvals.web.pages.policies import confirm as confirm_policy
+from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
 from approvals.web.pages.session import home, login, logout
 from approvals.web.request.approval import answer_instead, approval, approve, deny
 from approvals.web.request.edit import approve_edit, edit
@@ -48,6 +50,12 @@ urlpatterns = [
     path("people/<str:person>/password/", set_password, name="set_password"),
     path("people/<str:person>/rights/<str:what>/confirm/", confirm, name="confirm_right"),
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
+    path("policies/", policies, name="policies"),
+    path("policies/try/", try_draft, name="try_policy"),
+    path("policies/add/", propose, name="propose_policy"),
+    path("policies/<int:number>.yaml", export, name="export_policy"),
+    path("policies/<int:number>/confirm/", confirm_policy, name="confirm_policy"),
+    path("policies/<int:number>/withdraw/", withdraw, name="withdraw_policy"),
     path("inbox/", inbox, name="inbox"),
     path("inbox/views/add/", save_view, name="save_view"),
     path("inbox/views/<uuid:view>/delete/", delete_view, name="delete_view"),

@@ -18,6 +18,7 @@ from approvals.accounts import people, saved_views, tokens
 from approvals.models import Request
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
+from approvals.policy_versions import changes
 from runtime.control.transfer import export_run
 from runtime.core.enums import EffectClass
 from runtime.models import BlobReference, KillSwitch, Run
@@ -101,6 +102,7 @@ def places(
         "token": token.public_id,
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
+        "policy": changes.propose("rules: []", actor=None),
         "content": BlobReference.objects.get(run=run).content_id,
     }
 
@@ -158,6 +160,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "password": {"current": PASSWORD, **another},
         "tokens/add": {"scope": ["runs:read"]},
         "views/add": {"name": "Urgent", "q": "risk:high"},
+        "policies/try": {"text": "rules: []"},
+        "policies/add": {"text": "rules: []"},
         "people/add": {"username": "newhire", "group": ["reviewers"], **another},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},

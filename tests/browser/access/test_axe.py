@@ -83,7 +83,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         ],
         "ada": ["/inbox/", asked, run, *(f"/runs/{done}/fork/{at}/" for at in (2, 3)), start],
         "admin": [
-            *("/overview/", "/inbox/", "/people/", "/people/?q=stranger", "/stops/"),
+            *("/overview/", "/inbox/", "/people/", "/people/?q=stranger", "/stops/", "/policies/"),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),
         ],
     }

@@ -8,9 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 from pytest_django import Settings
 
+from approvals.policy_versions import changes
 from config import rights
 from runtime.store import pool
 from runtime.upkeep import due_runs, partitions, retention
@@ -96,6 +97,13 @@ def test_rights_that_only_the_web_has(granted: None) -> None:
     statements = OF_THE_WEB.strip().splitlines()
     assert [one for one in statements if not may(WEB, one) or may(WORKER, one)] == []
     assert set(rights.TABLES) <= set(connection.introspection.table_names())
+
+
+def test_the_web_may_change_the_policy(granted: None) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {WEB}")
+        assert changes.propose("rules: []", actor=None) == 2
+        transaction.set_rollback(True)
 
 
 def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:

@@ -1,0 +1,109 @@
+"""Says what a draft of the policy would have changed in the requests of the last 30 days."""
+
+import json
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from approvals import clock
+from approvals.models import Request
+from approvals.policies.judge import Facts, Judgement, judge
+from approvals.policies.rules import Demands, Policy, demands_of
+from runtime.core.enums import GateKind, Risk
+
+DAYS = 30
+MOST = 1000  # newest requests
+EXAMPLES = 20
+SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A request that the draft would have treated differently. `before` and `after` say what it needed, in words."""
+
+    request: UUID
+    sentence: str
+    created_at: datetime
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """The result: `looked` requests were judged, and `changed` of them differ. `all` says that there were no more."""
+
+    looked: int
+    changed: int
+    examples: tuple[Difference, ...]
+    all: bool
+
+
+def simulate(draft: Policy) -> Simulation:
+    """Judge the newest requests for approval of the last 30 days by a draft, for at most SECONDS.
+
+    A call that no person was asked about has no request, so a rule that would ask about it changes nothing here.
+    """
+    ends = time.monotonic() + SECONDS
+    rows = Request.objects.filter(
+        kind=GateKind.APPROVAL,
+        created_at__gt=clock.now() - timedelta(days=DAYS),
+        removed_at=None,
+    ).order_by("-created_at")[: MOST + 1]
+    looked, found = 0, list[Difference]()
+    for row in rows:
+        if looked == MOST or time.monotonic() > ends:
+            return _result(looked, found, all=False)
+        looked += 1
+        difference = _difference(draft, row)
+        if difference is not None:
+            found.append(difference)
+    return _result(looked, found, all=True)
+
+
+def _result(looked: int, found: list[Difference], *, all: bool) -> Simulation:
+    return Simulation(looked=looked, changed=len(found), examples=tuple(found[:EXAMPLES]), all=all)
+
+
+def _difference(draft: Policy, row: Request) -> Difference | None:
+    """Return the difference for one request; None without one, and for a row that cannot be read."""
+    try:
+        before = _needs(demands_of(row.rule), row.risk)
+        facts = Facts(
+            tool=row.tool,
+            path=tuple(row.path),
+            args=json.loads(row.args),
+            risk=Risk(row.risk),
+            gated=True,
+            effect=row.effect,
+            requester=row.requester,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+    after = _words(judge(draft, facts))
+    if before == after:
+        return None
+    return Difference(
+        request=row.id,
+        sentence=row.sentence,
+        created_at=row.created_at,
+        before=before,
+        after=after,
+    )
+
+
+def _words(found: Judgement) -> str:
+    return _needs(found.demands, found.risk)
+
+
+def _needs(demands: Demands | None, risk: str) -> str:
+    """Say what a request needs: how many people, of which stages, and a reason."""
+    if demands is None:
+        return f"1 approval, {risk} risk"
+    stages = ", then ".join(
+        f"{stage.quorum} of {', '.join(key.partition(':')[2] for key in stage.keys)}"
+        for stage in demands.stages
+    )
+    one = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
+    people = "1 approval" if one else f"approvals: {stages}"
+    return f"{people}, {risk} risk{', with a reason' if demands.reason else ''}"

@@ -1,0 +1,151 @@
+"""The page of the policy: the version in force, versions that wait, a draft with its effect, and the history."""
+
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals import clock
+from approvals.errors import PolicyRefused
+from approvals.permissions import principals
+from approvals.permissions.scopes import Scope
+from approvals.policies import text as texts
+from approvals.policy_versions import acts, changes
+from approvals.policy_versions.acts import PolicyBroken, Version
+from approvals.policy_versions.simulation import DAYS, Simulation, simulate
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+from runtime.web.requests import actor_of, admins_only, form_text, visible_to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A version for the page. `state` is "in force", "waiting", "withdrawn" or "replaced"."""
+
+    version: Version
+    state: str
+    may_confirm: bool = False
+
+
+def _require_reader(actor: Actor) -> None:
+    """Raise Forbidden for a person who neither decides nor administers."""
+    principal = principals.principal_of(actor)
+    if principal is None or not {Scope.APPROVALS_DECIDE, Scope.ADMIN} & principal.scopes:
+        raise Forbidden("not_eligible", "This person may not read the policy.")
+
+
+@require_safe
+@visible_to(_require_reader)
+def policies(request: HttpRequest) -> HttpResponse:
+    """Show the policy in force and its versions; for admins also the form of a draft."""
+    return _page(request)
+
+
+@require_safe
+@visible_to(_require_reader)
+def export(request: HttpRequest, number: int) -> HttpResponse:
+    """Download one version as YAML; 1 is the default policy."""
+    text = texts.DEFAULT if number == acts.FIRST_NUMBER - 1 else None
+    for one in acts.versions():
+        text = one.text if one.number == number else text
+    if text is None:
+        raise Http404
+    found = HttpResponse(text, "application/yaml; charset=utf-8")
+    found["Content-Disposition"] = f'attachment; filename="policy-{number}.yaml"'
+    return found
+
+
+@require_POST
+@admins_only
+def try_draft(request: HttpRequest) -> HttpResponse:
+    """Check a draft, and show what it would have changed in the last 30 days. Saves nothing."""
+    draft = form_text(request.POST, "text")
+    try:
+        found = simulate(changes.check(draft))
+    except InvalidInput as refused:
+        return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
+    return _page(request, draft, simulation=found)
+
+
+@require_POST
+@admins_only
+def propose(request: HttpRequest) -> HttpResponse:
+    """Save a draft as a new version, which then waits for another admin."""
+    draft = form_text(request.POST, "text")
+    try:
+        number = changes.propose(draft, actor=actor_of(request).person)
+    except InvalidInput as refused:
+        return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
+    messages.success(request, f"Version {number} is saved. It is not in force yet.")
+    return redirect("policies")
+
+
+@require_POST
+@admins_only
+def confirm(request: HttpRequest, number: int) -> HttpResponse:
+    """Put a version in force."""
+    try:
+        changes.confirm(number, actor=actor_of(request).person)
+    except PolicyRefused as refused:
+        return _page(request, problem=str(refused), status=refused.status)
+    messages.success(request, f"Version {number} is in force.")
+    return redirect("policies")
+
+
+@require_POST
+@admins_only
+def withdraw(request: HttpRequest, number: int) -> HttpResponse:
+    """Withdraw a version that waits."""
+    try:
+        changes.withdraw(number, actor=actor_of(request).person)
+    except PolicyRefused as refused:
+        return _page(request, problem=str(refused), status=refused.status)
+    messages.success(request, f"Version {number} is withdrawn.")
+    return redirect("policies")
+
+
+def _page(
+    request: HttpRequest,
+    draft: str | None = None,
+    *,
+    problem: str = "",
+    simulation: Simulation | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    broken, found = "", tuple[Version, ...]()
+    try:
+        found = acts.versions()
+    except PolicyBroken as exc:
+        broken = str(exc)
+    at = clock.now()
+    now = acts.in_force(found, at)
+    rows = [_row(one, now, request) for one in reversed(found)]
+    current = now.text if now else texts.DEFAULT
+    context = {
+        "section": "policies",
+        "number": now.number if now else acts.FIRST_NUMBER - 1,
+        "current": current,
+        "waiting": [row for row in rows if row.state == "waiting"],
+        "past": [row for row in rows if row.state != "waiting"],
+        "draft": current if draft is None else draft,
+        "tried": draft is not None,
+        "max_text": texts.MAX_TEXT,
+        "problem": problem,
+        "broken": broken,
+        "simulation": simulation,
+        "days": DAYS,
+    }
+    return render(request, "approvals/policies.html", context, status=status)
+
+
+def _row(version: Version, now: Version | None, request: HttpRequest) -> Row:
+    if version == now:
+        return Row(version=version, state="in force")
+    if version.withdrawn:
+        return Row(version=version, state="withdrawn")
+    if not version.waits(clock.now()):
+        return Row(version=version, state="replaced")
+    may = changes.may_confirm(actor_of(request).person, version.author)
+    return Row(version=version, state="waiting", may_confirm=may)

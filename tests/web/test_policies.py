@@ -1,0 +1,63 @@
+"""The page of the policy: a draft and its effect, a second admin, and what a wrong draft loses."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from approvals.models import PolicyAct, Request
+from approvals.policy import Group
+from tests.approvals.policies.office import TWO
+from tests.support import seeds
+from tests.support.pages import has, log_in, shows, text_of
+from tests.support.seeds import Cast
+
+ACT = "/policies/2/"
+
+
+@pytest.fixture
+def anne(cast: Cast, published: None) -> Client:
+    """A second admin, and a second reviewer, so that two people can decide."""
+    seeds.person("cora", Group.REVIEWERS)
+    seeds.person("anne", Group.ADMINS)
+    return log_in(User.objects.get(username="anne"))
+
+
+def test_a_second_admin_confirms_and_its_author_cannot(
+    admin: Client, anne: Client, bea: Client
+) -> None:
+    shows(bea, "/policies/", "In force: version 1", hides=["Change the policy"])
+    saved = admin.post("/policies/add/", {"text": TWO}, follow=True)
+    has(text_of(saved), "Version 2 is saved. It is not in force yet.", "Withdraw version 2")
+    assert "Confirm version 2" not in text_of(saved)
+    has(text_of(admin.post(f"{ACT}confirm/"), 409), "Another admin must confirm version 2")
+    shows(bea, "/policies/", "not in force yet", "name: Two", hides=["Withdraw"])
+    shows(anne, "/policies/", "Confirm version 2")
+    has(text_of(anne.post(f"{ACT}confirm/", follow=True)), "In force: version 2", "Version 2 is in")
+    assert bea.get("/policies/2.yaml").content.decode() == TWO
+    has(text_of(anne.post(f"{ACT}withdraw/"), 409), "does not wait")
+    assert bea.get("/policies/9.yaml").status_code == 404
+
+
+def test_a_draft_is_tried_on_past_requests_and_saves_nothing(
+    admin: Client, anne: Client, asked: Request
+) -> None:
+    tried = text_of(admin.post("/policies/try/", {"text": TWO}))
+    has(tried, "1 of 1 request of the last 30 days", "needed 1 approval, ")
+    has(tried, "would need approvals: 2 of reviewers, ", TWO)
+    same = text_of(admin.post("/policies/try/", {"text": "rules: []\n"}))
+    has(same, "0 of 1 request")
+    assert not PolicyAct.objects.exists()
+
+
+def test_a_wrong_draft_names_its_line_and_stays(admin: Client, anne: Client) -> None:
+    wrong = "rules: [{name: Mine, quorum: 0}]"
+    for way in ("try", "add"):
+        page = text_of(admin.post(f"/policies/{way}/", {"text": wrong}), 422)
+        has(page, "line 1, rules[1].quorum: must be", wrong, "Nothing was changed")
+
+
+def test_the_only_admin_waits_a_day(admin: Client, published: None) -> None:
+    saved = admin.post(
+        "/policies/add/", {"text": "rules: [{name: A, reason: required}]"}, follow=True
+    )
+    has(text_of(saved), "because no other admin could confirm it")
