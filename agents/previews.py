@@ -50,7 +50,9 @@ def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> 
         return ""
     found = _called(tool.precondition, tool, arguments, context)
     if found is not None and not isinstance(found, str):
-        raise TypeError(f"the precondition of {tool.name} returned {found!r}, no sentence")
+        raise TypeError(
+            f"the precondition of {tool.name} returned {found!r}, not a sentence or None"
+        )
     return found or ""
 
 
@@ -58,7 +60,9 @@ def _shown(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> d
     assert tool.preview is not None  # its caller has looked
     found = _called(tool.preview, tool, arguments, context)
     if not isinstance(found, Written):
-        raise TypeError(f"the preview of {tool.name} returned {type(found).__name__}, no Preview")
+        raise TypeError(
+            f"the preview of {tool.name} returned {type(found).__name__}, not a Preview"
+        )
     as_json = shown(found)
     require_json(as_json, "preview")
     return as_json

@@ -41,7 +41,7 @@ class AlreadyVoted(ApprovalError):
 
     def __init__(self, person: str) -> None:
         super().__init__(
-            f"{person} has approved this already; each person counts once. It waits for others."
+            f"{person} has already approved this request. Another person must approve it."
         )
 
 

@@ -92,7 +92,9 @@ def check(function: Any, what: str, known: Collection[str], where: str) -> None:
         if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) or (
             name not in known and one.default is one.empty
         ):
-            raise DefinitionError(f"{where}: {what} takes {name}, which is no argument of the tool")
+            raise DefinitionError(
+                f"{where}: {what} takes {name}, which is not an argument of the tool"
+            )
 
 
 def _risk(found: Any) -> Risk:

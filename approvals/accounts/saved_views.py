@@ -41,7 +41,9 @@ def save(username: str, name: str, place: Mapping[str, str]) -> SavedView:
     owner = User.objects.select_for_update().get(username=username)  # two at once count correctly
     views = SavedView.objects.filter(owner=owner)
     if views.exclude(name=name).count() >= MAX_VIEWS:
-        raise InvalidInput("name", f"is one too many: a person has at most {MAX_VIEWS} views")
+        raise InvalidInput(
+            "name", f"cannot be added: you have {MAX_VIEWS} views already; delete one first"
+        )
     return SavedView.objects.update_or_create(
         owner=owner, name=name, defaults={"place": dict(place)}
     )[0]

@@ -111,15 +111,6 @@ def take_back(row: Request, actor: Actor) -> bool:
     return bool(gone)
 
 
-def void_all(row: Request, why: str) -> None:
-    """Delete every vote, because the request has changed since. The caller locked the run and saves the row."""
-    for person in _people(row):
-        _audit(row, person, VOID, reason=why)
-    Vote.objects.filter(request=row).delete()
-    if row.rule is not None:
-        _note(row, _demands(row), {}, save=False)
-
-
 def _stage(
     demands: Demands,
     counted: Sequence[Cast],

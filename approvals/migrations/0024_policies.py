@@ -47,14 +47,6 @@ class Migration(migrations.Migration):
         migrations.AddField("request", "rule", models.TextField(null=True)),
         migrations.AddField("request", "voted", models.JSONField(db_default=[])),
         migrations.AddField("request", "open_to", models.JSONField(null=True)),
-        migrations.AddIndex(
-            "request",
-            models.Index(
-                fields=["created_at", "id"],
-                name="request_ruled",
-                condition=models.Q(status="pending", open_to__isnull=False),
-            ),
-        ),
         migrations.CreateModel(
             name="Vote",
             fields=[

@@ -30,7 +30,7 @@ def find(args: Any, *, most: int = MAX_CHARACTERS) -> Iterator[Oddity]:
                 f"{invisible.code(char)} {invisible.name(char)}" for char in list(hidden)[:NAMED]
             )
             more = f" and {len(hidden) - NAMED} more" if len(hidden) > NAMED else ""
-            text = f"Holds invisible characters: {told}{more}."
+            text = f"Contains invisible characters: {told}{more}."
             yield oddity(place, OddityKind.INVISIBLE, "invisible characters", text)
         for note in lookalikes.describe(texts, most=MAX_CHARACTERS):
             yield oddity(place, OddityKind.LETTERS, "look-alike letters", note)

@@ -60,7 +60,7 @@ def always_differs(argument: str, history: History) -> bool:
 
 
 def _of_given(given: dict[Place, list[Value]], history: History) -> Iterator[Oddity]:
-    """Compare each given value. Of a text and the domains in it, only the odder one is told."""
+    """Compare each given value. Of a text and the domains in it, only the odder one is reported."""
     new, told = list[Place](), dict[Place, list[Oddity]]()
     for place, found in given.items():
         past = history.places.get(place, Past())
@@ -134,7 +134,7 @@ def _unset(given: dict[Place, list[Value]], history: History) -> Iterator[Oddity
         if _is_seldom(history.total - past.given, history.total):
             missing.append(place)
             text = f"Not given; given in {past.given} of the last {history.total} approvals."
-            yield oddity(place, OddityKind.UNSET, "not given, usually is", text)
+            yield oddity(place, OddityKind.UNSET, "missing, usually given", text)
 
 
 def _is_seldom(count: int, total: int) -> bool:

@@ -71,12 +71,12 @@ def find(place: Place, value: Value, past: Past) -> Oddity | None:
     times = _times(number, usual)
     if times >= FACTOR:
         much = "times" if number > usual.high else "times less than"
-        short = f"{_rounded(times)} {much} the usual"
+        short = f"{_rounded(times)} {much} the usual value"
         text = f"{said}; this is {_rounded(times)} {much} that."
         return oddity(place, OddityKind.SCALE, short, text)
     if usual.below <= number <= usual.above and _sign(number) in map(_sign, numbers):
         return None
-    text = f"{said}; this is {'more' if number > usual.high else 'less'}."
+    text = f"{said}; this is {'higher' if number > usual.high else 'lower'}."
     return oddity(place, OddityKind.RANGE, f"{value.text}, usually {usual.text}", text)
 
 

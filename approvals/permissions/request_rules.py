@@ -143,7 +143,8 @@ def _not_named(principal: Principal, row: Request) -> Forbidden | None:
     ):
         return None
     return Forbidden(
-        "not_eligible", f"The policy's rule {demands.rule} lets only other people decide this."
+        "not_eligible",
+        f"The policy's rule {demands.rule} lets only other people decide this request.",
     )
 
 

@@ -71,7 +71,7 @@ def _program(text: str) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as exc:  # the library's panics are no Exception
-        raise ConditionError(f"is no CEL: {_line(exc)}") from exc
+        raise ConditionError(f"is not valid CEL: {_line(exc)}") from exc
     unknown = sorted(variables - set(FACTS) - {variable})
     if unknown:
         raise ConditionError(f"names {unknown[0]}, but the facts are {', '.join(FACTS)}")

@@ -72,7 +72,7 @@ def strictest(of: Policy) -> Rule:
     times = [rule.expires_after for rule in of.rules if rule.expires_after is not None]
     hardest = max(of.rules, key=lambda rule: sum(stage.quorum for stage in rule.stages))
     return Rule(
-        name=f"the strictest, as {hardest.name}",
+        name="the strictest settings of all rules",
         approval=True,
         risk=_ORDER[-1],
         stages=hardest.stages,

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class PolicyInvalid(Exception):
-    """A text that is no policy; `line` counts from 1, `field` is empty if the text is no YAML."""
+    """A text that is no policy; `line` counts from 1, `field` is empty if the text is not valid YAML."""
 
     def __init__(self, line: int, field: str, detail: str) -> None:
         where = f"line {line}, {field}" if field else f"line {line}"
@@ -80,7 +80,7 @@ class _Field:
             name = str(key.value)
             field = _Field(key, f"{self.name}.{name}" if self.name else name)
             if name not in allowed:
-                raise field.wrong(f"is unknown; there are {', '.join(allowed)}")
+                raise field.wrong(f"is unknown; known are {', '.join(allowed)}")
             if name in found:
                 raise field.wrong("is given twice")
             found[name] = _Field(value, field.name)
@@ -141,7 +141,7 @@ def _composed(text: str) -> Node | None:
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         why = getattr(exc, "problem", None) or "it has a character that is not allowed"
-        raise PolicyInvalid(mark.line + 1 if mark else 1, "", f"is no YAML: {why}") from exc
+        raise PolicyInvalid(mark.line + 1 if mark else 1, "", f"is not valid YAML: {why}") from exc
     except RecursionError as exc:
         raise PolicyInvalid(1, "", "is nested too deeply") from exc
 
@@ -174,7 +174,7 @@ def _stages(fields: Mapping[str, _Field]) -> tuple[Stage, ...]:
         return (_stage({name: one for name, one in fields.items() if name in _STAGE}),)
     for name in _STAGE:
         if name in fields:
-            raise fields[name].wrong("belongs into a stage, because the rule has stages")
+            raise fields[name].wrong("must be set in each stage, because the rule has stages")
     found = fields["stages"].items(MAX_STAGES)
     if not found:
         raise fields["stages"].wrong("must have at least one stage")
@@ -186,7 +186,7 @@ def _stage(fields: Mapping[str, _Field]) -> Stage:
     for group in groups:
         if group not in policy.DECIDING:
             raise fields["groups"].wrong(
-                f"{group} is no group whose members decide; there are {', '.join(sorted(policy.DECIDING))}"
+                f"{group} is not a group whose members may decide; known are {', '.join(sorted(policy.DECIDING))}"
             )
     return Stage(
         quorum=_read(fields, "quorum", lambda one: one.number(1, MAX_QUORUM), default=1),

@@ -20,7 +20,7 @@ SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A request that the draft would have treated differently. `before` and `after` say what it needed, in words."""
+    """A request that the draft would have treated differently. `before` and `after` describe its demands."""
 
     request: UUID
     sentence: str
@@ -31,7 +31,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The result: `looked` requests were judged, and `changed` of them differ. `all` says that there were no more."""
+    """The result: `looked` requests were evaluated, `changed` of them differ. `all` says that there were no more."""
 
     looked: int
     changed: int
@@ -40,7 +40,7 @@ class Simulation:
 
 
 def simulate(draft: Policy) -> Simulation:
-    """Judge the newest requests for approval of the last 30 days by a draft, for at most SECONDS.
+    """Evaluate the newest requests for approval of the last 30 days by a draft, for at most SECONDS.
 
     A call that no person was asked about has no request, so a rule that would ask about it changes nothing here.
     """

@@ -69,7 +69,9 @@ def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
             return f"the rule {rule.name} names {unknown[0]}, who may not decide"
         if not tally.can_complete(rule.stages, {}, groups):
             needed = sum(stage.quorum for stage in rule.stages)
-            return f"the rule {rule.name} needs {needed} people, and fewer may decide in its stages"
+            return (
+                f"the rule {rule.name} needs {needed} people, but too few may approve in its stages"
+            )
     return None
 
 

@@ -134,7 +134,7 @@ def test_parts_that_do_not_matter_may_differ() -> None:
     ("preview", "said"),
     [
         (lambda euros: {}[euros], "KeyError: 40"),
-        (lambda euros: "much", "TypeError: the preview of move returned str, no Preview"),
+        (lambda euros: "much", "TypeError: the preview of move returned str, not a Preview"),
         (lambda euros: Preview(counts={"a": 2**60}), "preview"),
         (lambda euros: Preview(summary="x" * 20_000), "bytes of JSON, at most 16384 are shown"),
         (lambda euros: exit(2), "SystemExit: 2"),

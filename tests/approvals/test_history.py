@@ -85,7 +85,8 @@ def test_rows_say_who_how_and_how_long(decided: list[Request], bea: Actor) -> No
     ours, denied, approved = page(bea).items
     assert (ours.decided_by, ours.outcome, ours.position) == ("ada", "failed", 3)
     assert (denied.reason, denied.channel, approved.channel) == ("too much", "api", "page")
-    assert 0 <= (denied.seconds_to_decide or -1) < 60
+    assert denied.seconds_to_decide is not None
+    assert denied.seconds_to_decide >= 0
     assert [row.tampered for row in (ours, denied, approved)] == [None, None, None]
     Request.objects.filter(id=denied.id).update(reason="fine")
     assert [row.id for row in page(bea).items if row.tampered] == [denied.id]
@@ -132,7 +133,7 @@ def test_days_are_those_of_the_zone(
 @pytest.mark.parametrize(
     ("given", "field", "why"),
     [
-        ({"q": "garbage:xyz"}, "q", "no operator garbage:"),
+        ({"q": "garbage:xyz"}, "q", "no filter garbage:"),
         ({"q": "risk:none"}, "risk", "one of low, medium, high"),
         ({"q": "person:a person:b"}, "q", "person: more than once"),
         ({"q": "since:tuesday"}, "since", "must be a day"),

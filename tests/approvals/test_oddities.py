@@ -236,7 +236,10 @@ def test_oddities_are_told_in_words_with_the_usual_values() -> None:
     past = learn({"amount": amount, "to": {"city": "Bonn"}} for amount in AMOUNTS)
     found = find({"amount": 12_500, "to": {"city": "Rome"}}, past)
     assert [(one.short, one.text) for one in found] == [
-        ("amount: 10 times the usual", "Usually 1,250 to 1,310 (last 10); this is 10 times that."),
+        (
+            "amount: 10 times the usual value",
+            "Usually 1,250 to 1,310 (last 10); this is 10 times that.",
+        ),
         (
             "to.city: “Rome” is new",
             "to.city: “Rome” is in none of the last 10 approvals. Usually “Bonn”.",

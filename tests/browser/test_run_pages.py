@@ -43,7 +43,7 @@ def test_a_tick_stays_when_the_list_of_runs_changes(desk: Desk, office: Office) 
     office.start()
     desk.page.clock.run_for(11_000)
     expect(desk.page.get_by_role("button", name="This page has changed")).to_be_visible()
-    desk.page.get_by_role("button", name="Compare two ticked runs").click()
+    desk.page.get_by_role("button", name="Compare two selected runs").click()
     desk.page.wait_for_url(
         re.compile(f"/runs/({first}/compare/{second}|{second}/compare/{first})/")
     )

@@ -44,7 +44,7 @@ class Command(command.Command):
         match options["act"]:
             case "check":
                 rules = changes.check(_read(options["file"])).rules
-                self.stdout.write(f"{len(rules)} rules, without an error.")
+                self.stdout.write(f"{len(rules)} rules, no errors.")
             case "import":
                 number = changes.propose(_read(options["file"]), actor=None)
                 if options["confirm"]:

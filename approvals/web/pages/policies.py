@@ -60,7 +60,7 @@ def export(request: HttpRequest, number: int) -> HttpResponse:
 @require_POST
 @admins_only
 def try_draft(request: HttpRequest) -> HttpResponse:
-    """Check a draft, and show what it would have changed in the last 30 days. Saves nothing."""
+    """Check a draft, and show the requests of the last 30 days that it would have changed. Saves nothing."""
     draft = form_text(request.POST, "text")
     try:
         found = simulate(changes.check(draft))

@@ -69,8 +69,8 @@ def handle_decision(
     following = _following(request, decided, actor)
     if decided.status == "pending":  # the policy demands more people
         said = (
-            f"Your approval counts, {len(decided.voted)} of {decided.quorum}",
-            "It waits for others.",
+            f"Your approval is recorded ({len(decided.voted)} of {decided.quorum})",
+            "Other people must approve too.",
         )
     what = f"{said[0]}: {_short(decided.sentence)}" if following else said[0]
     messages.success(

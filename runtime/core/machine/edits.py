@@ -34,10 +34,3 @@ def remember_edit(now: Continuation, call: Call, event: GateDecided) -> Continua
 def unedited(call: Call) -> Call:
     """Return the call as its model proposed it."""
     return call if call.edited is None else replace(call, args=call.proposed, edited=None)
-
-
-def has_edits(now: Continuation) -> bool:
-    """Say whether a person changed the arguments of a call of this run."""
-    return bool(now.edits) or any(
-        call.edited for frame in (*now.frames.values(), *now.left.values()) for call in frame.calls
-    )

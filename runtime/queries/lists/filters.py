@@ -38,7 +38,7 @@ _HEX_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*", re.IGNORECASE)  # of an id, as
 def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
     """Split a search into pairs of operator and text; the operator is empty for a plain word.
 
-    Raise InvalidInput naming `q` for an unknown operator or too many words.
+    Raise InvalidInput naming `q` for an unknown filter or too many words.
     """
     found = [(place.lower(), quoted or word) for place, quoted, word in _TERM.findall(text)]
     if len(found) > MAX_TERMS:
@@ -47,7 +47,8 @@ def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
         if place and place not in operators:
             known = ", ".join(f"{name}:" for name in operators if name)
             raise InvalidInput(
-                "q", f'has no operator {place}: (only {known}); "quotes" search for the text itself'
+                "q",
+                f'has no filter {place}: (known are {known}); put "quotes" around it to search for the text',
             )
     return found
 

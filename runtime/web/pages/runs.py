@@ -86,7 +86,7 @@ def compare_chosen(request: HttpRequest) -> HttpResponse:
         ids = []
     if len(ids) == 2:
         return redirect("compare", *ids)
-    messages.error(request, "Tick exactly two runs to compare them.")
+    messages.error(request, "Select exactly two runs to compare.")
     return redirect("runs")
 
 

@@ -101,7 +101,7 @@ REFUSED = {
     "args.s.matches('(a+)+$')": "calls matches",
     "timestamp('2030-01-01T00:00:00Z') == 1": "calls timestamp",
     "secret > 1": "names secret",
-    "args.amount >": "is no CEL",
+    "args.amount >": "is not valid CEL",
     "'\\'' == args.s": "must not contain",
     "args.s" + " + args.s" * 6 + " == ''": "signs +",
 }
@@ -152,10 +152,10 @@ WRONG = {
     "rules:\n  - name: A\n    match: {risk: huge}": "must be low or medium or high",
     "rules:\n  - name: A\n    expires_after: 5": "from 60 to",
     "rules:\n  - name: A\n    approval: no": "must be required",
-    "rules:\n  - name: A\n    when: args.x >": r"line 3, rules\[1\].when: is no CEL",
+    "rules:\n  - name: A\n    when: args.x >": r"line 3, rules\[1\].when: is not valid CEL",
     "rules: &a []\nx: *a": "anchors",
     "rules: !!python/object:os.system {}": "tags",
-    "rules: [": "line 1: is no YAML",
+    "rules: [": "line 1: is not valid YAML",
     "rules: " + "[" * 3_000: "line 1",
     "x" * (text.MAX_TEXT + 1): "characters",
 }

@@ -127,7 +127,7 @@ def test_days_and_times_are_those_of_the_browser(bea: Client, cast: Any) -> None
     ("query", "words"),
     [
         ("garbage=1", ("<bdi>garbage</bdi>", "is not a filter of this list")),
-        ("q=garbage:xyz", ("the search", "no operator garbage:", 'value="garbage:xyz"')),
+        ("q=garbage:xyz", ("the search", "no filter garbage:", 'value="garbage:xyz"')),
         ("risk=none&person=bea", ("<bdi>risk</bdi>", 'name="person" value="bea"')),
     ],
 )

@@ -58,7 +58,7 @@ def test_an_odd_value_is_told_in_the_row_beside_the_value_and_in_the_api(
     words = "5 is in none of the last 30 approvals. Usually 1 or 2."
     with queries_at_most(15):
         arguments = text(bea, odd).partition('class="args"')[2].partition("</dl>")[0]
-    in_order(arguments, "Holds invisible characters: ⟦U+200B⟧ zero width space", words)
+    in_order(arguments, "Contains invisible characters: ⟦U+200B⟧ zero width space", words)
     has(arguments, "Not given in 30 of the last 30 approvals", hides=["<b>"])
     shows(bea, plain, hides=['class="odd"'])
     found = bea_api.get(f"/approvals/{odd.id}").json()["oddities"]

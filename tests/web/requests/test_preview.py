@@ -33,13 +33,13 @@ def previewed(**preview: Any) -> Request:
 def test_the_card_has_every_part(bea: Client, cast: Cast) -> None:
     words = (">Consequences<", "Replaces one role", "accounts", "level-1", "level-3", "new.hire")
     page = shows(bea, previewed(shown=SHOWN), *words, "the account is &lt;i&gt;9", hides=["<i>9"])
-    has(page, hides=["Asked again", "not approved before", "No preview"])
+    has(page, hides=["Asked again", "new since the approval", "No preview"])
 
 
 def test_a_difference_from_the_approved_preview_is_marked(bea: Client, cast: Cast) -> None:
     page = shows(bea, previewed(shown=OTHER, before=SHOWN), "Asked again", "approved: 1")
     card = page.partition('id="preview"')[2].partition("</section>")[0]
-    assert card.count("not approved before") == 2  # a change and a person
+    assert card.count("new since the approval") == 2  # a change and a person
     assert card.count("no longer") == 2  # a change and a warning
     shows(bea, previewed(missing="too slow", before=SHOWN), "There is no preview now")
 

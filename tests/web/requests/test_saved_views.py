@@ -48,7 +48,7 @@ def test_a_refused_name_says_the_limit_and_comes_back(bea: Client, cast: Cast) -
     for number in range(saved_views.MAX_VIEWS):
         saved_views.save("bea", f"{number}", {})
     saved_views.save("bea", "0", {"q": "again"})  # a name is saved again in its place
-    with pytest.raises(InvalidInput, match="at most 20 views"):
+    with pytest.raises(InvalidInput, match="you have 20 views already"):
         saved_views.save("bea", "one more", {})
     saved_views.save("ada", "her first", {})
 

@@ -33,7 +33,7 @@ def test_page_and_inbox_show_who_approved_and_who_could(
     shows(
         bea,
         request,
-        "1 of 2 approved",
+        "1 of 2 approvals",
         "cora",
         "Looks right",
         "bea, dan",
@@ -41,7 +41,7 @@ def test_page_and_inbox_show_who_approved_and_who_could(
         "policy version 2",
         hides=[ATTACK, "cannot be approved any more", "Withdraw"],
     )
-    assert "1 of 2 approved" in inbox(bea)
+    assert "1 of 2 approvals" in inbox(bea)
 
 
 def test_a_vote_says_that_it_waits_and_can_be_withdrawn(
@@ -50,16 +50,16 @@ def test_a_vote_says_that_it_waits_and_can_be_withdrawn(
     request = request_of_two
     form = {"digest": request.request_digest, "reason": ""}
     said = bea.post(reverse("approve", args=[request.id]), form, follow=True).content.decode()
-    assert "Your approval counts, 1 of 2. It waits for others." in said
+    assert "Your approval is recorded (1 of 2). Other people must approve too." in said
     shows(bea, request, "Withdraw my approval", hides=["btn approve"])
     assert "No requests" not in inbox(bea, "others")
     assert str(request.id) in inbox(bea, "others")
     assert str(request.id) not in inbox(bea)
     again = bea.post(reverse("approve", args=[request.id]), form)
     assert again.status_code == 409
-    assert "bea has approved this already" in again.content.decode()
+    assert "bea has already approved this request" in again.content.decode()
     bea.post(reverse("undo", args=[request.id]))
-    shows(bea, request, "0 of 2 approved", "btn approve")
+    shows(bea, request, "0 of 2 approvals", "btn approve")
 
 
 def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Request) -> None:
