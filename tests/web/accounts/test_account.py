@@ -48,7 +48,7 @@ def test_the_login_says_that_a_form_was_not_sent(places: Places, subtests: pytes
             with subtests.test(row.path):
                 client = Client()
                 to_login = client.post(row.path.format(**places))["Location"]
-                page = client.get(client.post(to_login, form)["Location"])
+                page = client.post(to_login, form, follow=True)
                 has(text_of(page), "You were logged out before this was sent")
 
 
