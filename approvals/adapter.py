@@ -323,13 +323,24 @@ def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> 
 def _check_edited_rule(
     request: Request, said: Statement, principal: principals.Principal | None
 ) -> None:
-    """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it."""
+    """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it.
+
+    The policy may have raised the risk of the request, so the call is evaluated at each risk that may be its tool's.
+    """
+    order = tuple(Risk)
+    for risk in order[: order.index(Risk(request.risk)) + 1]:
+        _check_edited_at(risk, request, said, principal)
+
+
+def _check_edited_at(
+    risk: Risk, request: Request, said: Statement, principal: principals.Principal | None
+) -> None:
     _, found = in_force.judge(
         Facts(
             tool=request.tool,
             path=tuple(request.path),
             args=json.loads(request.edited or "{}"),
-            risk=Risk(request.risk),
+            risk=risk,
             gated=True,
             effect=request.effect,
             requester=request.requester,

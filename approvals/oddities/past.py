@@ -17,6 +17,7 @@ RARE_PERCENT = 5  # a value with a smaller share is rare
 MAX_SURPRISING = (
     10  # percent of past values that may be new or rare themselves where such a value is called odd
 )
+MAX_COMPARED = 200  # past values that each new one is compared with
 LISTED = 3  # values named as the usual ones
 
 
@@ -31,6 +32,11 @@ class Past:
     def total(self) -> int:
         """The number of values; a call counts each of its values once."""
         return self.counts.total()
+
+    @cached_property
+    def frequent(self) -> list[tuple[Value, int]]:
+        """The values with their counts that a new one is compared with, the most frequent first."""
+        return self.counts.most_common(MAX_COMPARED)
 
     @cached_property
     def kinds(self) -> frozenset[ValueKind]:

@@ -14,7 +14,7 @@ def resembled(place: Place, value: Value, past: Past) -> Value | None:
     if value.kind is not ValueKind.TEXT or len(value.text) > MAX_LENGTH or value in past.counts:
         return None
     look = skeleton(value.text, host=place.domain)
-    for seen, count in past.counts.most_common():
+    for seen, count in past.frequent:
         if seen.kind is not ValueKind.TEXT or len(seen.text) > MAX_LENGTH:
             continue
         if seen.text.casefold() == value.text.casefold():

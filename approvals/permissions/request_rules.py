@@ -12,7 +12,7 @@ from approvals.models import Request
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.policies.rules import demands_of, keys_of
-from runtime.core.enums import Risk
+from runtime.core.enums import GateKind, Risk
 from runtime.errors import Forbidden
 
 # The condition of the index `request_excluded_others`: `excluded` has more than the requester, as few requests have.
@@ -133,7 +133,12 @@ def denial(
 
 
 def _not_named(principal: Principal, row: Request) -> Forbidden | None:
-    """Say that the request's rule names other people; None if it names this person, for any of its stages."""
+    """Say that the request's rule names other people; None if it names this person, for any of its stages.
+
+    All reviewers may resolve a call in doubt: it has no deadline. Only the people of the rule can let it run again.
+    """
+    if row.kind == GateKind.IN_DOUBT:
+        return None
     try:
         demands = demands_of(row.rule)
     except (ValueError, KeyError, TypeError):

@@ -54,13 +54,16 @@ def versions() -> tuple[Version, ...]:
 
 
 def in_force(found: tuple[Version, ...], at: datetime) -> Version | None:
-    """Return the version in force at this time; None for the default policy."""
+    """Return the version in force at this time, the one that was put in force last; None for the default policy.
+
+    So a version that waited for its day does not replace one that was confirmed meanwhile.
+    """
     past = [
         one
         for one in found
         if not one.withdrawn and one.effective_at is not None and one.effective_at <= at
     ]
-    return max(past, key=lambda one: (one.effective_at, one.order), default=None)
+    return max(past, key=lambda one: one.order, default=None)
 
 
 def append(

@@ -135,7 +135,12 @@ def similar(
         decided_by=row.decided_by,
         decided_at=row.decided_at,
         changes=tuple(
-            compared(json.loads(row.args), json.loads(args), until=until, secret=_secrets(row.tool))
+            compared(
+                json.loads(row.edited or row.args),
+                json.loads(args),
+                until=until,
+                secret=_secrets(row.tool),
+            )
         ),
     )
 

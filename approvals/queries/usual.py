@@ -35,7 +35,8 @@ ROW_CHARACTERS = 4_000  # of a row that are searched for invisible characters
 PAST = f"""
     SELECT past.* FROM unnest(%(tools)s::text[]) AS asked(tool), LATERAL (
         SELECT id, tool, requester, risk, removed_at,
-            CASE WHEN octet_length(args) <= {MAX_BYTES} THEN args ELSE '' END AS args
+            CASE WHEN octet_length(coalesce(edited, args)) <= {MAX_BYTES}
+                THEN coalesce(edited, args) ELSE '' END AS args
         FROM approvals_request
         WHERE approvals_request.tool = asked.tool AND status = 'approved' AND kind = 'approval'
             AND decided_at >= %(since)s AND decided_at < %(before)s

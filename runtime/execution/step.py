@@ -277,6 +277,9 @@ class StepBuilder:
 
     def _open_frame(self, command: OpenFrame) -> None:
         """Open a frame with the input as its agent reads it. If that fails, refuse the call or end the run."""
+        parent, call = command.parent, command.call
+        if parent is not None and call is not None and self._is_rechecked(parent, call):
+            return
         try:
             given = self._handler.receive(command.agent, command.input)
             instructions = self._handler.instruct(command.agent, given)
@@ -348,7 +351,7 @@ class StepBuilder:
 
     def _start(self, command: StartTool) -> None:
         """Recheck the approval, then record the intent if a slot is free."""
-        if self._is_rechecked(command):
+        if self._is_rechecked(command.frame, command.call):
             return
         if self._reserve(command):
             started = ToolStarted(
@@ -356,32 +359,32 @@ class StepBuilder:
             )
             self.change(changed(started, work=command))
 
-    def _is_rechecked(self, command: StartTool | StartWait) -> bool:
+    def _is_rechecked(self, frame: str, call: str) -> bool:
         """Return whether an approved call does not start now: it is previewed, refused or asked again."""
-        if (command.frame, command.call) in self._previewing:
+        if (frame, call) in self._previewing:
             return True
-        other = self._recheck(command)
+        other = self._recheck(frame, call)
         if isinstance(other, PreviewCall):
             self._preview(other)
         elif other is not None:
             self._record(other)
         return other is not None
 
-    def _recheck(self, command: StartTool | StartWait) -> AdmissionResult | PreviewCall | None:
+    def _recheck(self, frame: str, call: str) -> AdmissionResult | PreviewCall | None:
         """Check an approved call once more. This also verifies the approval that the step consumes."""
-        call = self.now.call(command.frame, command.call)
-        if not needs_recheck(call):
+        found = self.now.call(frame, call)
+        if not needs_recheck(found):
             return None
-        gate = call.gate
+        gate = found.gate
         signal = None if gate is None else self._unverified.get(gate)
         decision = None if signal is None else signal.decision
-        other = self._admission.recheck(self.now, command.frame, command.call, decision)
+        other = self._admission.recheck(self.now, frame, call, decision)
         if not isinstance(other, AdmissionResult) and gate is not None:
             self._unverified.pop(gate, None)
         return other
 
     def _wait(self, command: StartWait) -> None:
-        if not self._is_rechecked(command):
+        if not self._is_rechecked(command.frame, command.call):
             self.add(begin(self.now, command, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:

@@ -12,6 +12,7 @@ from runtime.core.events import Preview, Proposal
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
 
 PREVIEW_SECONDS = 2.0
+PREVIEW_AGAIN_SECONDS = 10.0  # just before the effect, when no reviewer waits for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

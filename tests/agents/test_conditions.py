@@ -162,7 +162,7 @@ def test_a_risk_that_may_be_lower_asks_before_a_run_continues(
     ("given", "said"),
     [
         ({"risk": lambda amount: "low"}, "risk takes amount, which is not an argument of the tool"),
-        ({"approval": lambda *euros: True}, "approval takes euros, which is no argument"),
+        ({"approval": lambda *euros: True}, "approval takes euros, which is not an argument"),
         ({"approval": "yes"}, "approval is True, False or a function of its arguments"),
         ({"risk": "grave"}, "'grave' is not one of low, medium, high"),
     ],

@@ -18,8 +18,8 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import Change
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run, Signal
-from runtime.ports.agents import VersionChange
-from runtime.ports.approvals import Part
+from runtime.ports.agents import CallInfo, VersionChange
+from runtime.ports.approvals import Part, PolicyFacts, Ruling
 from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
@@ -135,6 +135,24 @@ def test_an_approval_that_no_longer_holds_opens_a_new_gate(rig: MakeBench, chang
     desk.approvals.void = False
     assert desk.answer(run.id).status == "completed"
     assert len(desk.effects.calls) == 1
+
+
+def test_an_approved_delegation_is_checked_again_before_its_frame_opens(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = rig({"a": turns(ask(("b", {"x": 1})), say("done")), "b": turns(say("sub"))})
+
+    def judge(info: CallInfo, facts: PolicyFacts) -> Ruling:
+        return Ruling(gated=info.delegate is not None)
+
+    monkeypatch.setattr(desk.approvals, "judge", judge)
+    run = desk.advance(desk.start("a"))
+    (first,) = desk.open_gates(run.id)
+    desk.approvals.void = True
+    assert desk.answer(run.id).status == "suspended"
+    (second,) = desk.open_gates(run.id)
+    assert second.id != first.id
+    assert [one.agent for one in desk.effects.models] == ["a"]
 
 
 def test_a_worker_without_the_agent_leaves_the_run_untouched(

@@ -28,9 +28,9 @@ def test_a_late_page_names_its_omitted_parts(
     unsearched = "Not searched for look-alike letters: this page took too long."
     request = office.request(suspended)
     shows(bea, request, left_out, unsearched, "Approve", hides=["First request like this"])
-    shows(bea, "/inbox/", "This list took too long to look for unusual values")
+    shows(bea, "/inbox/", "Some rows were not checked for unusual values")
     office.approve(suspended)
-    shows(bea, "/decisions/", "Results and errors are left out", ">Done<", hides=["raw brief"])
+    shows(bea, "/decisions/", "Results and errors are not shown", ">Done<", hides=["raw brief"])
 
 
 def test_a_page_that_takes_too_long_is_given_up(

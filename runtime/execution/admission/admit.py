@@ -254,7 +254,8 @@ class Admission:
     ) -> AdmissionResult:
         ruling = self.approvals.judge(info, _facts(now, frame, call))
         default = float(settings.ABEYANCE_APPROVAL_SECONDS)
-        seconds = ruling.expires_in or info.expires_in or default
+        given = [one for one in (ruling.expires_in, info.expires_in) if one is not None]
+        seconds = min(given, default=default)
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.APPROVAL,

@@ -33,6 +33,7 @@ from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown
 from runtime.ports.approvals import Approval
 from runtime.ports.effects import (
+    PREVIEW_AGAIN_SECONDS,
     PREVIEW_SECONDS,
     ModelAnswer,
     ModelFailure,
@@ -86,7 +87,9 @@ def request_for(
     call = frame.find(work.call)
     if isinstance(work, PreviewCall):
         of = _tool_request(now, frame, call, work.terms, call.attempt + 1)
-        return PreviewRequest(of=of, digest=work.terms.digest, deadline=PREVIEW_SECONDS)
+        is_approved = call.shown is not None
+        seconds = PREVIEW_AGAIN_SECONDS if is_approved else PREVIEW_SECONDS
+        return PreviewRequest(of=of, digest=work.terms.digest, deadline=seconds)
     assert call.terms is not None  # a call is checked before it is started
     approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
     found = _tool_request(now, frame, call, call.terms, work.attempt)

@@ -194,7 +194,10 @@ class EffectPool:
         with self._lock:
             if not effect.settle():
                 return
-            self._hung[effect] = request.tool
+            if not isinstance(
+                request, PreviewRequest
+            ):  # its limit is short, and it changes nothing
+                self._hung[effect] = request.tool
             tools = list(self._hung.values())
         # In a thread of its own, because ending a transaction asks Postgres.
         threading.Thread(target=_give_up, args=(effect,), daemon=True).start()

@@ -1,6 +1,6 @@
 """The page with the list of runs, and the way from two of its rows to their comparison."""
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -104,6 +104,8 @@ def _chosen(request: HttpRequest) -> dict[str, str]:
 
 def _condition(readable: Q, chosen: dict[str, str], search: str) -> Q:
     until = _day("to", chosen)
+    if until and until.date() == date.max:
+        until = None
     return filters.filter_runs(
         readable,
         tab=chosen.get("tab", ""),

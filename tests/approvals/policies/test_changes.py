@@ -73,6 +73,13 @@ def test_the_only_admins_change_waits_a_day_in_which_it_can_be_withdrawn(office:
     assert in_force.at_time(acts.versions(), then) == Policy()
 
 
+def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: None) -> None:
+    changes.propose("rules: []", actor="admin")
+    number = put_in_force(TWO)
+    later = clock.now() + timedelta(hours=25)
+    assert in_force.at_time(acts.versions(), later).version == str(number)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -16,12 +16,12 @@ from approvals.models import AuditEntry, Request, Vote
 from approvals.queries import deciders
 from approvals.requests import statements, votes
 from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import Decision, EffectClass, Verdict
+from runtime.core.enums import Decision, EffectClass, Risk, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed
-from tests.approvals.policies.office import asked, reviewers
+from tests.approvals.policies.office import asked, put_in_force, reviewers
 from tests.support import seeds
 from tests.support.seeds import decide
 
@@ -293,3 +293,36 @@ def _text(request: Request) -> str:
     request.refresh_from_db()
     assert request.statement is not None
     return request.statement
+
+
+def test_an_edit_counts_only_if_the_rule_of_each_possible_risk_is_met(ada: Actor) -> None:
+    """A rule that raised the risk of the proposed call may hide the one that the edited call has."""
+    bea, *_ = reviewers("bea", "cora")
+    text = """
+rules:
+  - {name: large, when: args.security_level > 1000, risk: high, quorum: 2}
+  - {name: medium, match: {risk: medium}, quorum: 2}
+"""
+    large, small = ({**seeds.ARGS, "security_level": level} for level in (5000, 900))
+    request = asked(text, risk=Risk.MEDIUM, args=large)
+    decide(request, bea, "edit", arguments=small)
+    request.refresh_from_db()
+    digest = action_digest(
+        tool=request.tool,
+        schema=sha256_of(seeds.SCHEMA),
+        args=small,
+        path=seeds.PATH,
+        effect=EffectClass.IDEMPOTENT,
+    )
+    with pytest.raises(ApprovalVoid, match="the rule medium demands more"):
+        seeds.verify_approval(request, action_digest=digest)
+
+
+def test_a_call_in_doubt_can_be_given_up_by_people_the_rule_does_not_name(ada: Actor) -> None:
+    bea, cora = reviewers("bea", "cora")
+    put_in_force("rules: [{name: Only bea, people: [bea]}]")
+    request = seeds.in_doubt()
+    people.disable(bea.person, actor=None)
+    with pytest.raises(Forbidden, match="Other people must approve first"):
+        seeds.settle(request, cora, "run_again", "x")
+    assert seeds.settle(request, cora, "give_up", "x").status == "denied"

@@ -33,11 +33,11 @@ def previewed(**preview: Any) -> Request:
 def test_the_card_has_every_part(bea: Client, cast: Cast) -> None:
     words = (">Consequences<", "Replaces one role", "accounts", "level-1", "level-3", "new.hire")
     page = shows(bea, previewed(shown=SHOWN), *words, "the account is &lt;i&gt;9", hides=["<i>9"])
-    has(page, hides=["Asked again", "new since the approval", "No preview"])
+    has(page, hides=["New approval needed", "new since the approval", "No preview"])
 
 
 def test_a_difference_from_the_approved_preview_is_marked(bea: Client, cast: Cast) -> None:
-    page = shows(bea, previewed(shown=OTHER, before=SHOWN), "Asked again", "approved: 1")
+    page = shows(bea, previewed(shown=OTHER, before=SHOWN), "New approval needed", "approved: 1")
     card = page.partition('id="preview"')[2].partition("</section>")[0]
     assert card.count("new since the approval") == 2  # a change and a person
     assert card.count("no longer") == 2  # a change and a warning
@@ -47,8 +47,8 @@ def test_a_difference_from_the_approved_preview_is_marked(bea: Client, cast: Cas
 def test_the_page_says_why_there_is_no_preview(bea: Client, cast: Cast) -> None:
     shows(bea, previewed(missing="it took longer than 2 s"), "No preview: it took longer than 2 s")
     said = "The risk condition of pay failed: KeyError: '<i>9'"
-    shows(bea, previewed(unjudged=said), "Counted as high risk", hides=["<i>9", ">Consequences<"])
-    shows(bea, seeds.pending(), hides=[">Consequences<", "Counted as high risk"])
+    shows(bea, previewed(unjudged=said), "Treated as high risk", hides=["<i>9", ">Consequences<"])
+    shows(bea, seeds.pending(), hides=[">Consequences<", "Treated as high risk"])
 
 
 @pytest.mark.parametrize("stored", ["7", '"x"', '{"shown": 7, "before": [1]}', "no JSON"])
