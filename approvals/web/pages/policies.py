@@ -32,7 +32,9 @@ class Row:
 def _require_reader(actor: Actor) -> None:
     """Raise Forbidden for a person who neither decides nor administers."""
     principal = principals.principal_of(actor)
-    if principal is None or not {Scope.APPROVALS_DECIDE, Scope.ADMIN} & principal.scopes:
+    if principal is None or not (
+        principal.has(Scope.APPROVALS_DECIDE) or principal.has(Scope.ADMIN)
+    ):
         raise Forbidden("not_eligible", "This person may not read the policy.")
 
 
