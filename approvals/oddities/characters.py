@@ -22,7 +22,7 @@ def find(args: Any, *, most: int = MAX_CHARACTERS) -> Iterator[Oddity]:
     named = args if isinstance(args, dict) else {WHOLE: args}
     for name, value in named.items():
         place = Place((str(name),))
-        texts = list(_cut(_texts([name, value]), most))
+        texts = list(_cut(lookalikes.texts_of([name, value]), most))
         most -= sum(map(len, texts))
         hidden = dict.fromkeys(char for text in texts for char in _hidden(text))
         if hidden:
@@ -42,19 +42,6 @@ def _cut(texts: Iterator[str], most: int) -> Iterator[str]:
             return
         yield text[:most]
         most -= len(text)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case list():
-            for one in value:
-                yield from _texts(one)
-        case dict():
-            for name, one in value.items():
-                yield str(name)
-                yield from _texts(one)
 
 
 def _hidden(text: str) -> Iterator[str]:

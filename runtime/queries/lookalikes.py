@@ -80,7 +80,7 @@ def describe(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
     cut = False
     for value in values:
         left = most
-        for text in _texts(value):
+        for text in texts_of(value):
             cut = cut or len(text) > left
             found.update(dict.fromkeys(_descriptions(text[:left])))
             left -= min(left, len(text))
@@ -114,17 +114,18 @@ def _decoded(label: str) -> str:
         return label
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield every text in a JSON value, the names of its fields included."""
     match value:
         case str():
             yield value
         case list() | tuple():
             for one in value:
-                yield from _texts(one)
+                yield from texts_of(one)
         case dict():
             for name, one in value.items():
                 yield str(name)
-                yield from _texts(one)
+                yield from texts_of(one)
 
 
 def _descriptions(text: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The page of the policy: the version in force, versions that wait, a draft with its effect, and the history."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.contrib import messages
@@ -88,23 +89,25 @@ def propose(request: HttpRequest) -> HttpResponse:
 @admins_only
 def confirm(request: HttpRequest, number: int) -> HttpResponse:
     """Put a version in force."""
-    try:
-        changes.confirm(number, actor=actor_of(request).person)
-    except PolicyRefused as refused:
-        return _page(request, problem=str(refused), status=refused.status)
-    messages.success(request, f"Version {number} is in force.")
-    return redirect("policies")
+    return _changed(request, number, changes.confirm, "in force")
 
 
 @require_POST
 @admins_only
 def withdraw(request: HttpRequest, number: int) -> HttpResponse:
     """Withdraw a version that waits."""
+    return _changed(request, number, changes.withdraw, "withdrawn")
+
+
+def _changed(
+    request: HttpRequest, number: int, act: Callable[..., None], state: str
+) -> HttpResponse:
+    """Carry out an act on a version, or show why it is refused."""
     try:
-        changes.withdraw(number, actor=actor_of(request).person)
+        act(number, actor=actor_of(request).person)
     except PolicyRefused as refused:
         return _page(request, problem=str(refused), status=refused.status)
-    messages.success(request, f"Version {number} is withdrawn.")
+    messages.success(request, f"Version {number} is {state}.")
     return redirect("policies")
 
 
