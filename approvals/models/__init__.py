@@ -1,0 +1,23 @@
+"""Defines the tables of approvals, one module per noun. People and groups are Django's own."""
+
+from approvals.models.accounts import Adoption, Assignment, LoginFailures, SavedView, Token
+from approvals.models.audit import AuditEntry
+from approvals.models.policies import PolicyAct
+from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
+from approvals.models.tools import ToolSchema
+
+__all__ = [
+    "ASKING_AGENT",
+    "ROOT_AGENT",
+    "Adoption",
+    "Assignment",
+    "AuditEntry",
+    "LoginFailures",
+    "Outcome",
+    "PolicyAct",
+    "Request",
+    "SavedView",
+    "Token",
+    "ToolSchema",
+    "Vote",
+]

@@ -1,0 +1,97 @@
+"""Defines the tables of what people have beside their accounts, which are Django's own."""
+
+from uuid import uuid4
+
+from django.conf import settings
+from django.db import models
+
+
+class Token(models.Model):
+    """A bearer token of the API. Only the hash of the secret is stored.
+
+    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
+    """
+
+    public_id = models.TextField(primary_key=True)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tokens"
+    )
+    secret_hash = models.TextField()
+    scopes = models.JSONField()
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    signature = models.TextField(null=True)  # hex; None in unsigned rows, which open nothing
+    key_id = models.TextField(null=True)
+
+
+class Assignment(models.Model):
+    """A group or a password that a person was given. A trigger refuses changes and deletions.
+
+    The row with the highest `seq` of a person and a right is the current one. It is signed, so a program that only
+    writes to Postgres cannot give or confirm a right, nor restore an earlier row.
+    """
+
+    class Act(models.TextChoices):
+        ADOPTED = "adopted"  # it was there before assignments were recorded
+        GIVEN = "given"  # by an admin, or on the command line
+        CONFIRMED = "confirmed"  # by a second admin, or on the command line
+        CHANGED = "changed"  # the person chose another password; the giver stays
+        ENDED = "ended"  # taken away, or the person was disabled
+
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="assignments"
+    )
+    username = models.TextField()
+    what = models.TextField()  # the group's name, or `password`
+    seq = models.IntegerField()
+    act = models.TextField(choices=Act.choices)
+    by = models.TextField(null=True)  # who did this; None is the command line
+    at = models.DateTimeField()
+    givers = models.JSONField()  # the admin who gave it, then the givers of that admin's own right
+    given_at = models.DateTimeField()
+    needs_second = models.BooleanField()  # it does not count before a second admin confirms it
+    confirmed_by = models.TextField(null=True)  # None with a time is the command line
+    confirmed_at = models.DateTimeField(null=True)
+    digest = models.TextField(null=True)  # of the stored password
+    signature = models.TextField(null=True)  # hex
+    key_id = models.TextField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["person", "what", "seq"], name="assignment_order"),
+        ]
+
+
+class Adoption(models.Model):
+    """The time at which existing rights were adopted; one row, which only the owner of the tables writes."""
+
+    at = models.DateTimeField()
+
+
+class LoginFailures(models.Model):
+    """The failed logins of one name from one address; `at` is the last one. Kept until they no longer count."""
+
+    address = models.TextField()  # empty if it is unknown
+    username = models.TextField()
+    failures = models.IntegerField()
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["address", "username"], name="login_failures"),
+        )
+
+
+class SavedView(models.Model):
+    """A list of the inbox that a person named. `place` holds the parameters of its address, as text."""
+
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="saved_views"
+    )
+    name = models.TextField()
+    place = models.JSONField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["owner", "name"], name="saved_view_name"),)
