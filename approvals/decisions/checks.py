@@ -14,6 +14,7 @@ from approvals.accounts import log
 from approvals.decisions import closing, commit, votes
 from approvals.errors import (
     AlreadyDecided,
+    AlreadyVoted,
     Cancelled,
     DigestMismatch,
     Expired,
@@ -28,8 +29,11 @@ from approvals.requests import confirmation, verification
 from runtime.control.access import text
 from runtime.core.enums import APPROVING, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
-from runtime.errors import InvalidInput
+from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
+
+# The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
+Outcome = requests.Approval | Expired | AlreadyVoted | Forbidden
 
 _NEEDS_REASON = {
     Verdict.DENY: "deny",
@@ -53,9 +57,7 @@ def open_request(looked: commit.Loaded | None) -> commit.Loaded:
     return looked
 
 
-def close(
-    looked: commit.Loaded, decision: Decision | None, actor: Actor
-) -> requests.Approval | Expired:
+def close(looked: commit.Loaded, decision: Decision | None, actor: Actor) -> Outcome:
     """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen."""
     row = looked.request
     if not looked.is_open:
@@ -65,16 +67,18 @@ def close(
     seconds = _undo_seconds(row)
     effective_at = looked.at + timedelta(seconds=seconds) if seconds else None
     if votes.are_needed(row, decision):
-        votes.vote(looked, decision, actor, effective_at)
+        refused = votes.vote(looked, decision, actor, effective_at)
+        if refused is not None:
+            return refused
     else:
         row.effective_at = effective_at
         commit.close(looked, decision, actor)
     return requests.verified(row, looked.principal)
 
 
-def decided(outcome: requests.Approval | Expired) -> requests.Approval:
-    """Return the decided request; raise Expired, after the expiry is committed."""
-    if isinstance(outcome, Expired):
+def decided(outcome: Outcome) -> requests.Approval:
+    """Return the decided request; raise the error, after the writes are committed."""
+    if isinstance(outcome, Exception):
         raise outcome
     return outcome
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from approvals import audit
 from approvals.decisions import budget_grants, checks, closing, commit, edits, results, votes
-from approvals.errors import Expired, NotShown
+from approvals.errors import NotShown
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from runtime.core.enums import FRAME_GATES, Decision, Edit, GateKind, Verdict
@@ -88,7 +88,7 @@ def preview_edit(*, request: UUID, digest: object, arguments: object, actor: Act
     return edits.check(row, arguments)
 
 
-def _attempt(request: UUID, answer: _Answer, actor: Actor) -> Approval | Expired:
+def _attempt(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.load(request, actor))
     row = looked.request

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from approvals import audit
 from approvals.decisions import checks, closing, commit, results
-from approvals.errors import Expired, TooEarly
+from approvals.errors import TooEarly
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from runtime.core.enums import Decision, GateKind, Verdict
@@ -49,7 +49,7 @@ def resolve(
     return checks.decided(made)
 
 
-def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> Approval | Expired:
+def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.load_at_gate(run, gate, actor))
     row = looked.request

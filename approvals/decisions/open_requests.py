@@ -5,20 +5,26 @@ transaction appends to the chain meanwhile, the step is not written, and the run
 """
 
 import json
+import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from approvals import audit, clock
 from approvals.models import AuditEntry, Request
-from approvals.policies.judge import Facts
+from approvals.policies.judge import Facts, without_policy
 from approvals.policy_versions import in_force
+from approvals.policy_versions.acts import PolicyBroken
 from approvals.requests import schemas, snapshot
 from runtime.core.enums import GateKind
 from runtime.core.machine.origin import merged
 from runtime.ports.approvals import Part, ReviewSnapshot
 from runtime.store import pool
 from runtime.store.pool import Connection
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = "unreadable"  # instead of the version
 
 _LAST = """
     SELECT clock_timestamp(), coalesce(max(a.seq), 0), coalesce(max(a.hash), '')
@@ -83,20 +89,27 @@ def build(
 
 
 def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
-    """Evaluate a call by the policy in force. Other gates have the default policy."""
+    """Evaluate a call by the policy in force. Other gates have the default policy.
+
+    If the policy cannot be read, the request demands the most that a policy can. The step must be written: its call
+    has already fallen into doubt.
+    """
     if shown.kind not in (GateKind.APPROVAL, GateKind.IN_DOUBT):
         return snapshot.Judged(risk=str(shown.risk))
-    version, found = in_force.judge(
-        Facts(
-            tool=shown.tool,
-            path=shown.path,
-            args=shown.args,
-            risk=shown.risk,
-            gated=True,
-            effect=str(shown.effect),
-            requester=shown.requester,
-        )
+    facts = Facts(
+        tool=shown.tool,
+        path=shown.path,
+        args=shown.args,
+        risk=shown.risk,
+        gated=True,
+        effect=str(shown.effect),
+        requester=shown.requester,
     )
+    try:
+        version, found = in_force.judge(facts)
+    except PolicyBroken as exc:
+        log.error("Run %s: a request demands the most, because %s", shown.run, exc)
+        version, found = UNREADABLE, without_policy(str(exc))
     return snapshot.Judged(version=version, risk=str(found.risk), demands=found.demands)
 
 

@@ -49,11 +49,12 @@ def check_answer(row: Request, verdict: Verdict) -> None:
 
 def vote(
     looked: commit.Loaded, decision: Decision, actor: Actor, effective_at: datetime | None
-) -> None:
+) -> AlreadyVoted | Forbidden | None:
     """Record the vote, and the decision if it completes the quorum of every stage.
 
-    Raises AlreadyVoted, Forbidden if this person may not vote in the present stage, TamperedWith, and GateNotOpen, with
-    nothing written, if another action on the run came in between.
+    Return the error if this person voted before, or may not vote in the present stage: the caller raises it once the
+    deletion of votes that no longer count is committed. Raises TamperedWith, and GateNotOpen, with nothing written, if
+    another action on the run came in between.
     """
     row, demands = looked.request, _demands(looked.request)
     with transaction.atomic():
@@ -63,20 +64,17 @@ def vote(
         counted = _still_valid(row, demands, _read(looked))
         stage = _stage(demands, counted, looked.principal, actor)
         if not isinstance(stage, int):
-            refused = stage
+            return stage
+        counted += (_cast(looked, decision, actor, stage),)
+        people = {one.person: one.stage for one in counted}
+        _note(row, demands, people)
+        if tally.current(demands.stages, people) is None:
+            row.effective_at = effective_at
+            latest = replace(looked, last=audit.last_of(row.run_id))
+            commit.close(latest, decision, actor, [one.digest for one in counted])
         else:
-            refused = None
-            counted += (_cast(looked, decision, actor, stage),)
-            people = {one.person: one.stage for one in counted}
-            _note(row, demands, people)
-            if tally.current(demands.stages, people) is None:
-                row.effective_at = effective_at
-                latest = replace(looked, last=audit.last_of(row.run_id))
-                commit.close(latest, decision, actor, [one.digest for one in counted])
-            else:
-                notify(row.run_id, inbox=True, hint=False)
-    if refused is not None:
-        raise refused  # after votes that no longer count are deleted
+            notify(row.run_id, inbox=True, hint=False)
+    return None
 
 
 def lost(cast: Cast, row: Request, origin: Collection[str] = ()) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 from approvals import policy
 from approvals.policies import conditions
 from approvals.policies.conditions import ConditionError
-from approvals.policies.rules import Demands, Policy, Rule
+from approvals.policies.rules import MAX_QUORUM, Demands, Policy, Rule, Stage
 from runtime.core.enums import Risk
 
 _ORDER = tuple(Risk)
@@ -65,6 +65,16 @@ def judge(of: Policy, facts: Facts) -> Judgement:
             return _applied(strictest(of), facts, f"the condition of {rule.name} failed: {exc}")
     gated = policy.requires_approval(gated=facts.gated, risk=facts.risk)
     return Judgement(approval=gated, risk=facts.risk)
+
+
+def without_policy(why: str) -> Judgement:
+    """Return the most that a policy can demand: what the policy demands is unknown, because it cannot be read."""
+    stages = (Stage(quorum=MAX_QUORUM),)
+    return Judgement(
+        approval=True,
+        risk=_ORDER[-1],
+        demands=Demands(rule="the policy cannot be read", stages=stages, reason=True, failed=why),
+    )
 
 
 def strictest(of: Policy) -> Rule:

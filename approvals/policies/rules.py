@@ -9,6 +9,7 @@ from approvals import policy
 from runtime.core.enums import Risk
 
 GROUP, PERSON = "group:", "person:"
+MAX_QUORUM = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from approvals import policy
 from approvals.policies import conditions
 from approvals.policies.conditions import ConditionError
-from approvals.policies.rules import Policy, Rule, Stage
+from approvals.policies.rules import MAX_QUORUM, Policy, Rule, Stage
 from approvals.policies.settings import SETTINGS
 from runtime.core.enums import Risk
 
@@ -23,7 +23,6 @@ DEFAULT = "rules: []\n"
 MAX_TEXT = 64 * 1024
 MAX_RULES = 100
 MAX_STAGES = 5
-MAX_QUORUM = 10
 MAX_NAMES = 50
 MAX_NAME = 100
 MIN_EXPIRY, MAX_EXPIRY = 60, 30 * 24 * 3600  # seconds

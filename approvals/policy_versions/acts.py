@@ -10,6 +10,7 @@ from datetime import datetime
 from django.db import connection
 
 from approvals import clock
+from approvals.errors import ApprovalError
 from approvals.models import PolicyAct
 from approvals.permissions import signatures
 
@@ -18,8 +19,10 @@ Act = PolicyAct.Act
 FIRST_NUMBER = 2  # version 1 is the default policy, which has no act
 
 
-class PolicyBroken(Exception):
+class PolicyBroken(ApprovalError):
     """The stored acts on policies are not those that were signed."""
+
+    status, code = 409, "policy_broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from approvals.policies import text as texts
 from approvals.policies.rules import Policy
 from approvals.policy import Group
 from approvals.policy_versions import acts, in_force
-from approvals.policy_versions.acts import FIRST_NUMBER, Act, Version
+from approvals.policy_versions.acts import FIRST_NUMBER, Act, PolicyBroken, Version
 from approvals.queries import deciders
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
@@ -142,8 +142,11 @@ def _changing(actor: str | None) -> Iterator[None]:
     """Run the block in a transaction that holds the lock for changes of the policy. Raises PolicyRefused."""
     if actor is not None and not _may_change(actor):
         raise PolicyRefused(f"{actor} may not change the policy.")
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(_LOCK)
-        yield
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(_LOCK)
+            yield
+    except PolicyBroken as exc:
+        raise PolicyRefused(f"The stored policy does not verify: {exc}.") from exc
     in_force.forget()

@@ -4,6 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from approvals import clock
 from approvals.models import PolicyAct, Request
 from approvals.policy import Group
 from tests.approvals.policies.office import TWO
@@ -54,6 +55,21 @@ def test_a_wrong_draft_names_its_line_and_stays(admin: Client, anne: Client) -> 
     for way in ("try", "add"):
         page = text_of(admin.post(f"/policies/{way}/", {"text": wrong}), 422)
         has(page, "line 1, rules[1].quorum: must be", wrong, "Nothing was changed")
+
+
+def test_a_broken_policy_is_named_on_every_way(admin: Client, anne: Client) -> None:
+    admin.post("/policies/add/", {"text": TWO})
+    forged = PolicyAct(seq=2, act="confirmed", number=2, text="", by="anne", at=clock.now())
+    forged.save(force_insert=True)
+    why = "act 2 on the policy is not the one that was signed"
+    has(text_of(admin.get("/policies/")), why)
+    for answer in (
+        admin.get("/policies/2.yaml"),
+        admin.post("/policies/add/", {"text": TWO}),
+        admin.post(f"{ACT}confirm/"),
+        admin.post(f"{ACT}withdraw/"),
+    ):
+        has(text_of(answer, 409), why)
 
 
 def test_the_only_admin_waits_a_day(admin: Client, published: None) -> None:

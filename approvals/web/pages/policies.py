@@ -51,8 +51,11 @@ def policies(request: HttpRequest) -> HttpResponse:
 def export(request: HttpRequest, number: int) -> HttpResponse:
     """Download one version as YAML; 1 is the default policy."""
     text = texts.DEFAULT if number == acts.FIRST_NUMBER - 1 else None
-    for one in acts.versions():
-        text = one.text if one.number == number else text
+    if text is None:
+        try:
+            text = next((one.text for one in acts.versions() if one.number == number), None)
+        except PolicyBroken as broken:
+            return _page(request, status=broken.status)
     if text is None:
         raise Http404
     found = HttpResponse(text, "application/yaml; charset=utf-8")
@@ -81,6 +84,8 @@ def propose(request: HttpRequest) -> HttpResponse:
         number = changes.propose(draft, actor=actor_of(request).person)
     except InvalidInput as refused:
         return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
+    except PolicyRefused as refused:
+        return _page(request, draft, problem=str(refused), status=refused.status)
     messages.success(request, f"Version {number} is saved. It is not in force yet.")
     return redirect("policies")
 

@@ -17,6 +17,7 @@ from approvals.policies.rules import Policy
 from approvals.policy import Group
 from approvals.policy_versions import acts, changes, in_force
 from approvals.policy_versions.acts import PolicyBroken
+from approvals.requests import votes
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
@@ -126,6 +127,13 @@ def test_acts_are_only_added_and_a_missing_or_changed_one_stops_every_judgement(
     )
     with pytest.raises(PolicyBroken):  # the engine then opens a hold
         in_force.judge(facts)
+    with pytest.raises(PolicyRefused, match="act 3 on the policy is not the one"):
+        changes.propose(TWO, actor="admin")
+    request = seeds.in_doubt()  # its gate opens: the call has fallen into doubt already
+    found = votes.demands(request)
+    assert found is not None
+    assert (found.quorum, request.policy_version) == (10, "unreadable")
+    assert "act 3 on the policy" in found.failed
 
 
 def test_commands_import_export_and_list(office: None, tmp_path: Path) -> None:

@@ -131,6 +131,27 @@ def test_stages_are_in_sequence_and_a_person_may_vote_in_a_later_one_only(
     assert decide(request, cora).status == "approved"
 
 
+def test_void_votes_are_deleted_also_if_the_second_attempt_is_refused(
+    four: list[Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bea, cora, *_ = four
+    request = asked(STAGES)
+    decide(request, bea)
+    disable("bea")
+    read, calls = audit.last_of, list[Any]()
+
+    def overtaken(run: Any) -> audit.Last:
+        calls.append(run)
+        if len(calls) == 1:  # another act on the run comes before this vote
+            Approvals().record_audit(run=run, actor=bea, act="pause", detail={})
+        return read(run)
+
+    monkeypatch.setattr("approvals.decisions.votes.audit.last_of", overtaken)
+    with pytest.raises(Forbidden, match="stage 1 of 2"):
+        decide(request, cora)
+    assert not Vote.objects.exists()
+
+
 def test_only_named_people_decide_and_others_are_told_which_rule(four: list[Actor]) -> None:
     request = asked("rules: [{name: Only bea, people: [bea]}]")
     with pytest.raises(Forbidden, match="Only bea"):
