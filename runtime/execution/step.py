@@ -37,7 +37,6 @@ from runtime.core.events import (
     FrameOpened,
     GateClosed,
     GateDecided,
-    GateOpened,
     MessageReceived,
     Paused,
     Resumed,
@@ -52,8 +51,9 @@ from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
-from runtime.execution.admission.admit import Admission, denied_before, needs_recheck
+from runtime.execution.admission.admit import Admission, denied_before, repeats
 from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
+from runtime.execution.admission.checks import CallChecks
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.execution.admission.versions import (
     VersionChanges,
@@ -78,9 +78,6 @@ from runtime.store.tables.signals import (
     Signal,
 )
 
-# The decisions after which a call may start at once.
-STARTING = frozenset({Verdict.APPROVE, Verdict.RUN_AGAIN})
-
 
 class StepBuilder:
     """Builds on a committed state. `reserve` reserves a slot before any work is recorded."""
@@ -99,8 +96,7 @@ class StepBuilder:
         self._admission = admission
         self._reserve = reserve
         self._clock = clock
-        self._previewing: set[tuple[str, str]] = set()
-        self._unverified: dict[UUID, GateDecidedSignal] = {}
+        self._checks = CallChecks(admission, self._begin)
 
     def add(self, event: Event) -> None:
         """Add an event."""
@@ -199,7 +195,7 @@ class StepBuilder:
         and the partial replies are kept as evidence. Raises Tampered for an approval that no person gave.
         """
         asked = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
-        self._previewing |= {*previewing}
+        self._checks.wait_for(previewing)
         while True:
             before = self.now
             is_limited = limited(before)
@@ -217,9 +213,8 @@ class StepBuilder:
                 if is_limited and not fits(self.now, command, asked):
                     continue  # until running calls are settled
                 if isinstance(command, CallModel):
-                    if not self._opens_hold(command.frame) and self._reserve(command):
+                    if not self._opens_hold(command.frame) and self._begin(command):
                         asked.add(command.frame)
-                        self.records.work.append(command)
                 elif isinstance(command, CheckCall):
                     if command.frame not in checked:
                         checked.add(command.frame)
@@ -228,9 +223,7 @@ class StepBuilder:
                     self._execute(command)
             if self.now is before:
                 break
-        for gate, signal in tuple(self._unverified.items()):
-            self._admission.verify_decision(signal)
-            del self._unverified[gate]
+        self._checks.verify_rest()
 
     def _is_blocked(self, command: Command) -> bool:
         return not isinstance(command, CancelRun | EndRun) and is_blocked_by_gate(
@@ -278,7 +271,7 @@ class StepBuilder:
     def _open_frame(self, command: OpenFrame) -> None:
         """Open a frame with the input as its agent reads it. If that fails, refuse the call or end the run."""
         parent, call = command.parent, command.call
-        if parent is not None and call is not None and self._is_rechecked(parent, call):
+        if parent is not None and call is not None and not self._may_start(parent, call):
             return
         try:
             given = self._handler.receive(command.agent, command.input)
@@ -323,35 +316,22 @@ class StepBuilder:
     def _record(self, result: AdmissionResult) -> None:
         self.change(changed(result.event, snapshot=result.snapshot))
 
+    def _begin(self, work: CallModel | PreviewCall) -> bool:
+        """Record work that has no intent, if a slot is free."""
+        if not self._reserve(work):
+            return False
+        self.records.work.append(work)
+        return True
+
     def _check_turn(self, frame: str, commands: Sequence[Command]) -> None:
-        """Check the proposed calls of a frame. Its gates open together, once every call has its preview."""
-        found = [
-            self._admission.check(self.now, frame, command.call)
-            for command in commands
-            if isinstance(command, CheckCall)
-            and command.frame == frame
-            and (frame, command.call) not in self._previewing
-        ]
-        for result in found:
-            if isinstance(result, PreviewCall):
-                self._preview(result)
-        waits = any(isinstance(result, PreviewCall) for result in found)
-        waits = waits or any(one == frame for one, _ in self._previewing)
-        for result in found:
-            if isinstance(result, PreviewCall) or is_blocked_by_gate(self.now, frame):
-                continue
-            if not (waits and isinstance(result.event, GateOpened) and result.event.call):
+        calls = [one.call for one in commands if isinstance(one, CheckCall) and one.frame == frame]
+        for result in self._checks.of_turn(self.now, frame, calls):
+            if not is_blocked_by_gate(self.now, frame):
                 self._record(result)
 
-    def _preview(self, command: PreviewCall) -> None:
-        """Have a call previewed if a slot is free."""
-        if self._reserve(command):
-            self._previewing.add((command.frame, command.call))
-            self.records.work.append(command)
-
     def _start(self, command: StartTool) -> None:
-        """Recheck the approval, then record the intent if a slot is free."""
-        if self._is_rechecked(command.frame, command.call):
+        """Check the approval again, then record the intent if a slot is free."""
+        if not self._may_start(command.frame, command.call):
             return
         if self._reserve(command):
             started = ToolStarted(
@@ -359,32 +339,15 @@ class StepBuilder:
             )
             self.change(changed(started, work=command))
 
-    def _is_rechecked(self, frame: str, call: str) -> bool:
-        """Return whether an approved call does not start now: it is previewed, refused or asked again."""
-        if (frame, call) in self._previewing:
-            return True
-        other = self._recheck(frame, call)
-        if isinstance(other, PreviewCall):
-            self._preview(other)
-        elif other is not None:
-            self._record(other)
-        return other is not None
-
-    def _recheck(self, frame: str, call: str) -> AdmissionResult | PreviewCall | None:
-        """Check an approved call once more. This also verifies the approval that the step consumes."""
-        found = self.now.call(frame, call)
-        if not needs_recheck(found):
-            return None
-        gate = found.gate
-        signal = None if gate is None else self._unverified.get(gate)
-        decision = None if signal is None else signal.decision
-        other = self._admission.recheck(self.now, frame, call, decision)
-        if not isinstance(other, AdmissionResult) and gate is not None:
-            self._unverified.pop(gate, None)
-        return other
+    def _may_start(self, frame: str, call: str) -> bool:
+        """Check a call once more. If it does not start, it is previewed, refused or asked again."""
+        starts, instead = self._checks.again(self.now, frame, call)
+        if instead is not None:
+            self._record(instead)
+        return starts
 
     def _wait(self, command: StartWait) -> None:
-        if not self._is_rechecked(command.frame, command.call):
+        if self._may_start(command.frame, command.call):
             self.add(begin(self.now, command, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:
@@ -423,16 +386,11 @@ class StepBuilder:
     def _consume_decision(self, signal: GateDecidedSignal) -> None:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
-                if signal.decision.verdict in STARTING:
-                    self._unverified[signal.gate] = (
-                        signal  # the recheck before the call verifies it
-                    )
-                else:
-                    self._admission.verify_decision(signal)
+                self._checks.receive(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 change = approve_change(self.now, pending, self._handler) if goes_on else None
                 self.add(_decided(pending, signal))
-                self._refuse_denied_edit(pending, signal.decision)
+                self._refuse_edit(pending, signal.decision)
                 if change is not None:
                     self._change_agent(pending.frame, change)
                 granted = read_grant(self.now, pending, signal.decision)
@@ -441,9 +399,12 @@ class StepBuilder:
                 if signal.decision.verdict is Verdict.STOP:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
 
-    def _refuse_denied_edit(self, gate: Pending, decision: Decision) -> None:
-        """Refuse a call whose arguments a person changed to those of a call that stands denied."""
-        why = None if decision.edit is None else denied_before(self.now, decision.edit.digest)
+    def _refuse_edit(self, gate: Pending, decision: Decision) -> None:
+        """Refuse a call that a person changed into one that stands denied, or into another one of its turn."""
+        if decision.edit is None:
+            return
+        digest = decision.edit.digest
+        why = denied_before(self.now, digest) or repeats(self.now, gate, digest)
         if why is not None:
             self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(why)))
 

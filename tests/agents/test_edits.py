@@ -9,8 +9,9 @@ import pytest
 
 from agents.effect_handler import AgentEffects
 from agents.sdk import tool
-from agents.sdk.scripts import Turn
+from agents.sdk.scripts import Turn, together
 from agents.testing import Flow, call, drive, say
+from agents.testing.approvals import Approvals
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.documents.codec import decode_entry
 from runtime.core.enums import Risk
@@ -21,7 +22,7 @@ from runtime.core.machine.replay import initial, step
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import Ruling
+from runtime.ports.approvals import PolicyFacts, Ruling
 from tests.support.specs import spec_of
 
 PAID: list[tuple[str, int]] = []
@@ -106,6 +107,16 @@ def test_an_edit_into_a_denied_call_is_refused() -> None:
     flow = at_desk(call("pay", **LESS), PAY, last).deny("not to ada").edit({"euros": 40})
     assert (PAID, sum(isinstance(event, CallRefused) for event in flow.events)) == ([], 1)
     assert "not to ada" in str(flow.output)
+
+
+def test_an_edit_into_another_call_of_the_turn_is_refused() -> None:
+    def judge(_: object, info: CallInfo, facts: PolicyFacts) -> Ruling:
+        return Ruling(gated=facts.args["euros"] > LESS["euros"])
+
+    with patch.object(Approvals, "judge", judge):
+        flow = at_desk(together(call("pay", **LESS), PAY), say("Done.")).edit({"euros": 40})
+    assert (PAID, flow.output) == ([("ada", 40)], "Done.")
+    assert sum(isinstance(event, CallRefused) for event in flow.events) == 1
 
 
 @pytest.fixture

@@ -250,6 +250,17 @@ def test_a_preview_counts_for_its_action_and_for_ten_seconds(
     assert not previews.is_current(None, digest, at)
 
 
+def test_gates_of_a_turn_open_although_its_previews_take_long() -> None:
+    flow = at_desk(MOVE, together(call("move", euros=1), call("move", euros=2)))
+
+    def slow(euros: int) -> Preview:
+        flow._worker.clock += timedelta(seconds=11)
+        return balance(euros)
+
+    world["preview"] = slow
+    assert [gate.args for gate in flow.approve().gates] == [{"euros": 1}, {"euros": 2}]
+
+
 def test_a_secret_argument_is_redacted() -> None:
     @tool(
         approval=True,

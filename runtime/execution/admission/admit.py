@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from runtime.core.call_options import CallOptions
-from runtime.core.continuation import MAX_DEPTH, Call, Continuation
+from runtime.core.continuation import MAX_DEPTH, Call, Continuation, Pending
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.enums import Decision, GateKind, Risk
 from runtime.core.errors import CoreError, NotJson
@@ -42,6 +42,7 @@ from runtime.store.tables.signals import GateDecidedSignal
 log = logging.getLogger(__name__)
 
 MAX_ERROR = 500
+_REPEATS = "this repeats {} of the same turn, which is made once"
 _RISKS = tuple(Risk)  # from the lowest to the highest
 
 # Errors that no rule causes: the run is released or quarantined, and no person is asked.
@@ -242,7 +243,8 @@ class Admission:
         """Open a gate, with a preview if the tool has one. A call whose precondition fails is refused instead."""
         if not info.previews:
             return self._gated(now, frame, call, info, terms)
-        if not previews.is_current(call.preview, terms.digest, self.clock()):
+        at = self.clock()
+        if not previews.is_current(call.preview, terms.digest, at, previews.SHOWN):
             return PreviewCall(frame=frame, call=call.id, terms=terms)
         if call.preview is not None and call.preview.refused:
             refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
@@ -284,7 +286,15 @@ def _require_new(now: Continuation, frame: str, call: Call) -> None:
         if other.id == call.id:
             return
         if (other.tool, other.args) == (call.tool, call.args):
-            raise CallRejected(f"this repeats {other.id} of the same turn, which is made once")
+            raise CallRejected(_REPEATS.format(other.id))
+
+
+def repeats(now: Continuation, gate: Pending, digest: str) -> str | None:
+    """Return why an edited call with this action digest is not made: its turn has the same one. None if not."""
+    for other in now.frame(gate.frame).of_turn():
+        if other.id != gate.call and other.terms is not None and other.terms.digest == digest:
+            return _REPEATS.format(other.id)
+    return None
 
 
 def _require_not_denied(now: Continuation, terms: CallOptions) -> None:

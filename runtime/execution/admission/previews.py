@@ -6,14 +6,19 @@ from runtime.core.continuation import Call
 from runtime.core.effect_classes import RULES
 from runtime.core.events import Preview
 
-CURRENT = timedelta(seconds=10)  # the age up to which a preview is shown, or confirms an approval
+CURRENT = timedelta(seconds=10)  # the age up to which a preview confirms an approval
+# The age up to which a gate shows a preview. It is longer, because the gates of a turn open together, after the last of
+# its previews. The preview is made again before the effect.
+SHOWN = timedelta(minutes=10)
 
 
-def is_current(preview: Preview | None, digest: str, at: datetime) -> bool:
-    """Say whether a preview was made of this action, just now."""
+def is_current(
+    preview: Preview | None, digest: str, at: datetime, within: timedelta = CURRENT
+) -> bool:
+    """Say whether a preview was made of this action, not longer ago than `within`."""
     if preview is None or preview.at is None or preview.digest != digest:
         return False
-    return at - preview.at <= CURRENT
+    return at - preview.at <= within
 
 
 def is_confirmed(call: Call, at: datetime) -> bool:

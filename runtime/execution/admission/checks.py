@@ -1,0 +1,95 @@
+"""Checks the calls of one step: those that a model proposed, and approved ones again just before they start."""
+
+from collections.abc import Callable, Collection, Sequence
+from uuid import UUID
+
+from runtime.core.continuation import Continuation
+from runtime.core.enums import Verdict
+from runtime.core.events import GateOpened
+from runtime.execution.admission.admit import Admission, needs_recheck
+from runtime.execution.admission.gates import AdmissionResult
+from runtime.store.records import PreviewCall
+from runtime.store.tables.signals import GateDecidedSignal
+
+# The decisions after which a call may start at once.
+STARTING = frozenset({Verdict.APPROVE, Verdict.RUN_AGAIN})
+
+
+class CallChecks:
+    """The checks of one step. `start` starts a preview, and returns whether a slot was free for it."""
+
+    def __init__(self, admission: Admission, start: Callable[[PreviewCall], bool]) -> None:
+        self._admission = admission
+        self._start = start
+        self._previewing: set[tuple[str, str]] = set()
+        self._unverified: dict[UUID, GateDecidedSignal] = {}
+
+    def wait_for(self, previewing: Collection[tuple[str, str]]) -> None:
+        """Check none of these calls before its running preview ends."""
+        self._previewing |= {*previewing}
+
+    def receive(self, signal: GateDecidedSignal) -> None:
+        """Verify a decision, or leave an approval to the check before its call. Raises Tampered."""
+        if signal.decision.verdict in STARTING:
+            self._unverified[signal.gate] = signal
+        else:
+            self._admission.verify_decision(signal)
+
+    def verify_rest(self) -> None:
+        """Verify the approvals whose calls do not start in this step. Raises Tampered."""
+        for gate, signal in tuple(self._unverified.items()):
+            self._admission.verify_decision(signal)
+            del self._unverified[gate]
+
+    def of_turn(
+        self, now: Continuation, frame: str, calls: Sequence[str]
+    ) -> tuple[AdmissionResult, ...]:
+        """Check the proposed calls of a frame. Its gates open together, once every call has its preview."""
+        found = [
+            self._admission.check(now, frame, call)
+            for call in calls
+            if (frame, call) not in self._previewing
+        ]
+        for result in found:
+            if isinstance(result, PreviewCall):
+                self._preview(result)
+        waits = any(isinstance(result, PreviewCall) for result in found)
+        waits = waits or any(one == frame for one, _ in self._previewing)
+        results = (result for result in found if isinstance(result, AdmissionResult))
+        return tuple(result for result in results if not (waits and _opens_gate(result)))
+
+    def again(
+        self, now: Continuation, frame: str, call: str
+    ) -> tuple[bool, AdmissionResult | None]:
+        """Check a call just before it starts: whether it starts now, and what is recorded instead if not."""
+        if (frame, call) in self._previewing:
+            return False, None
+        other = self._recheck(now, frame, call)
+        if isinstance(other, PreviewCall):
+            self._preview(other)
+            return False, None
+        return other is None, other
+
+    def _recheck(
+        self, now: Continuation, frame: str, call: str
+    ) -> AdmissionResult | PreviewCall | None:
+        """Check an approved call once more. This also verifies the approval that the step consumes."""
+        found = now.call(frame, call)
+        if not needs_recheck(found):
+            return None
+        gate = found.gate
+        signal = None if gate is None else self._unverified.get(gate)
+        decision = None if signal is None else signal.decision
+        other = self._admission.recheck(now, frame, call, decision)
+        if not isinstance(other, AdmissionResult) and gate is not None:
+            self._unverified.pop(gate, None)
+        return other
+
+    def _preview(self, command: PreviewCall) -> None:
+        """Have a call previewed if a slot is free."""
+        if self._start(command):
+            self._previewing.add((command.frame, command.call))
+
+
+def _opens_gate(result: AdmissionResult) -> bool:
+    return isinstance(result.event, GateOpened) and bool(result.event.call)
