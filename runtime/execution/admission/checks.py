@@ -29,7 +29,7 @@ class CallChecks:
         self._previewing |= {*previewing}
 
     def receive(self, signal: GateDecidedSignal) -> None:
-        """Verify a decision, or leave an approval to the check before its call. Raises Tampered."""
+        """Verify a decision now, but an approval with its call. Raises Tampered."""
         if signal.decision.verdict in STARTING:
             self._unverified[signal.gate] = signal
         else:
@@ -61,7 +61,7 @@ class CallChecks:
     def again(
         self, now: Continuation, frame: str, call: str
     ) -> tuple[bool, AdmissionResult | None]:
-        """Check a call just before it starts: whether it starts now, and what is recorded instead if not."""
+        """Check a call just before it starts. Return whether it starts now, and what to record if not."""
         if (frame, call) in self._previewing:
             return False, None
         other = self._recheck(now, frame, call)
