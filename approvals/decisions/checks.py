@@ -139,8 +139,10 @@ def reason(given: object, verdict: Verdict, row: Request) -> str:
 
 def _undo_seconds(row: Request) -> float:
     """Return how long the decision can be undone. Approving a high-risk call has a second step instead."""
-    undoable = row.kind != GateKind.APPROVAL or row.risk in policy.UNDOABLE
-    return float(settings.ABEYANCE_UNDO_SECONDS) if undoable else 0.0
+    if row.kind == GateKind.APPROVAL and row.risk not in policy.UNDOABLE:
+        return 0.0
+    by_policy = votes.undo_seconds(row)
+    return float(settings.ABEYANCE_UNDO_SECONDS) if by_policy is None else by_policy
 
 
 def _expire(row: Request, at: datetime) -> Expired:

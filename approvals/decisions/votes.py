@@ -38,6 +38,12 @@ def needs_reason(row: Request, verdict: Verdict) -> bool:
     return demands is not None and demands.reason and verdict in STARTS
 
 
+def undo_seconds(row: Request) -> float | None:
+    """Return how long the policy lets a decision be undone; None if it does not say."""
+    demands = votes.demands(row)
+    return None if demands is None else demands.undo
+
+
 def check_answer(row: Request, verdict: Verdict) -> None:
     """Raise InvalidInput for an answer where several people must agree: an answer is one person's value."""
     demands = votes.demands(row)

@@ -80,6 +80,7 @@ def without_policy(why: str) -> Judgement:
 def strictest(of: Policy) -> Rule:
     """Return a rule with the strictest of each setting in the policy, and the stages that need the most people."""
     times = [rule.expires_after for rule in of.rules if rule.expires_after is not None]
+    windows = [rule.undo for rule in of.rules if rule.undo is not None]
     hardest = max(of.rules, key=lambda rule: sum(stage.quorum for stage in rule.stages))
     return Rule(
         name="the strictest settings of all rules",
@@ -88,6 +89,7 @@ def strictest(of: Policy) -> Rule:
         stages=hardest.stages,
         reason=any(rule.reason for rule in of.rules),
         expires_after=min(times, default=None),
+        undo=max(windows, default=None),
     )
 
 
@@ -107,6 +109,8 @@ def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
     return Judgement(
         approval=rule.approval or policy.requires_approval(gated=facts.gated, risk=risk),
         risk=risk,
-        demands=Demands(rule=rule.name, stages=rule.stages, reason=rule.reason, failed=failed),
+        demands=Demands(
+            rule=rule.name, stages=rule.stages, reason=rule.reason, failed=failed, undo=rule.undo
+        ),
         expires_after=rule.expires_after,
     )

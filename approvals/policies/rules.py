@@ -38,13 +38,15 @@ class Stage:
 class Demands:
     """What a rule demands of the decision on a request; stored with the request and covered by its digest.
 
-    `failed` says why a condition failed, if these are the strictest demands for that reason.
+    `failed` says why a condition failed, if these are the strictest demands for that reason. `undo` is how many seconds
+    a decision at low or medium risk can be undone; None leaves it to the installation.
     """
 
     rule: str
     stages: tuple[Stage, ...] = (Stage(),)
     reason: bool = False
     failed: str = ""
+    undo: float | None = None
 
     @property
     def quorum(self) -> int:
@@ -70,6 +72,7 @@ class Rule:
     stages: tuple[Stage, ...] = (Stage(),)
     reason: bool = False
     expires_after: float | None = None  # seconds
+    undo: float | None = None  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,5 +98,9 @@ def demands_of(stored: str | None) -> Demands | None:
         for one in said["stages"]
     )
     return Demands(
-        rule=said["rule"], stages=stages, reason=said["reason"], failed=said.get("failed", "")
+        rule=said["rule"],
+        stages=stages,
+        reason=said["reason"],
+        failed=said.get("failed", ""),
+        undo=said.get("undo"),
     )

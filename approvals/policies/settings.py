@@ -19,4 +19,5 @@ SETTINGS: Mapping[str, str] = {
     "stages": "stages in sequence, each with its own quorum, groups and people",
     "reason": "required: an approval needs a reason too",
     "expires_after": "seconds until the request expires",
+    "undo": "seconds in which a decision at low or medium risk can be undone",
 }

@@ -26,6 +26,7 @@ MAX_STAGES = 5
 MAX_NAMES = 50
 MAX_NAME = 100
 MIN_EXPIRY, MAX_EXPIRY = 60, 30 * 24 * 3600  # seconds
+MAX_UNDO = 300  # seconds
 
 _REQUIRED = "required"
 _STAGE = ("quorum", "groups", "people")
@@ -165,6 +166,7 @@ def _rule(of: _Field) -> Rule:
         expires_after=_read(
             fields, "expires_after", lambda one: one.number(MIN_EXPIRY, MAX_EXPIRY), default=None
         ),
+        undo=_read(fields, "undo", lambda one: one.number(0, MAX_UNDO), default=None),
     )
 
 

@@ -51,6 +51,7 @@ FLIPS: dict[str, tuple[str, str, Any]] = {
     "stages": ("quorum: 1", "stages: [{quorum: 1}, {quorum: 1}]", "demands"),
     "reason": ("quorum: 2", "quorum: 2, reason: required", "demands"),
     "expires_after": ("quorum: 2", "quorum: 2, expires_after: 60", "expires_after"),
+    "undo": ("quorum: 2", "quorum: 2, undo: 60", "demands"),
 }
 
 

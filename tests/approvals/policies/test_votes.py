@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -178,6 +178,16 @@ def test_a_vote_can_be_withdrawn_and_the_decider_can_undo(four: list[Actor], set
     assert undo(request=request.id, actor=cora).voted == ("bea",)
     with pytest.raises(AlreadyDecided):
         decide(request, dan), undo(request=request.id, actor=bea)
+
+
+@pytest.mark.parametrize(("risk", "seconds"), [("low", 60), ("medium", 60), ("high", 0)])
+def test_a_rule_says_how_long_a_decision_can_be_undone(
+    four: list[Actor], risk: str, seconds: int
+) -> None:
+    found = decide(asked("rules: [{name: Slow, undo: 60}]", risk=risk), four[0], "deny", "No")
+    assert found.decided_at is not None
+    at = found.effective_at or found.decided_at
+    assert at == found.decided_at + timedelta(seconds=seconds)
 
 
 def test_an_answer_by_one_person_replaces_no_agreement_of_two(four: list[Actor]) -> None:
