@@ -25,7 +25,7 @@ from approvals import (
     clock,
     stored_rows,
 )
-from approvals.decisions import closing, open_requests, outcomes
+from approvals.decisions import closing, open_requests, outcomes, readings
 from approvals.decisions import votes as votes_of_people
 from approvals.errors import BrokenChain
 from approvals.models import Request
@@ -175,8 +175,9 @@ class Approvals:
         )
 
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
-        """Erase arguments and sentence of every request of the run. Decisions and digests stay."""
+        """Erase arguments and sentence of every request of the run, and how it was read. Decisions and digests stay."""
         audit.lock_runs(run)
+        readings.erase(run)
         requests = Request.objects.filter(run=run, removed_at=None)
         requests.filter(edited__isnull=False).update(edited="{}")
         requests.update(

@@ -36,6 +36,7 @@ TABLES = {
     "approvals_adoption": (READ, NOTHING),
     "approvals_savedview": (ALL, NOTHING),
     "approvals_vote": (ALL, READ),
+    "approvals_reading": (KEEP, "SELECT, DELETE"),  # retention deletes them with the arguments
     "approvals_policyact": (ADD, READ),
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),

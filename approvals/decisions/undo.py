@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals import audit, clock
-from approvals.decisions import checks, closing, votes
+from approvals.decisions import checks, closing, readings, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
 from approvals.models import Request
 from approvals.permissions import principals
@@ -28,6 +28,7 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
         row = requests.readable(request, principal)
         checks.check_right(row, principal)
         if votes.withdraw(row, actor):
+            readings.undone(row.id, actor)
             return requests.to_view(row, principal)
         _check_undoable(row, actor)
         try:
@@ -57,6 +58,7 @@ def _reopen(row: Request, actor: Actor) -> None:
     row.decided_by = row.decided_at = row.reason = None
     closing.clear_decision(row)
     votes.take_back(row, actor)
+    readings.undone(row.id, actor)
     row.save()
     audit.append(
         run=row.run_id,

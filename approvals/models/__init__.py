@@ -3,6 +3,7 @@
 from approvals.models.accounts import Adoption, Assignment, LoginFailures, SavedView, Token
 from approvals.models.audit import AuditEntry
 from approvals.models.policies import PolicyAct
+from approvals.models.readings import Reading
 from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
 from approvals.models.tools import ToolSchema
 
@@ -15,6 +16,7 @@ __all__ = [
     "LoginFailures",
     "Outcome",
     "PolicyAct",
+    "Reading",
     "Request",
     "SavedView",
     "Token",

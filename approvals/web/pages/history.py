@@ -14,8 +14,10 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_safe
 
+from approvals.decisions import readings
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
+from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, filters, history
 from approvals.queries.decision_filters import DecisionFilter
 from approvals.queries.history import Decision, HistoryPage
@@ -80,6 +82,7 @@ def show(request: HttpRequest) -> HttpResponse:
                 "days": _by_day(_rows(found.items, principal), zone),
                 "page": found,
                 "next": found.next,
+                "share": readings.share() if _decides(principal) else None,
                 "no_notes": time_limits.is_used_up(),
                 "first_page": cursor is None,
                 "spans": _spans(kept, zone),
@@ -119,6 +122,11 @@ def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpR
     day = timezone.localdate(timezone=zone)
     answer["Content-Disposition"] = f'attachment; filename="decisions-{day}.{format}"'
     return answer
+
+
+def _decides(principal: Principal | None) -> bool:
+    scopes = (Scope.APPROVALS_DECIDE, Scope.ADMIN)
+    return principal is not None and any(principal.has(scope) for scope in scopes)
 
 
 def _chosen(request: HttpRequest, zone: tzinfo, *others: str) -> DecisionFilter:

@@ -5,6 +5,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from approvals.decisions import readings
 from approvals.queries import pending_ages
 from runtime.ports import wiring
 from runtime.queries import workers
@@ -22,6 +23,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "at": timezone.now(),
         "totals": run_totals(),
         "pending": pending_ages.pending(),
+        "share": readings.share(),
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),
         "without_worker": [name for name in wiring.catalogue().names() if name not in live],

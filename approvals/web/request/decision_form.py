@@ -21,7 +21,7 @@ from approvals.errors import (
 from approvals.permissions import principals
 from approvals.queries import inbox, requests
 from approvals.web import place as places
-from approvals.web.request import call_status
+from approvals.web.request import call_status, reading
 from approvals.web.request.request_page import already_closed, to_page
 from runtime.core.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput
@@ -66,6 +66,7 @@ def handle_decision(
     ) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
     decided = requests.approval(approval, actor=actor)
+    reading.record(request, decided, actor)
     following = _following(request, decided, actor)
     if decided.status == "pending":  # the policy demands more people
         said = (

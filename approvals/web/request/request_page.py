@@ -20,6 +20,7 @@ from approvals.requests import statements
 from approvals.web import place as places
 from approvals.web.request.arguments import Argument, arguments, fields
 from approvals.web.request.call_status import aftermath
+from approvals.web.request.reading import panel as reading_panel
 from runtime.core.continuation import CallState
 from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
@@ -92,6 +93,7 @@ def page_context(
         "transcript": transcript,
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
         "undo_until": _undo_until(shown, principal),
+        "reading": reading_panel(shown, request.user.get_username()),
         "problem": problem,
         "max_reason": MAX_REASON,
     }

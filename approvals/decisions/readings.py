@@ -1,0 +1,184 @@
+"""Keeps how a person read a request before they decided it: a measure of one's own reading, never a check.
+
+The browser measures, so the values prove nothing. They are bounded, stored after the decision, and read by nothing that
+decides. A person sees their own; other people see only the share of the team.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import DatabaseError, transaction
+from django.db.models import F
+
+from approvals import clock
+from approvals.models import Reading
+from approvals.queries.requests import Approval
+from runtime.ports.access import Actor
+
+log = logging.getLogger(__name__)
+
+MS_PER_WORD: Final = 150  # 400 words a minute, a fast reader
+LETTERS: Final = 12  # a longer run of letters counts as several words
+MAIN: Final = ("what", "preview", "similar")  # sections that a considered decision has seen
+MAX_TEXT: Final = 2_000
+MAX_SECTIONS: Final = 20
+MAX_MS: Final = 90 * 86_400_000
+LAST, DAYS, LEAST = (
+    1_000,
+    30,
+    20,
+)  # decisions of the share, of how many days, and how few are too few
+
+_NAME: Final = re.compile(r"[a-z][a-z-]{0,29}")
+_WORD: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What the page sent: milliseconds since the request was first seen and opened, and those in which it was visible.
+
+    `sections` says of each section whether it came into view.
+    """
+
+    seen: int | None
+    opened: int
+    visible: int
+    sections: Mapping[str, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The share of considered decisions of the team, in percent, and the medians of their times.
+
+    `percent` is None if there are fewer than LEAST decisions, or only those of one person.
+    """
+
+    decisions: int
+    percent: int | None
+    visible: timedelta
+    reading: timedelta
+
+
+def measured(text: str) -> Measured | None:
+    """Read what the page sent; None if it sent nothing, or anything else."""
+    try:
+        found = json.loads(text) if len(text) <= MAX_TEXT else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    opened, visible = (_duration(found.get(name)) for name in ("opened", "visible"))
+    sections = found.get("sections")
+    if opened is None or visible is None or not isinstance(sections, dict):
+        return None
+    names = [name for name in sections if _NAME.fullmatch(name)][:MAX_SECTIONS]
+    return Measured(
+        seen=_duration(found.get("seen")),
+        opened=opened,
+        visible=min(visible, opened),
+        sections={name: sections[name] is True for name in names},
+    )
+
+
+def record(decided: Approval, found: Measured | None, actor: Actor, *, edits: int = 0) -> None:
+    """Store the reading of a decision or vote of this person. A failure is logged: the decision stands."""
+    if found is None:
+        return
+    at = decided.decided_at or clock.now()
+    needed = reading_ms(decided)
+    row = Reading(
+        request_id=decided.id,
+        person=actor.person,
+        first_seen_at=None if found.seen is None else _before(at, found.seen, decided),
+        opened_at=_before(at, found.opened, decided),
+        decided_at=at,
+        visible_ms=found.visible,
+        reading_ms=needed,
+        sections=dict(found.sections),
+        considered=found.visible >= needed
+        and all(found.sections[name] for name in MAIN if name in found.sections),
+        channel="page",
+        edits=edits,
+    )
+    kept = ("request", "person", "undone")
+    fields = [one.name for one in Reading._meta.concrete_fields if not one.primary_key]  # noqa: SLF001 - its documented API
+    try:
+        with transaction.atomic():
+            Reading.objects.bulk_create(
+                [row],
+                update_conflicts=True,
+                unique_fields=["request", "person"],
+                update_fields=[name for name in fields if name not in kept],
+            )
+    except DatabaseError as exc:
+        log.warning("Request %s: how it was read is not stored: %s", decided.id, exc)
+
+
+def undone(request: UUID, actor: Actor) -> None:
+    """Count an undo, or the withdrawal of a vote, by this person. Their time on the request goes on."""
+    rows = Reading.objects.filter(request=request, person=actor.person)
+    rows.update(decided_at=None, undone=F("undone") + 1)
+
+
+def erase(run: UUID) -> None:
+    """Delete the readings of a run's requests, when retention takes their arguments."""
+    Reading.objects.filter(request__run=run).delete()
+
+
+def of(request: Approval, person: str) -> Reading | None:
+    """Return how this person read the request, None if it was not measured."""
+    return Reading.objects.filter(
+        request=request.id, person=person, decided_at__isnull=False
+    ).first()
+
+
+def share() -> Share:
+    """Return the share of the team over the last decisions that were measured."""
+    since = clock.now() - timedelta(days=DAYS)
+    rows = Reading.objects.filter(decided_at__gte=since).order_by("-decided_at")
+    found = list(rows.values_list("person", "considered", "visible_ms", "reading_ms")[:LAST])
+    enough = len(found) >= LEAST and len({person for person, *_ in found}) > 1
+    considered = sum(one for _, one, *_ in found)
+    return Share(
+        decisions=len(found),
+        percent=100 * considered // len(found) if enough else None,
+        visible=_middle([row[2] for row in found]),
+        reading=_middle([row[3] for row in found]),
+    )
+
+
+def reading_ms(shown: Approval) -> int:
+    """Return how long a fast reader needs for the words of the request: sentence, arguments and preview."""
+    text = [shown.sentence, json.dumps([shown.args, shown.preview], ensure_ascii=False)]
+    words = (word for part in text for word in _WORD.findall(part))
+    return min(MAX_MS, MS_PER_WORD * sum(-(-len(word) // LETTERS) for word in words))
+
+
+def edits(decided: Approval) -> int:
+    """Return how many arguments the decision changed."""
+    before, after = decided.args, decided.edited
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return 0
+    missing = object()
+    return sum(before.get(name, missing) != after.get(name, missing) for name in {*before, *after})
+
+
+def _middle(times: Sequence[int]) -> timedelta:
+    return timedelta(milliseconds=median(times or [0]))
+
+
+def _duration(value: Any) -> int | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value <= MAX_MS else None
+
+
+def _before(at: datetime, ms: int, decided: Approval) -> datetime:
+    """Return the time so long before the decision, and not before the request."""
+    return max(decided.created_at, at - timedelta(milliseconds=ms))

@@ -1,0 +1,70 @@
+"""How a reviewer read a request: the measure that a page sends with the decision, and the panel that shows it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.http import HttpRequest
+
+from approvals.decisions import readings
+from approvals.queries.requests import Approval
+from runtime.ports.access import Actor
+from runtime.web.requests import form_text
+
+FIELD: Final = "reading"
+_SECTIONS: Final = {
+    "what": "the call",
+    "preview": "its preview",
+    "similar": "the comparison with earlier calls",
+    "why": "the agent's reasons",
+    "given": "what the run was given",
+    "facts": "the details",
+    "votes": "the approvals so far",
+    "together": "the calls requested together",
+    "around": "the progress of the run",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """How the reader read the request that they decided. Without `is_measured` nothing else is known."""
+
+    is_measured: bool
+    considered: bool = False
+    first_seen_at: datetime | None = None
+    opened_at: datetime | None = None
+    visible: timedelta = timedelta()
+    needed: timedelta = timedelta()
+    seen: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    edits: int = 0
+    undone: int = 0
+
+
+def record(request: HttpRequest, decided: Approval, actor: Actor) -> None:
+    """Store what the page measured, after a decision or a vote."""
+    found = readings.measured(form_text(request.POST, FIELD))
+    readings.record(decided, found, actor, edits=readings.edits(decided))
+
+
+def panel(shown: Approval, reader: str) -> Panel | None:
+    """Return the reader's own reading of a request that they decided or voted on; None for other people's."""
+    is_theirs = shown.decided_by == reader or reader in shown.voted
+    if not is_theirs or shown.removed_at is not None:
+        return None
+    found = readings.of(shown, reader)
+    if found is None:
+        return Panel(is_measured=False)
+    sections = {_SECTIONS[name]: seen for name, seen in found.sections.items() if name in _SECTIONS}
+    return Panel(
+        is_measured=True,
+        considered=found.considered,
+        first_seen_at=found.first_seen_at,
+        opened_at=found.opened_at,
+        visible=timedelta(milliseconds=found.visible_ms),
+        needed=timedelta(milliseconds=found.reading_ms),
+        seen=tuple(name for name, seen in sections.items() if seen),
+        unseen=tuple(name for name, seen in sections.items() if not seen),
+        edits=found.edits,
+        undone=found.undone,
+    )

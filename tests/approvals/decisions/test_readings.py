@@ -1,0 +1,120 @@
+"""How a request was read: bounded, stored beside the decision, and never a reason to refuse one."""
+
+import json
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection
+
+from approvals.adapter import Approvals
+from approvals.decisions import readings
+from approvals.decisions.undo import undo
+from approvals.models import Reading, Request
+from approvals.queries.requests import Approval, approval
+from runtime.core.enums import Risk
+from runtime.ports.access import Actor
+from tests.support import seeds
+
+pytestmark = pytest.mark.django_db
+
+WORDS = " ".join(["word"] * 300)
+LONG = {"username": "new.hire", "security_level": 3, "note": WORDS}
+
+
+def _sent(**given: Any) -> str:
+    return json.dumps({"opened": 60_000, "visible": 60_000, "sections": {"what": True}, **given})
+
+
+def _decided(actor: Actor, sent: str, **given: Any) -> Approval:
+    decided = seeds.decide(seeds.pending(risk=Risk.MEDIUM, args=LONG, **given), actor)
+    readings.record(decided, readings.measured(sent), actor)
+    return decided
+
+
+@pytest.mark.parametrize(
+    ("sent", "considered"),
+    [
+        (_sent(visible=1_000), False),  # 300 words in a second
+        (_sent(), True),
+        (_sent(opened=1_000), False),  # it cannot be in view for longer than it was open
+        (_sent(sections={"what": True, "similar": False}), False),
+        (_sent(sections={"what": True, "together": False}), True),
+    ],
+)
+def test_a_decision_is_considered_once_its_words_could_be_read(
+    bea: Actor, sent: str, considered: bool
+) -> None:
+    found = readings.of(_decided(bea, sent), "bea")
+    assert found
+    assert found.reading_ms > 300 * readings.MS_PER_WORD
+    assert found.considered is considered
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "",
+        "[]",
+        "{",
+        "[" * 1_000,
+        json.dumps({"opened": 1, "visible": 1}),
+        _sent(opened=-1),
+        _sent(opened=True),
+        _sent(visible="1"),
+        _sent(opened=readings.MAX_MS + 1),
+        _sent(opened=float("nan")),
+        _sent(more="x" * readings.MAX_TEXT),
+    ],
+)
+def test_anything_else_counts_as_not_measured(bea: Actor, sent: str) -> None:
+    assert readings.of(_decided(bea, sent), "bea") is None
+
+
+def test_values_are_bounded_by_the_request(bea: Actor) -> None:
+    many = {f"a{'b' * at}": True for at in range(readings.MAX_SECTIONS + 5)}
+    sections = {"<script>": True, **many}
+    decided = _decided(bea, _sent(opened=readings.MAX_MS, seen=readings.MAX_MS, sections=sections))
+    found = Reading.objects.get()
+    assert found.first_seen_at == found.opened_at == decided.created_at
+    assert found.decided_at == decided.decided_at
+    assert len(found.sections) == readings.MAX_SECTIONS
+    assert "<script>" not in found.sections
+
+
+def test_an_undo_is_counted_and_retention_deletes_the_row(bea: Actor, settings: Any) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 600
+    decided = _decided(bea, _sent())
+    undo(request=decided.id, actor=bea)
+    assert readings.of(decided, "bea") is None
+    again = seeds.decide(Request.objects.get(), bea)
+    readings.record(again, readings.measured(_sent(visible=1)), bea)
+    found = Reading.objects.get()
+    assert (found.undone, found.considered) == (1, False)
+    Approvals().erase(run=decided.run, at=found.opened_at, head="mac:")
+    assert not Reading.objects.exists()
+
+
+def test_a_decision_stands_though_its_reading_cannot_be_stored(
+    bea: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: Any, **given: Any) -> None:
+        raise DatabaseError("no space left")
+
+    monkeypatch.setattr(type(Reading.objects), "bulk_create", fails)
+    decided = _decided(bea, _sent())
+    assert approval(decided.id, actor=bea).status == "approved"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def test_the_share_is_that_of_a_team(bea: Actor) -> None:
+    dan = seeds.person("dan", *seeds.GROUPS["bea"])
+    for at in range(readings.LEAST - 1):
+        _decided(bea, _sent(visible=60_000 if at % 2 else 1))
+    assert readings.share().percent is None
+    _decided(bea, _sent())
+    assert readings.share().percent is None  # of one person
+    _decided(dan, _sent())
+    found = readings.share()
+    assert (found.decisions, found.percent) == (21, 100 * 11 // 21)
+    assert found.visible.total_seconds() == 60
