@@ -33,7 +33,7 @@ from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
 from approvals.queries.requests import to_view
-from approvals.requests import snapshot, statements, verification, votes
+from approvals.requests import schemas, snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Risk, Verdict
 from runtime.errors import GateNotOpen, RunEnded
@@ -106,6 +106,7 @@ class Approvals:
         *,
         gate: UUID,
         action_digest: str,
+        risk: Risk | None = None,
         origin: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
@@ -113,7 +114,8 @@ class Approvals:
 
         `origin` is the run's origin from its journal, because the rows may lack some of it. If a `decision` is given,
         the same query verifies it. Raises NotConfirmed if the action was not approved or was changed. Raises
-        ApprovalVoid if the reviewer lost the right to decide or has since steered the run. Raises KeyMissing.
+        ApprovalVoid if the reviewer lost the right to decide or has since steered the run, or if `risk`, that of the
+        call now, is above the one shown. Raises KeyMissing.
         """
         stored = _read(_REQUEST_WITH_RIGHTS, gate)
         request = stored.request
@@ -126,8 +128,20 @@ class Approvals:
         edited = said.verdict is Verdict.EDIT
         if action_digest != (said.result if edited else request.action_digest):
             raise NotConfirmed("the action to start differs from the approved one")
+        if risk is not None and _RISKS.index(risk) > _RISKS.index(Risk(request.risk)):
+            raise ApprovalVoid(
+                f"it was approved at {request.risk} risk, and its risk is {risk} now"
+            )
         voters = _check_rights(stored, said, origin)
         return Approval(by=voters or (said.by,), comment=said.reason or None)
+
+    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+        """Return the schema of the arguments in the request at this gate, None if it is missing or unreadable."""
+        found = Request.objects.filter(gate=gate).values_list("schema", flat=True).first()
+        with suppress(NotConfirmed, ValueError, RecursionError):
+            schema = json.loads(schemas.text_of(found or ""))
+            return schema if isinstance(schema, dict) else None
+        return None
 
     def expire(self, gate: UUID) -> None:
         """Expire the gate's request in a transaction. Does nothing before its deadline or if it is closed."""
@@ -213,6 +227,7 @@ class Approvals:
         return {view.gate: RequestLink(id=view.id, sentence=view.sentence) for view in views}
 
 
+_RISKS = tuple(Risk)  # from the lowest to the highest
 _QUERY = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),

@@ -1,8 +1,9 @@
 """Compares versions of an agent: what changed, and which changes a person must approve.
 
-A frame continues under another version by itself only if that version offers everything the old one did, unchanged,
-and asks people about the same calls. So tools and sub-agents may be added, described in other words, and made
-stricter. Other instructions, another model, another schema or another effect class need a person's approval.
+A frame continues under another version by itself only if that version offers everything the old one did, and asks
+people about the same calls. So instructions and descriptions may be reworded, tools, sub-agents and optional arguments
+added, and more calls may ask. Another model, effect class or risk, and any other change of a schema, need a person's
+approval.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,13 +12,14 @@ from datetime import datetime
 from typing import Any
 
 from agents.sdk.spec import DEPENDS
-from runtime.core.enums import Risk
 from runtime.core.events import Change
+from runtime.core.schema_changes import is_compatible
 
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}
 # `approvals` shows in each tool.
-_HARMLESS = frozenset({"name", "approvals", "description", "deadline", "expires_in"})
-_RISKS = tuple(Risk)  # from the lowest to the highest
+_HARMLESS = frozenset(
+    {"name", "instructions", "approvals", "description", "deadline", "expires_in"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +87,8 @@ def _of_list(
 def _asks(key: str, before: Any, after: Any) -> bool:
     """Say whether a person must approve this change of one tool: it is more than wording or more caution."""
     match key:
-        case "risk" if before in (*_RISKS, DEPENDS) and after in (*_RISKS, DEPENDS):
-            least = _RISKS[0] if after == DEPENDS else after
-            most = _RISKS[-1] if before == DEPENDS else before
-            return _RISKS.index(least) < _RISKS.index(most)
+        case "schema":
+            return not is_compatible(before, after)
         case "approval":
             return _approval(after) < _approval(before)
         case "preview" | "precondition":

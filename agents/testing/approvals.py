@@ -5,11 +5,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import APPROVING, Decision
+from runtime.core.enums import APPROVING, Decision, Risk
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
     Approval,
+    ApprovalVoid,
     EndedCall,
     NotConfirmed,
     Part,
@@ -19,6 +20,8 @@ from runtime.ports.approvals import (
     Ruling,
 )
 from runtime.store.pool import Connection
+
+_RISKS = tuple(Risk)  # from the lowest to the highest
 
 
 class Approvals:
@@ -66,6 +69,7 @@ class Approvals:
         *,
         gate: UUID,
         action_digest: str,
+        risk: Risk | None = None,
         origin: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
@@ -77,7 +81,13 @@ class Approvals:
             raise NotConfirmed("this action was not approved")
         if action_digest != (said.edit.digest if said.edit else shown.action_digest):
             raise NotConfirmed("another action was approved")
+        if risk is not None and _RISKS.index(risk) > _RISKS.index(shown.risk):
+            raise ApprovalVoid(f"it was approved at {shown.risk} risk")
         return Approval(by=(said.by,), comment=said.reason or None)
+
+    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+        """Return the schema that the gate showed."""
+        return self.shown[gate].schema
 
     def expire(self, gate: UUID) -> None:
         """Do nothing: the test moves the time; see Flow.expire."""

@@ -100,7 +100,7 @@ class NotConfirmed(Exception):
 class ApprovalVoid(Exception):
     """The approval is genuine but no longer valid: people are asked again.
 
-    The reviewer has lost the right, or has steered the run since.
+    The reviewer has lost the right, or has steered the run since; or the risk of the call was raised.
     """
 
 
@@ -173,13 +173,21 @@ class Approvals(Protocol):
         *,
         gate: UUID,
         action_digest: str,
+        risk: Risk | None = None,
         origin: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
         """Verify and return an approval just before its call starts: exactly this action was approved, and still is.
 
-        If the step also receives the `decision`, the same check verifies it. `origin` is the run's origin by its
+        `risk` is that of the call now: an approval at a lower risk does not count. If the step also receives the
+        `decision`, the same check verifies it. `origin` is the run's origin by its
         journal: an approval by one of these people does not count. Raises NotConfirmed, ApprovalVoid, or KeyMissing.
+        """
+
+    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+        """Return the schema of the arguments as this gate's request shows it, None if it cannot be read.
+
+        Only the action digest proves that it is the one that was shown.
         """
 
     def expire(self, gate: UUID) -> None:

@@ -112,13 +112,13 @@ STRICTER: list[tuple[AgentSpec, str]] = [
     (version(subagents=[child(), replace(child(), name="other")]), "sub-agent other"),
     (version(subagents=[child("Helps a lot.")]), "sub-agent helper: description"),
     (greeting(description="Greet a person."), "tool greet: description"),
-    (greeting(risk="high"), "tool greet: risk"),
+    (version(instructions="Greet.\nBe brief."), "instructions"),
+    (greeting(schema={**greet.schema, "title": "Greet"}), "tool greet: schema"),
     (greeting(approval=True), "tool greet: approval"),
     (version(tools=[greet.with_settings(deadline=5)]), "tool greet: deadline"),
     (greeting(secret_args=frozenset({"name"})), "tool greet: secret"),
 ]
 LAXER: list[tuple[AgentSpec, str]] = [
-    (version(instructions="Greet.\nBe brief."), "instructions"),
     (version(model=replies), "model"),
     (version(tools=[]), "tool greet"),
     (version(subagents=[]), "sub-agent helper"),
@@ -127,6 +127,7 @@ LAXER: list[tuple[AgentSpec, str]] = [
     (greeting(effect="write"), "tool greet: effect"),
     (greeting(effect="read"), "tool greet: effect"),
     (greeting(risk="low"), "tool greet: risk"),
+    (greeting(risk="high"), "tool greet: risk"),
 ]
 
 

@@ -141,21 +141,14 @@ def spend(euros: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "asks"),
-    [
-        ("low", DEPENDS, False),
-        ("medium", DEPENDS, True),
-        (DEPENDS, "medium", True),
-        (DEPENDS, "high", False),
-    ],
+    ("before", "after"),
+    [("low", "high"), ("high", "low"), ("low", DEPENDS), (DEPENDS, "high")],
 )
-def test_a_risk_that_may_be_lower_asks_before_a_run_continues(
-    before: str, after: str, asks: bool
-) -> None:
+def test_another_risk_asks_before_a_run_continues(before: str, after: str) -> None:
     def of(risk: str) -> dict[str, Any]:
         return {"tools": [{"name": "pay", "risk": risk}]}
 
-    assert [one.asks for one in changes(of(before), of(after))] == [asks]
+    assert [one.asks for one in changes(of(before), of(after))] == [True]
 
 
 @pytest.mark.parametrize(

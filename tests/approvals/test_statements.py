@@ -13,9 +13,10 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
+from approvals.adapter import Approvals
 from approvals.models import Request
 from approvals.requests import statements
-from runtime.core.enums import Decision, Verdict
+from runtime.core.enums import Decision, Risk, Verdict
 from runtime.errors import KeyMissing
 from runtime.keyring import files, macs, purposes, signatures
 from runtime.models import Gate
@@ -183,6 +184,18 @@ def test_a_signed_decision_that_the_web_should_not_have_taken_is_rejected(bea: A
     sign(own)
     with pytest.raises(ApprovalVoid, match="bea started this run"):
         seeds.verify_approval(own)
+
+
+def test_an_approval_counts_up_to_the_risk_that_was_shown(bea: Actor) -> None:
+    request = decided(bea)
+    assert Approvals().schema_at(request.gate) == seeds.snapshot(request.run_id).schema
+    assert Approvals().schema_at(uuid4()) is None
+    for risk in Risk:
+        if list(Risk).index(risk) <= list(Risk).index(Risk(request.risk)):
+            seeds.verify_approval(request, risk=risk)
+        else:
+            with pytest.raises(ApprovalVoid, match=f"approved at {request.risk} risk"):
+                seeds.verify_approval(request, risk=risk)
 
 
 def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> None:

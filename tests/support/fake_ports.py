@@ -245,6 +245,7 @@ class FakeApprovals:
         *,
         gate: UUID,
         action_digest: str,
+        risk: Risk | None = None,
         origin: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
@@ -263,6 +264,9 @@ class FakeApprovals:
             raise NotConfirmed("no person signed it")
         if decision.edit is not None:
             self.edited[gate] = decision.edit.digest
+
+    def schema_at(self, gate: UUID) -> dict[str, Any] | None:
+        return next((one.schema for one in self.snapshots if one.gate == gate), None)
 
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():

@@ -23,6 +23,7 @@ from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.messages import undelivered_to
+from runtime.core.schema_changes import is_compatible
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission import previews
 from runtime.execution.admission.gates import (
@@ -152,11 +153,11 @@ class Admission:
             return None
         try:
             info = self._describe(now, frame, found)
-            terms = _terms(now, frame, found, info)
+            terms = self._as_approved(now, frame, found, info)
             same = terms.digest == found.terms.digest and not _is_stricter(info, found.terms)
             ruling = self.approvals.judge(info, _facts(now, frame, found))
             lacks_approval = found.gate is None and ruling.gated
-            if same and not lacks_approval and self._confirmed(now, found, decision):
+            if same and not lacks_approval and self._confirmed(now, found, info.risk, decision):
                 if previews.is_confirmed(found, self.clock()):
                     return None
                 if not previews.is_current(found.preview, terms.digest, self.clock()):
@@ -212,13 +213,35 @@ class Admission:
                 deadline=call.terms.deadline,
             )
 
-    def _confirmed(self, now: Continuation, call: Call, decision: Decision | None) -> bool:
+    def _as_approved(
+        self, now: Continuation, frame: str, call: Call, info: CallInfo
+    ) -> CallOptions:
+        """Return the call's options, with the approved digest if its schema has changed compatibly since the approval.
+
+        The approved digest covers the schema that was shown, so another one in its place does not match.
+        """
+        terms, approved = _terms(now, frame, call, info), call.terms
+        if call.gate is None or approved is None or terms.digest == approved.digest:
+            return terms
+        shown = self.approvals.schema_at(call.gate)
+        if shown is None or not is_compatible(shown, info.schema):
+            return terms
+        before = _terms(now, frame, call, replace(info, schema_digest=sha256_of(shown)))
+        return replace(terms, digest=before.digest) if before.digest == approved.digest else terms
+
+    def _confirmed(
+        self, now: Continuation, call: Call, risk: Risk, decision: Decision | None
+    ) -> bool:
         if call.gate is None or call.terms is None:
             return True
         try:
             digest = call.terms.digest
             self.approved[call.gate] = self.approvals.verify_approval(
-                gate=call.gate, action_digest=digest, origin=now.origin, decision=decision
+                gate=call.gate,
+                action_digest=digest,
+                risk=risk,
+                origin=now.origin,
+                decision=decision,
             )
         except ApprovalVoid:
             return False

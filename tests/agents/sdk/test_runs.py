@@ -19,7 +19,7 @@ from agents.llm.messages import from_provider, tools_of
 from agents.sdk import Compaction, Holds, ToolContext, tool
 from agents.sdk.spec import ToolSpec
 from agents.testing import Flow, Turn, answer, call, drive, say, together
-from runtime.core.events import FrameOpened, ModelReplied
+from runtime.core.events import AgentChanged, FrameOpened, ModelReplied
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from tests.support.specs import spec_of
 
@@ -150,15 +150,13 @@ def test_a_failing_function_ends_the_run(function: Callable[[Case], str], why: s
     assert f"desk does not take its input: instructions: {why}" in str(run.reason)
 
 
-def test_a_changed_function_is_a_version_that_needs_approval() -> None:
+def test_a_changed_function_is_a_version_that_makes_new_instructions() -> None:
     run = released(short)
-    assert "instructions" in run.gate.sentence
-    (change,) = run.gate.args["changes"]
-    first = change["before"].splitlines()[0]
-    assert (first, change["asks"]) == ("def friendly(case: Case) -> str:", True)
-    run.settle("continue")
+    ((change,),) = [one.changes for one in run.events if isinstance(one, AgentChanged)]
+    first = change.before.splitlines()[0]
+    assert (first, change.asks) == ("def friendly(case: Case) -> str:", False)
     assert run.instructions == told[-1] == "Be brief,\nin French."
-    broken = released(failing).settle("continue")
+    broken = released(failing)
     assert broken.status == "failed"
     assert "their function failing failed: LookupError: French" in str(broken.reason)
 

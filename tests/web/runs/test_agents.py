@@ -212,7 +212,7 @@ def _worker(**agents: str) -> None:
 
 def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
     first = _released(version(tools=[]))
-    second = _released(version(instructions="Greet.\nBe brief.", tools=[]))
+    second = _released(version(instructions="Greet.\nBe brief.", tools=[], subagents=[]))
     _worker(greeter=second)
     page = shows(admin, "/agents/greeter/", "<del>Be kind.</del>", "<ins>Be brief.</ins>")
     in_order(page, second[:19], first[:19])
