@@ -6,15 +6,18 @@ for people. Deleting the newest acts is not noticed, so neither web nor workers 
 
 from dataclasses import dataclass
 from datetime import datetime
-
-from django.db import connection
+from typing import Final
 
 from approvals import clock
 from approvals.errors import ApprovalError
 from approvals.models import PolicyAct
 from approvals.permissions import signatures
+from runtime.store import pool
 
 Act = PolicyAct.Act
+
+# Read by each step that checks a call: with the engine's connections, because a worker has few of Django's.
+_COUNT: Final = "SELECT count(*), clock_timestamp() FROM approvals_policyact"
 
 FIRST_NUMBER = 2  # version 1 is the default policy, which has no act
 
@@ -90,9 +93,10 @@ def append(
 
 def count() -> tuple[int, datetime]:
     """Return the number of acts, and the time of the database."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*), clock_timestamp() FROM approvals_policyact")
-        number, at = cursor.fetchone()
+    with pool.in_transaction() as connection:
+        found = pool.row(connection, _COUNT, {})
+    assert found is not None  # a SELECT of a count has one row
+    number, at = found
     return number, clock.to_utc(at)
 
 
