@@ -46,7 +46,7 @@ from agents.sdk.conversation_texts import (
 )
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call
-from runtime.core.denial_text import denial_text
+from runtime.core.denial_text import changes_text, denial_text
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
@@ -300,6 +300,8 @@ def _wording(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, 
             return "failed", content
         case "denied", "expire":
             return "denied", f"{EXPIRED}{content}"
+        case "denied", "request_changes":
+            return "denied", changes_text(content)
         case "denied", _:
             return "denied", denial_text(content)
         case "refused", _:

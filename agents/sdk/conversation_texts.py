@@ -1,6 +1,6 @@
 """The texts that models receive and scripts recognise: the ends of calls, summaries, messages of people."""
 
-from runtime.core.denial_text import DENIED
+from runtime.core.denial_text import CHANGES, DENIED
 
 EXPIRED = "This call was not made, because its approval expired. "
 GIVEN_UP = (
@@ -14,7 +14,7 @@ ANSWERED = "This call was not made. A person gave this result instead. The resul
 # The arguments and a line break follow, then the outcome as text, or RESULT and the result.
 EDITED = "A person changed the arguments of this call. The arguments as JSON: "
 RESULT = "The result as JSON: "
-REASONED = (DENIED, EXPIRED, GIVEN_UP, REFUSED)  # each is followed by the reason
+REASONED = (DENIED, CHANGES, EXPIRED, GIVEN_UP, REFUSED)  # each is followed by the reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
     " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"

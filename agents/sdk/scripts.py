@@ -39,6 +39,7 @@ from agents.sdk.conversation_texts import (
     SUMMARY,
 )
 from agents.sdk.spec import FINAL_ANSWER
+from runtime.core.denial_text import CHANGES
 
 Reply = ModelResponse
 Script = Callable[[list[ModelMessage], AgentInfo], Reply]
@@ -64,8 +65,13 @@ class Result:
 
     @property
     def denied(self) -> bool:
-        """Whether a person denied the call, or its approval expired."""
+        """Whether a person denied the call or requested changes, or its approval expired."""
         return self.outcome == "denied"
+
+    @property
+    def to_change(self) -> bool:
+        """Whether a person requested changes, which `why` names: propose the call again with them."""
+        return self.denied and str(self.content).startswith(CHANGES)
 
     @property
     def why(self) -> str:

@@ -155,6 +155,10 @@ class Flow:
         """Deny, with a reason for the model, and continue the run."""
         return self._decide(Verdict.DENY, tool, reason=reason)
 
+    def request_changes(self, changes: str, tool: str | None = None) -> Self:
+        """Request these changes to the call, which the model is told, and continue the run."""
+        return self._decide(Verdict.REQUEST_CHANGES, tool, reason=changes)
+
     def answer(self, result: Any, tool: str | None = None) -> Self:
         """Give a result instead of the call, and continue the run."""
         return self._decide(Verdict.ANSWER, tool, result=result)
@@ -250,7 +254,8 @@ class Flow:
         gate = self._gate(tool)
         possible = VERDICTS[gate.kind]
         assert verdict in possible, f"at this gate one can say {', '.join(possible)}"
-        assert reason or verdict is not Verdict.DENY, "to deny needs a reason"
+        needs_reason = verdict in (Verdict.DENY, Verdict.REQUEST_CHANGES)
+        assert reason or not needs_reason, f"to {verdict} needs a reason"
         gives_result = verdict in (Verdict.HAPPENED, Verdict.ANSWER)
         if gives_result and gate.result_schema is not None:
             inputs.check(gate.result_schema, result, where="result")

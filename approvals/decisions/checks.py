@@ -27,6 +27,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.requests import confirmation, verification
 from runtime.control.access import text
+from runtime.core.continuation import MAX_REVISIONS
 from runtime.core.enums import APPROVING, VERDICTS, Decision, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
@@ -37,6 +38,7 @@ Outcome = requests.Approval | Expired | AlreadyVoted | Forbidden
 
 _NEEDS_REASON = {
     Verdict.DENY: "deny",
+    Verdict.REQUEST_CHANGES: "request changes",
     Verdict.GIVE_UP: "give up",
     Verdict.STOP: "stop the run",
 }
@@ -127,6 +129,14 @@ def verdict(value: object, field: str, kind: GateKind, row: Request) -> Verdict:
     if value not in list(VERDICTS[kind]):
         raise InvalidInput(field, f"must be one of {', '.join(VERDICTS[kind])}")
     return Verdict(str(value))
+
+
+def check_revisable(row: Request, verdict: Verdict) -> None:
+    """Raise InvalidInput for a request for changes to the last revision of a call."""
+    if verdict is Verdict.REQUEST_CHANGES and row.revision >= MAX_REVISIONS:
+        raise InvalidInput(
+            "verdict", f"cannot be {verdict}: revision {MAX_REVISIONS} of a call is its last one"
+        )
 
 
 def reason(given: object, verdict: Verdict, row: Request) -> str:

@@ -44,7 +44,7 @@ def decide(
     arguments: object = results.ABSENT,
     unshown: str = "",
 ) -> Approval:
-    """Approve, deny, answer or edit a call, or let a blocked frame `continue` or `stop` its run.
+    """Approve, deny, answer, edit or request changes to a call, or let a blocked frame `continue` or `stop` its run.
 
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
@@ -53,7 +53,8 @@ def decide(
     `unshown` says which part of the request its page could not show: then no call is approved.
 
     Where the policy demands several people, an approval is a vote, and the one that completes them decides. A denial
-    by one person decides.
+    by one person decides, and so does a request for changes, `request_changes`: the call is denied, and the agent is
+    asked to propose it again with the changes that `reason` names. Revision MAX_REVISIONS of a call is the last one.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; NotShown;
@@ -104,6 +105,7 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
     if answer.unshown and verdict in (Verdict.APPROVE, Verdict.EDIT):
         raise NotShown(answer.unshown)
     checks.check_confirmed(row, verdict, answer.confirm)
+    checks.check_revisable(row, verdict)
     votes.check_answer(row, verdict)
     return Decision(
         verdict=verdict,

@@ -30,9 +30,7 @@ class Request(models.Model):
     class Status(models.TextChoices):
         PENDING = "pending"  # not decided
         APPROVED = "approved"  # the call may start, once; in doubt: once more
-        DENIED = (
-            "denied"  # the call never starts, and the model gets the reason; in doubt: given up
-        )
+        DENIED = "denied"  # also with changes requested: the call never starts, and the model gets the reason
         ANSWERED = "answered"  # a reviewer reported the result of a call in doubt, or gave one instead of a call
         EXPIRED = "expired"  # not decided before the deadline: the call never starts
         CANCELLED = "cancelled"  # the gate closed without a decision
@@ -82,6 +80,8 @@ class Request(models.Model):
     )  # what the policy demands, in the digest; None is the default
     voted = models.JSONField(db_default=[])  # the people whose approvals count so far, for lists
     open_to = models.JSONField(null=True)  # who may vote now, as `Stage.keys`, for lists
+    revises = models.UUIDField(null=True)  # the gate of the request that it revises
+    revision = models.SmallIntegerField(db_default=1)  # the first proposal is 1
 
     class Meta:
         constraints = [

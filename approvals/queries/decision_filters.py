@@ -17,7 +17,11 @@ from runtime.ports.approvals import CallOutcome
 from runtime.queries.lists.filters import terms
 
 MAX_NAME = 200
-VERDICTS = tuple(str(status) for status in Request.Status if status != Request.Status.PENDING)
+CHANGES_REQUESTED = "changes_requested"
+VERDICTS = (
+    *(str(status) for status in Request.Status if status != Request.Status.PENDING),
+    CHANGES_REQUESTED,
+)
 CHOICES = {
     "risk": tuple(map(str, Risk)),
     "verdict": VERDICTS,

@@ -20,8 +20,8 @@ from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import cursors, filters
-from approvals.queries.decision_filters import DecisionFilter
-from approvals.requests import verification
+from approvals.queries.decision_filters import CHANGES_REQUESTED, DecisionFilter
+from approvals.requests import statements, verification
 from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import CallOutcome
@@ -38,10 +38,10 @@ _Place = tuple[datetime, UUID]
 class Decision:
     """A closed request.
 
-    `status` is the verdict; `edited` says that the call was approved with changes. `channel` is `page` or `api`, None
-    if it is not known or no person decided. `outcome` is a CallOutcome, None if the call has not ended or its outcome
-    was not recorded; `position` is the journal entry that has its result. `tampered` names the first stored value that
-    does not verify.
+    `edited` says that the call was approved with changes, `changes_requested` that it was denied with a request for
+    them. `channel` is `page` or `api`, None if it is not known or no person decided. `outcome` is a CallOutcome, None
+    if the call has not ended or its outcome was not recorded; `position` is the journal entry that has its result.
+    `tampered` names the first stored value that does not verify.
     """
 
     id: UUID
@@ -60,10 +60,16 @@ class Decision:
     decided_at: datetime
     reason: str
     edited: bool
+    changes_requested: bool
     channel: str | None
     outcome: str | None
     position: int | None
     tampered: str | None
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, as filters name it."""
+        return CHANGES_REQUESTED if self.changes_requested else self.status
 
     @property
     def took(self) -> timedelta | None:
@@ -229,13 +235,23 @@ def _condition(chosen: DecisionFilter) -> Q:
         "requester": chosen.by,
         "tool": chosen.tool,
         "risk": chosen.risk,
-        "status": chosen.verdict,
         "outcome__outcome": chosen.outcome,
     }
     found &= Q(**{name: value for name, value in exact.items() if value})
+    if chosen.verdict:
+        found &= _is_verdict(chosen.verdict)
     if chosen.agent:
         found &= _is_agent(ROOT_AGENT, chosen) | _is_agent(ASKING_AGENT, chosen)
     return found
+
+
+def _is_verdict(verdict: str) -> Q:
+    """Return the condition for a verdict. A request for changes is a denial by its statement."""
+    changes = Q(statement__contains=statements.CHANGES_REQUESTED)
+    if verdict == CHANGES_REQUESTED:
+        return Q(status=Request.Status.DENIED) & changes
+    found = Q(status=verdict)
+    return found & ~changes if verdict == Request.Status.DENIED else found
 
 
 def _is_agent(agent: Any, chosen: DecisionFilter) -> Q:
@@ -263,6 +279,7 @@ def _decision(row: Request) -> Decision:
         decided_at=at,
         reason=row.reason or "",
         edited=row.edited is not None,
+        changes_requested=statements.requests_changes(row),
         channel=row.channel,
         outcome=outcome and outcome.outcome,
         position=outcome and outcome.position,

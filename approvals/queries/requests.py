@@ -14,7 +14,7 @@ from approvals.models import Request
 from approvals.permissions import principals, request_rules
 from approvals.policies.rules import Demands, demands_of
 from approvals.queries import cursors
-from approvals.requests import confirmation, schemas, verification
+from approvals.requests import confirmation, schemas, statements, verification
 from runtime.core.enums import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
@@ -45,7 +45,8 @@ class Approval:
     repeat, None without a second step. Retention removed the arguments and the sentence at `removed_at`. `tampered`
     names the first value of the row that does not verify, None if all do. Such a row is shown as stored, cannot be
     decided, and its `args` may be text. `demands` are those of the policy's rule, None under the default policy;
-    `voted` lists who approved.
+    `voted` lists who approved. `changes_requested` says that it was denied with a request for changes. `revises` is the
+    gate of the request that this one revises as number `revision`; a first proposal has None and 1.
     """
 
     id: UUID
@@ -82,6 +83,9 @@ class Approval:
     policy_version: str
     demands: Demands | None
     voted: tuple[str, ...]
+    changes_requested: bool
+    revises: UUID | None
+    revision: int
 
     @property
     def quorum(self) -> int:
@@ -130,8 +134,11 @@ def approval(request: UUID, *, actor: Actor) -> Approval:
 
 
 def denied_calls(approval: Approval) -> list[tuple[str, str, UUID]]:
-    """Return frame, call and gate of each denial of the tool in this run, also if it is not in effect yet."""
-    rows = Request.objects.filter(
+    """Return frame, call and gate of each denial of the tool in this run, also if it is not in effect yet.
+
+    Requests for changes are left out.
+    """
+    rows = Request.objects.exclude(statement__contains=statements.CHANGES_REQUESTED).filter(
         run_id=approval.run,
         tool=approval.tool,
         kind=GateKind.APPROVAL,
@@ -227,6 +234,9 @@ def verified(
         policy_version=row.policy_version,
         demands=_demands(row),
         voted=tuple(stored_rows.texts(row.voted)),
+        changes_requested=statements.requests_changes(row),
+        revises=row.revises,
+        revision=row.revision,
     )
 
 

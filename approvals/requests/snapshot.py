@@ -68,6 +68,8 @@ def row(
         created_at=at,
         expires_at=snapshot.expires_at,
         not_before=snapshot.not_before,
+        revises=snapshot.revises,
+        revision=snapshot.revision,
     )
     request.request_digest = request_digest(request)
     seal = macs.seal(purposes.REQUESTS, request.request_digest, short=True)
@@ -143,6 +145,11 @@ def request_digest(request: Request) -> str:
             "result_schema": request.result_schema,
             # Requests without one keep the digest of older releases.
             **({} if request.preview is None else {"preview": request.preview}),
+            **(
+                {}
+                if request.revises is None
+                else {"revises": str(request.revises), "revision": request.revision}
+            ),
         }
     )
 

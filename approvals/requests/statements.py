@@ -28,6 +28,7 @@ STATUS: Mapping[Verdict, Request.Status] = {
     Verdict.APPROVE: Request.Status.APPROVED,
     Verdict.RUN_AGAIN: Request.Status.APPROVED,
     Verdict.DENY: Request.Status.DENIED,
+    Verdict.REQUEST_CHANGES: Request.Status.DENIED,
     Verdict.GIVE_UP: Request.Status.DENIED,
     Verdict.ANSWER: Request.Status.ANSWERED,
     Verdict.EDIT: Request.Status.APPROVED,
@@ -35,6 +36,9 @@ STATUS: Mapping[Verdict, Request.Status] = {
     Verdict.CONTINUE: Request.Status.APPROVED,
     Verdict.STOP: Request.Status.DENIED,
 }
+
+# Only the statement of such a request contains this: within its other values the quotation marks are escaped.
+CHANGES_REQUESTED = f'"verdict":"{Verdict.REQUEST_CHANGES}"'
 
 _BASE64 = 88  # characters of a signature in base64; in hex it has 128
 
@@ -125,6 +129,11 @@ def read(request: Request) -> Statement:
     if said.verdict not in VERDICTS[GateKind(request.kind)]:
         raise NotConfirmed(f"a gate of kind {request.kind} has no verdict {said.verdict}")
     return said
+
+
+def requests_changes(request: Request) -> bool:
+    """Tell whether a person requested changes to the call, which is a way to deny it."""
+    return CHANGES_REQUESTED in (request.statement or "")
 
 
 def result_digest(decision: Decision) -> str | None:

@@ -42,7 +42,8 @@ class ApprovalOut(Schema):
     the requester: they cannot decide. `confirm` names the object of a high-risk call, which an approval must repeat;
     otherwise it is null. If the stored request was changed, `tampered` names the first value that does not verify, and
     it cannot be decided. `rule` is the rule of the policy that applies: `quorum` people must approve, and `voted` lists
-    those who have.
+    those who have. `changes_requested` says that it was denied with a request for changes. `revises` is the gate of the
+    request to which this one is revision `revision`, null for a first proposal.
     """
 
     id: UUID
@@ -77,6 +78,9 @@ class ApprovalOut(Schema):
     rule: str | None
     quorum: int
     voted: list[str]
+    changes_requested: bool
+    revises: UUID | None
+    revision: int
 
 
 class OddityOut(Schema):
@@ -142,7 +146,7 @@ class DecisionOut(Schema):
     @staticmethod
     def resolve_verdict(item: history.Decision) -> str:
         """Return the verdict."""
-        return item.status
+        return item.verdict
 
 
 class DecisionPage(Schema):
@@ -277,10 +281,11 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
-    """Approve, deny, answer or edit a call, or `continue` or `stop` a frame. You can undo it until `effective_at`.
+    """Approve, deny, answer, edit or request changes to a call, or `continue` or `stop` a frame.
 
-    A denial needs a reason, which the agent's model receives. An answered call is never made. An edited one is approved
-    with other arguments. `stop` ends the run and needs a reason too.
+    You can undo it until `effective_at`. A denial needs a reason, which the agent's model receives. `request_changes`
+    denies too: its reason names the changes with which the agent proposes the call again. An answered call is never
+    made. An edited one is approved with other arguments. `stop` ends the run and needs a reason too.
     """
     return record_decision(
         request=_id(approval),

@@ -5,7 +5,7 @@ from typing import Any, Final
 from django.http import HttpRequest
 
 from approvals.queries.requests import Approval
-from runtime.core.denial_text import denial_text
+from runtime.core.denial_text import changes_text, denial_text
 from runtime.ports import wiring
 from runtime.web.requests import form_text
 
@@ -26,6 +26,7 @@ def context(shown: Approval, *, ends_run: bool) -> dict[str, Any]:
     return {
         "deny_reasons": suggested or REASONS,
         "told": "" if ends_run else denial_text(""),
+        "changes_told": changes_text(""),
     }
 
 

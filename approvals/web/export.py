@@ -101,7 +101,7 @@ def values(item: Decision) -> dict[str, Any]:
     """Return the columns of one decision."""
     return {
         "decided_at": item.decided_at.isoformat(),
-        "verdict": item.status,
+        "verdict": item.verdict,
         "decided_by": item.decided_by,
         "reason": item.reason,
         "channel": item.channel,

@@ -26,7 +26,13 @@ from approvals.web.pages.people import (
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
 from approvals.web.pages.session import home, login, logout
-from approvals.web.request.approval import answer_instead, approval, approve, deny
+from approvals.web.request.approval import (
+    answer_instead,
+    approval,
+    approve,
+    deny,
+    request_changes,
+)
 from approvals.web.request.edit import approve_edit, edit
 from approvals.web.request.frame_gate import resume, stop
 from approvals.web.request.in_doubt import give_up, happened, run_again
@@ -65,6 +71,7 @@ urlpatterns = [
     path("a/<uuid:approval>/", approval, name="approval"),
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),
+    path("a/<uuid:approval>/changes/", request_changes, name="changes"),
     path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
     path("a/<uuid:approval>/edit/", edit, name="edit"),
     path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),

@@ -29,6 +29,7 @@ from runtime.core.ids import ROOT, turn_mark
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
 MAX_DENIALS = 3  # turns in which one tool was denied
+MAX_REVISIONS = 10  # the last revision of a call, to which no person can request changes
 
 
 class Phase(StrEnum):
@@ -106,15 +107,34 @@ class Edited:
     proposed: Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToRevise:
+    """A person requested changes to `call` of `tool` at `gate`, its revision `number`: the next one revises it."""
+
+    tool: str
+    call: str
+    gate: UUID
+    number: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """The `number` of a call that revises the one asked at `gate`; the second proposal is revision 2."""
+
+    gate: UUID
+    number: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """One call. `gate` is the last gate opened for it; `result` goes to the model once the call is settled.
 
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` is the person who
     reported the result, or with `answered` gave it instead of the call. `stored` replaces a result that is stored by
-    its hash. `verdict` is kept if the model must learn more than the state says: an expiry, or a call that was given
-    up. `edited` is set if a person changed `args`. `preview` is the newest one, until a gate shows it or the call
-    starts; `shown` is the one that the last gate showed. A settled call has neither.
+    its hash. `verdict` is kept if the model must learn more than the state says: an expiry, a request for changes, or
+    a call that was given up. `edited` is set if a person changed `args`. `preview` is the newest one, until a gate
+    shows it or the call starts; `shown` is the one that the last gate showed. `revises` is set if the call revises an
+    earlier one. A settled call has none of these three.
     """
 
     id: str
@@ -132,10 +152,11 @@ class Call:
     stored: BlobRef | None = None
     reported_by: str | None = None
     answered: bool = False
-    verdict: Literal["expire", "give_up"] | None = None
+    verdict: Literal["expire", "give_up", "request_changes"] | None = None
     edited: Edited | None = None
     preview: Preview | None = None
     shown: Preview | None = None
+    revises: Revision | None = None
 
     @property
     def proposed(self) -> Any:
@@ -167,7 +188,7 @@ class Frame:
     released the frame from a hold that opened at `cleared_at`. `spent` is the usage of the frame and everything below
     it, `context` the tokens of its last model call. `since` is the run's active time in seconds when the frame
     opened. `instructions` is the text that a function made of the input, empty if the agent's instructions are a
-    text.
+    text. `to_revise` lists the calls to which people requested changes and which no call has revised yet.
     """
 
     id: str
@@ -199,6 +220,7 @@ class Frame:
     context: int = 0
     since: float = 0.0
     instructions: str = ""
+    to_revise: tuple[ToRevise, ...] = ()
 
     def of_turn(self) -> tuple[Call, ...]:
         """Return the calls of the current turn, in the order in which the model proposed them."""
@@ -269,13 +291,15 @@ class Pause:
 class Denial:
     """A person denied a call of `tool`, proposed in `turn`, which `ids.turn_key` names.
 
-    Its turn counts towards MAX_DENIALS until the failed run is tried again.
+    Its turn counts towards MAX_DENIALS until the failed run is tried again. With `changes` the person requested
+    changes instead, which never counts.
     """
 
     tool: str
     turn: str
     reason: str
     counts: bool = True
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

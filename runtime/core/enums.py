@@ -50,6 +50,7 @@ class Verdict(StrEnum):
 
     APPROVE = "approve"  # the call may start, once
     DENY = "deny"  # the call never starts, and its model receives the reason
+    REQUEST_CHANGES = "request_changes"  # the call never starts, and its model reads the changes
     ANSWER = "answer"  # the call never starts, and its result is the one that the person gives
     EDIT = "edit"  # the call may start, once, with the arguments that the person changed
     EXPIRE = "expire"  # its deadline passed, so the call never starts
@@ -62,7 +63,13 @@ class Verdict(StrEnum):
 
 # The verdicts that people may give at each kind of gate. `expire` comes from the clock only.
 VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
-    GateKind.APPROVAL: (Verdict.APPROVE, Verdict.DENY, Verdict.ANSWER, Verdict.EDIT),
+    GateKind.APPROVAL: (
+        Verdict.APPROVE,
+        Verdict.DENY,
+        Verdict.REQUEST_CHANGES,
+        Verdict.ANSWER,
+        Verdict.EDIT,
+    ),
     GateKind.IN_DOUBT: (Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.GIVE_UP),
     GateKind.HOLD: (Verdict.CONTINUE, Verdict.STOP),
     GateKind.LIMIT: (Verdict.CONTINUE, Verdict.STOP),
@@ -91,8 +98,8 @@ class Edit:
 class Decision:
     """A decision on a gate. `by` is a person's name, or empty if the clock decided.
 
-    `reason` is free text, required to deny; `result` is the result that a person reports or gives instead; `edit` has
-    the arguments of an approval with changes.
+    `reason` is free text, required to deny and to request changes; `result` is the result that a person reports or
+    gives instead; `edit` has the arguments of an approval with changes.
     """
 
     verdict: Verdict

@@ -210,8 +210,8 @@ class GateDecided:
     """A decision took effect. `call` is empty at the gate of a frame.
 
     `result` is the result or grant that came with the verdict. `stored` replaces it if it is too big for an event.
-    With `stands` the denied action is refused from now on; denials of older releases have it unset. `edit` has the
-    arguments of an approval with changes.
+    With `stands` the denied action, or the one to be changed, is refused from now on; denials of older releases have it
+    unset. `edit` has the arguments of an approval with changes.
     """
 
     gate: UUID

@@ -54,7 +54,7 @@ from runtime.errors import InvalidInput
 from runtime.execution.admission.admit import Admission, denied_before, repeats
 from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.checks import CallChecks
-from runtime.execution.admission.gates import AdmissionResult
+from runtime.execution.admission.gates import AdmissionResult, with_revision
 from runtime.execution.admission.versions import (
     VersionChanges,
     agent_changed,
@@ -314,7 +314,7 @@ class StepBuilder:
         return True
 
     def _record(self, result: AdmissionResult) -> None:
-        self.change(changed(result.event, snapshot=result.snapshot))
+        self.change(changed(result.event, snapshot=with_revision(self.now, result.snapshot)))
 
     def _begin(self, work: CallModel | PreviewCall) -> bool:
         """Record work that has no intent, if a slot is free."""
@@ -428,6 +428,6 @@ def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
         by=signal.decision.by,
         reason=signal.decision.reason,
         result=signal.decision.result,
-        stands=signal.decision.verdict is Verdict.DENY,
+        stands=signal.decision.verdict in (Verdict.DENY, Verdict.REQUEST_CHANGES),
         edit=signal.decision.edit,
     )

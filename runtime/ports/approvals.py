@@ -34,6 +34,9 @@ class ReviewSnapshot:
     `preview` holds what the worker found out about the call before it asked: `shown` is its preview, `before` the
     different one that was approved, `missing` says why there is none, `unjudged` why the risk could not be judged. None
     if there is nothing.
+
+    A call that revises an earlier one, to which a person requested changes at the gate `revises`, has the number
+    `revision`, from 2 on.
     """
 
     run: UUID
@@ -55,6 +58,8 @@ class ReviewSnapshot:
     not_before: datetime | None = None
     result_schema: dict[str, Any] | None = None
     preview: dict[str, Any] | None = None
+    revises: UUID | None = None
+    revision: int = 1
 
 
 class CallOutcome(StrEnum):

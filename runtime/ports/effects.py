@@ -24,7 +24,8 @@ class ModelRequest:
     `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in the order of the proposals.
     `outcome` is `returned`, `failed`, `denied` or `refused`. A result that a person reported also has `reported_by`.
     That of a call whose arguments a person changed has `edited_by` and the new `args`.
-    The result of an expired approval, or of a call that a person gave up, has `verdict`: `expire` or `give_up`.
+    The result of an expired approval, of a call to which a person requested changes, or of one that a person gave up,
+    has `verdict`: `expire`, `request_changes` or `give_up`.
     `{"role": "summary", "content": str, "of": int}` stands for that many earlier messages.
     `{"role": "message", "by": str, "content": str}` is a person's message to the run. The last `unheard` messages are
     such ones, and new to the model.

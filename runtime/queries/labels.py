@@ -87,6 +87,7 @@ CLOSED_GATES = {
 VERDICTS = {
     Verdict.APPROVE: "approved by",
     Verdict.DENY: "denied by",
+    Verdict.REQUEST_CHANGES: "changes requested by",
     Verdict.EXPIRE: "expired without a decision",
     Verdict.ANSWER: "answered instead by",
     Verdict.EDIT: "approved with changes by",
@@ -100,6 +101,7 @@ VERDICTS = {
 DECISIONS = {
     Verdict.APPROVE: "Approved",
     Verdict.DENY: "Denied",
+    Verdict.REQUEST_CHANGES: "Requested changes to",
     Verdict.EXPIRE: "Expired without a decision:",
     Verdict.ANSWER: "Answered instead of",
     Verdict.EDIT: "Approved with changes:",

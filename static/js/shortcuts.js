@@ -15,6 +15,7 @@ const KEYS = {
   ArrowUp: () => step(-1),
   a: () => (isList() ? open("approve") : approve()),
   d: () => (isList() ? open("deny") : writeReason()),
+  c: () => (isList() ? open("changes") : openForm("changes")),
   e: () => (isList() ? follow(".row[aria-current] .t") : follow("[data-edit]")),
   u: () => follow(".top a[href^='/inbox/']"),
   "/": () => one("input[type=search]")?.focus(),

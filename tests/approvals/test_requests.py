@@ -194,6 +194,9 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "rule": None,
         "quorum": 1,
         "voted": [],
+        "changes_requested": False,
+        "revises": None,
+        "revision": 1,
         "late_outcomes": [],
     }
     assert {name: answer[name] for name in promised} == promised

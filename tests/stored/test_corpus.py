@@ -21,7 +21,7 @@ from agents.tools.timers import wait_for
 from runtime.control.edit import edit
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec, compression
-from runtime.core.documents.conversations import DECISIONS, REVIEWS, Conversations
+from runtime.core.documents.conversations import DECISIONS, DIALOGUE, REVIEWS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import CallPreviewed, Event, GateDecided
@@ -82,7 +82,14 @@ JUDGED = {
         spec=lambda: desk(PAY, PAY), then=_edited({"number": "A-1", "euros": 30})
     ),
 }
-LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED}
+# Documents of schema 11 only.
+DISCUSSED = {
+    "revised": Scene(  # the model repeats the call first
+        spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
+        then=_decided(Verdict.REQUEST_CHANGES, reason="pay 30"),
+    ),
+}
+LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED}
 
 
 def write() -> None:
@@ -94,7 +101,7 @@ def write() -> None:
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
             _keep(name, one)
-    for name, document in written(AGAIN | JUDGED):
+    for name, document in written(AGAIN | JUDGED | DISCUSSED):
         _keep(name, document)
         _keep(f"{name}_brief", document | {"continuation": _brief(document)})
 
@@ -127,7 +134,7 @@ PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 # or given up; it does not expire.
 ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("approval", "hold"), PRICED),
-    **dict.fromkeys(("paused", "waiting", "message", "edited", *AGAIN), REFUNDED),
+    **dict.fromkeys(("paused", "waiting", "message", "edited", *AGAIN, *DISCUSSED), REFUNDED),
     "judged": ("spend success", "spend denied", "spend denied"),
     "previewed": ("scrap success", "scrap denied", "scrap denied"),
     "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
@@ -213,7 +220,7 @@ def test_every_schema_has_documents_of_every_scene() -> None:
     for schema in set(codec.HISTORY) - set(LATER):
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED}
+    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED}
     for schema, scenes in LATER.items():
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert there == {*scenes, *(f"{name}_brief" for name in scenes)}
@@ -232,7 +239,9 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     now = state_of(document)
     calls = [call for frame in now.frames.values() for call in frame.calls]
     answered = any(call.answered for call in calls)
-    assert (bool(now.denials) or answered) is (schema == DECISIONS)
+    discussed = any(denial.changes for denial in now.denials.values())
+    assert discussed is (schema == DIALOGUE)
+    assert (bool(now.denials) or answered) is (schema in (DECISIONS, DIALOGUE))
     judged = any(call.terms and call.terms.risk for call in calls)
     new = judged or any(bool(call.edited or call.shown) for call in calls)
     assert new is (schema == REVIEWS)
@@ -250,6 +259,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 
 def _schema_of(event: Event) -> int:
+    if isinstance(event, GateDecided) and event.verdict is Verdict.REQUEST_CHANGES:
+        return DIALOGUE
     if isinstance(event, GateDecided) and (event.stands or event.verdict is Verdict.ANSWER):
         return DECISIONS
     terms = getattr(event, "terms", None)
@@ -296,7 +307,7 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
 
 
 def _scene(path: Path) -> Scene:
-    return (PRESENT | AGAIN | JUDGED)[path.stem.removesuffix("_brief")]
+    return (PRESENT | AGAIN | JUDGED | DISCUSSED)[path.stem.removesuffix("_brief")]
 
 
 def _newer(text: str) -> str:

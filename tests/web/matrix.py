@@ -173,6 +173,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "put": {"agent": "*", "confirm": "every agent", **given},
         "settle": {"outcome": "give_up", **why},
         "happened": {"result": '{"message_id": "1"}', **given},
+        "changes": {"reason": "Less.", **given},
         "answer": {"result": "1", **given},
         "edit": {"in.security_level": "1", **given},
         "edit/approve": {"arguments": '{"username": "new.hire", "security_level": 1}', **given},

@@ -15,7 +15,15 @@ from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
 from approvals.web import denial
-from approvals.web.request import edit, frame_gate, in_doubt, preview, result_field, second_step
+from approvals.web.request import (
+    edit,
+    frame_gate,
+    in_doubt,
+    preview,
+    result_field,
+    revisions,
+    second_step,
+)
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context, unshown
 from runtime.core.continuation import MAX_DENIALS, CallState
@@ -30,6 +38,10 @@ from runtime.web.requests import form_text
 _SAID = {
     Verdict.APPROVE: ("Approved", "A worker starts it next."),
     Verdict.DENY: ("Denied", "The call never starts."),
+    Verdict.REQUEST_CHANGES: (
+        "Changes requested",
+        "The call never starts, and the agent is asked to propose it again.",
+    ),
     Verdict.ANSWER: ("Answered", "The call is not made, and the agent gets your result."),
 }
 
@@ -59,6 +71,13 @@ def approve(request: HttpRequest, approval: UUID) -> HttpResponse:
 def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Deny the call."""
     return _decide(request, approval, Verdict.DENY)
+
+
+@require_POST
+@login_required
+def request_changes(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Deny the call, and have the agent propose it again with changes."""
+    return _decide(request, approval, Verdict.REQUEST_CHANGES)
 
 
 @require_POST
@@ -140,6 +159,7 @@ def _page(
         "max_denials": MAX_DENIALS,
         "comes_again": _is_sealed(shown.args),
         "reason": form_text(request.POST, "reason"),
+        **revisions.context(shown, principal, problem, request),
         **edit.context(shown, seen["call"], seen["transcript"]),
         **result_field.context(request, shown, problem),
         **second_step.context(request, shown, problem),

@@ -39,6 +39,7 @@ AlreadyClosed = AlreadyDecided | Cancelled | Expired
 _VERBS: dict[Verdict, str] = {
     Verdict.APPROVE: "approve it",
     Verdict.DENY: "deny it",
+    Verdict.REQUEST_CHANGES: "request changes to it",
     Verdict.ANSWER: "answer it",
     Verdict.EDIT: "approve it with changes",
     Verdict.HAPPENED: "resolve it",

@@ -20,7 +20,13 @@ from pydantic_core import PydanticSerializationError
 from runtime.core.continuation import Continuation
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import plain_text
-from runtime.core.documents.conversations import DECISIONS, REVIEWS, Conversations, Told
+from runtime.core.documents.conversations import (
+    DECISIONS,
+    DIALOGUE,
+    REVIEWS,
+    Conversations,
+    Told,
+)
 from runtime.core.documents.references import resolved
 from runtime.core.documents.upcasters import upcast
 from runtime.core.enums import Verdict
@@ -56,6 +62,7 @@ HISTORY = {
     8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
+    11: "requests for changes: an entry with one, or a continuation",
 }
 REFERRING = 6
 BRIEF = 7
@@ -66,7 +73,12 @@ _REFERS = f'{{"schema":{REFERRING},'
 _BRIEF = f'{{"schema":{BRIEF},'
 _DECISIONS = f'{{"schema":{DECISIONS},'
 _REVIEWS = f'{{"schema":{REVIEWS},'
-_LATER = (_DECISIONS, _REVIEWS)  # as SCHEMA, and never read by releases that do not know them
+_DIALOGUE = f'{{"schema":{DIALOGUE},'
+_LATER = (
+    _DECISIONS,
+    _REVIEWS,
+    _DIALOGUE,
+)  # as SCHEMA, and never read by releases that do not know them
 # JSON escapes of values that `require_json` refuses, in compact JSON, perhaps inside a text.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
@@ -213,6 +225,8 @@ def _number(event: Event) -> int:
         case Forked():
             with suppress(Unreadable):  # the reducer reports that
                 return _number_of(state_of(event))
+        case GateDecided(verdict=Verdict.REQUEST_CHANGES):
+            return DIALOGUE
         case GateDecided(verdict=Verdict.EDIT):
             return REVIEWS
         case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
@@ -226,6 +240,8 @@ def _number(event: Event) -> int:
 
 def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
+    if any(denial.changes for denial in now.denials.values()):
+        return DIALOGUE
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
     judged = any(call.terms is not None and call.terms.risk is not None for call in calls)
@@ -251,7 +267,7 @@ def _load(text: str) -> dict[str, Any]:
         raise Unreadable(f"not JSON: {exc}") from exc
     if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
         raise Unreadable("no schema number")
-    if document["schema"] > SCHEMA and document["schema"] not in (DECISIONS, REVIEWS):
+    if document["schema"] > SCHEMA and document["schema"] not in (DECISIONS, REVIEWS, DIALOGUE):
         raise NewerSchema(document["schema"])
     return document
 

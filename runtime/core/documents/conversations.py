@@ -34,7 +34,8 @@ Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, b
 
 DECISIONS = 9  # the schema of an entry with a decision that earlier releases do not know
 REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, previewed or edited
-_READABLE = (*range(1, Continuation.schema + 1), DECISIONS, REVIEWS)
+DIALOGUE = 11  # the same, of the release after: a request for changes
+_READABLE = (*range(1, Continuation.schema + 1), DECISIONS, REVIEWS, DIALOGUE)
 
 _TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)
@@ -288,7 +289,7 @@ def _decided(call: Fields, event: Event) -> None:
             "terms": {**call["terms"], "digest": event["edit"]["digest"]},
             "edited": {"by": event["by"], "proposed": proposed},
         }
-    elif verdict in ("deny", "expire", "give_up"):
+    elif verdict in ("deny", "request_changes", "expire", "give_up"):
         state = CallState.FAILED if verdict == "give_up" else CallState.DENIED
         call |= {"state": state, "result": event["reason"]}
         if verdict != "deny":

@@ -5,6 +5,8 @@ model failed asks it again. A call that was closed with the run is checked again
 arguments that its model proposed. If an attempt at it may have had its effect, it is in doubt.
 """
 
+import dataclasses
+
 from runtime.core.continuation import (
     Call,
     CallState,
@@ -37,10 +39,7 @@ def retried(now: Continuation, event: Retried, phase: Phase) -> Continuation:
 
 def uncounted(denials: dict[str, Denial]) -> dict[str, Denial]:
     """Return the denials of a run that is tried again: they stand, but no longer count towards its end."""
-    return {
-        digest: Denial(tool=denial.tool, turn=denial.turn, reason=denial.reason, counts=False)
-        for digest, denial in denials.items()
-    }
+    return {digest: dataclasses.replace(denial, counts=False) for digest, denial in denials.items()}
 
 
 def _frame(frame: Frame, event: Retried) -> Frame:

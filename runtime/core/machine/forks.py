@@ -92,7 +92,8 @@ def _apply_fork(now: Continuation, event: Forked) -> Continuation:
 
 
 def _without_permissions_of(frame: Frame) -> Frame:
-    return replace(frame, calls=tuple(_without_permission(call) for call in frame.calls))
+    calls = tuple(_without_permission(call) for call in frame.calls)
+    return replace(frame, calls=calls, to_revise=())  # their requests are those of the other run
 
 
 def _without_permission(call: Call) -> Call:

@@ -12,7 +12,6 @@ from runtime.core.continuation import (
     SETTLED,
     Call,
     Continuation,
-    Denial,
     Frame,
     Outage,
     Pause,
@@ -59,7 +58,7 @@ from runtime.core.events import (
     WaitStarted,
 )
 from runtime.core.fast_replace import replace
-from runtime.core.ids import ROOT, call_id, child_frame, turn_key
+from runtime.core.ids import ROOT, call_id, child_frame
 from runtime.core.machine import pending
 from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.agent_changes import change_agent
@@ -71,6 +70,7 @@ from runtime.core.machine.forks import apply_transfer
 from runtime.core.machine.gates import evolve_frame_gate, is_frame_gate
 from runtime.core.machine.messages import deliver, receive, undelivered_to
 from runtime.core.machine.origin import joined, merged
+from runtime.core.machine.revisions import denial_of, remember_changes, revise
 from runtime.core.machine.transitions import (
     CALLS,
     FRAMES,
@@ -315,10 +315,13 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
             if call.preview is not None or call.shown is not None:
                 shown = call.preview if event.kind is GateKind.APPROVAL else None
                 call = replace(call, preview=None, shown=shown)
+            if event.kind is GateKind.APPROVAL:
+                frame, call = revise(frame, call)
             now = pending.add(now, event, call.tool)
         case GateDecided():
             now = _remember_denial(pending.drop(now, event), call, event)
             now = remember_edit(now, call, event)
+            frame = remember_changes(frame, call, event)
             call = _decided(call, event)
         case GateClosed():
             now = pending.drop(now, event)
@@ -358,6 +361,8 @@ def _decided(call: Call, event: GateDecided) -> Call:
             return replace(call, reported_by=event.by)
         case Verdict.DENY:
             return replace(call, result=event.reason)
+        case Verdict.REQUEST_CHANGES:
+            return replace(call, result=event.reason, verdict="request_changes")
         case Verdict.EXPIRE:
             return replace(call, result=event.reason, verdict="expire")
         case Verdict.GIVE_UP:
@@ -373,8 +378,7 @@ def _decided(call: Call, event: GateDecided) -> Call:
 def _remember_denial(now: Continuation, call: Call, event: GateDecided) -> Continuation:
     if not event.stands or call.terms is None:
         return now
-    turn = turn_key(event.frame, call.id)
-    denial = Denial(tool=call.tool, turn=turn, reason=event.reason)
+    denial = denial_of(call.tool, call.id, event)
     return replace(now, denials={**now.denials, call.terms.digest: denial})
 
 
@@ -444,8 +448,8 @@ def _require_attempt(call: Call | Frame, attempt: int, expected: int) -> None:
 
 
 def _with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
-    if call.state in SETTLED and (call.preview is not None or call.shown is not None):
-        call = replace(call, preview=None, shown=None)
+    if call.state in SETTLED and (call.preview or call.shown or call.revises):
+        call = replace(call, preview=None, shown=None, revises=None)
     holder = frame.with_call(call)
     return now.with_frame(_settled(holder) if call.state in SETTLED else holder)
 

@@ -77,6 +77,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.PROPOSED, "GateOpened:approval"): CallState.GATED,
     (CallState.GATED, "GateDecided:approve"): CallState.ADMITTED,
     (CallState.GATED, "GateDecided:deny"): CallState.DENIED,
+    (CallState.GATED, "GateDecided:request_changes"): CallState.DENIED,
     (CallState.GATED, "GateDecided:expire"): CallState.DENIED,
     (CallState.GATED, "GateDecided:answer"): CallState.RETURNED,
     (CallState.GATED, "GateDecided:edit"): CallState.ADMITTED,

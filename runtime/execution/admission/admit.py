@@ -23,6 +23,7 @@ from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.messages import undelivered_to
+from runtime.core.machine.revisions import revision_of
 from runtime.core.schema_changes import is_compatible
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission import previews
@@ -86,7 +87,8 @@ class Admission:
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
         ruling = self.approvals.judge(info, _facts(now, frame, found))
-        if ruling.gated or terms.digest in now.edits:
+        revises = revision_of(now.frame(frame), found) is not None
+        if ruling.gated or revises or terms.digest in now.edits:
             return self._ask(now, frame, found, info, terms)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
@@ -332,6 +334,8 @@ def denied_before(now: Continuation, digest: str) -> str | None:
     denial = now.denials.get(digest)
     if denial is None:
         return None
+    if denial.changes:
+        return f"a person requested changes to this call, and it has none. The changes: {denial.reason}"
     return (
         "a person denied this call before in this run, and it is not asked again. "
         f"The reason given: {denial.reason}"

@@ -1,7 +1,7 @@
 """Opens gates: the event, and the snapshot of the call for reviewers."""
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
+from runtime.core.machine.revisions import revision_of
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import ReviewSnapshot
 
@@ -116,6 +117,14 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         result_schema=info.result_schema,
         preview=_preview(info, call),
     )
+
+
+def with_revision(now: Continuation, shown: ReviewSnapshot | None) -> ReviewSnapshot | None:
+    """Return the snapshot of a call that revises an earlier one with their link. Its gate opens in state `now`."""
+    if shown is None or shown.kind is not GateKind.APPROVAL:
+        return shown
+    found = revision_of(now.frame(shown.frame), now.call(shown.frame, shown.call))
+    return shown if found is None else replace(shown, revises=found.gate, revision=found.number)
 
 
 def _preview(info: CallInfo, call: Call) -> dict[str, Any] | None:

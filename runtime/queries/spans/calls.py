@@ -30,6 +30,7 @@ _NOT_BEGUN = {
 _AFTER = {
     Verdict.APPROVE: CallState.ADMITTED,
     Verdict.DENY: CallState.DENIED,
+    Verdict.REQUEST_CHANGES: CallState.DENIED,
     Verdict.EXPIRE: CallState.DENIED,
     Verdict.ANSWER: CallState.RETURNED,
     Verdict.EDIT: CallState.ADMITTED,
@@ -79,6 +80,8 @@ class CallRecord:
         match self.state, self.verdict:
             case CallState.ADMITTED, Verdict.APPROVE | Verdict.EDIT | Verdict.RUN_AGAIN:
                 return "approved, about to start"
+            case CallState.DENIED, Verdict.REQUEST_CHANGES:
+                return "to be changed, never started"
             case CallState.DENIED, Verdict.EXPIRE:
                 return "expired, never started"
             case CallState.RETURNED, Verdict.ANSWER:

@@ -17,9 +17,10 @@ from runtime.core import events as e
 from runtime.core.continuation import MAX_DEPTH, CallState, Denial, Undelivered
 from runtime.core.enums import Verdict
 from runtime.core.errors import CoreError
-from runtime.core.ids import ROOT, call_id, child_frame, depth_of, turn_key
+from runtime.core.ids import ROOT, call_id, child_frame, depth_of
 from runtime.core.machine.failed_runs import uncounted
 from runtime.core.machine.forks import state_of
+from runtime.core.machine.revisions import denial_of
 from runtime.queries import time_limits
 from runtime.queries.journal import JournalLine
 from runtime.queries.labels import DECISIONS, MessageKind
@@ -368,9 +369,7 @@ class Fold:
                 call.decided(event, self._at, self._gates.get(event.gate))
                 self._add_decision(frame, event, call.tool)
                 if event.stands:
-                    turn = turn_key(event.frame, call.id)
-                    denial = Denial(tool=call.tool, turn=turn, reason=event.reason)
-                    self.denials[call.digest] = denial
+                    self.denials[call.digest] = denial_of(call.tool, call.id, event)
                 if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
                     self._add_message(frame, "result", call.tool, call.result, reported_by=event.by)
             case e.GateClosed():

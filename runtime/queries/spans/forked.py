@@ -76,7 +76,7 @@ def _call(frame: Frame, call: Call) -> CallRecord:
 
 def _verdict(call: Call) -> Verdict | None:
     if call.reported_by is None:
-        return None
+        return Verdict.REQUEST_CHANGES if call.verdict == "request_changes" else None
     return Verdict.ANSWER if call.answered else Verdict.HAPPENED
 
 

@@ -10,7 +10,9 @@ from runtime.queries import labels
 from runtime.queries.redaction import redact
 from runtime.queries.spans.states import SpanKind, SpanResult, SpanState
 
-_DISAGREES = frozenset({Verdict.DENY, Verdict.EXPIRE, Verdict.GIVE_UP, Verdict.STOP})
+_DISAGREES = frozenset(
+    {Verdict.DENY, Verdict.REQUEST_CHANGES, Verdict.EXPIRE, Verdict.GIVE_UP, Verdict.STOP}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

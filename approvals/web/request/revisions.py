@@ -1,0 +1,35 @@
+"""The part of the page that requests changes, and that links the revisions of a call with their differences."""
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from approvals.permissions.principals import Principal
+from approvals.queries import revisions
+from approvals.queries.requests import Approval
+from approvals.web.request.decision_form import Problem
+from approvals.web.request.edit import changes
+from runtime.core.continuation import MAX_REVISIONS
+
+
+def context(
+    shown: Approval, principal: Principal | None, problem: Problem | None, request: HttpRequest
+) -> dict[str, Any]:
+    """Build the context. `wrong_changes` is set if the form of the changes was sent and refused."""
+    earlier = revisions.before(shown, principal)
+    sent = request.method == "POST" and request.path.endswith("/changes/")
+    return {
+        "earlier": earlier,
+        "revised": [] if earlier is None else _changes(earlier, shown),
+        "later": revisions.after(shown, principal),
+        "is_last_revision": shown.revision >= MAX_REVISIONS,
+        "wrong_changes": sent and problem is not None,
+    }
+
+
+def _changes(earlier: Approval, shown: Approval) -> list[Any]:
+    """List the differences of the arguments. None are shown once retention has removed them."""
+    gone = earlier.removed_at or shown.removed_at
+    if gone or not isinstance(earlier.args, dict) or not isinstance(shown.args, dict):
+        return []
+    return changes(earlier.args, shown.args)
