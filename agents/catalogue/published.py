@@ -1,12 +1,12 @@
 """Publishes a worker's agents as rows and answers for them in processes that have no author code."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from django.db.models.functions import Now
 
-from agents.catalogue.versions import Version
+from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
@@ -15,6 +15,7 @@ from runtime.core.digest import is_text, sha256_of
 from runtime.core.enums import Risk
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
+from runtime.ports.agents import PublishedChange
 from runtime.store import pool
 
 PUBLISHED = (
@@ -57,6 +58,18 @@ class Catalogue:
         ours = known.get(fingerprint)
         others = [known[one] for one in than if one in known]
         return ours is not None and all(one.published_at < ours.published_at for one in others)
+
+    def updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
+        """Return the changes to the newest version of each agent whose used version is an older published one."""
+        newest = AgentVersion.objects.filter(agent__in=list(used))
+        rows = newest.order_by("agent", "-published_at", "-fingerprint").distinct("agent")
+        found = [one for one in map(version_of, rows) if one and one.fingerprint != used[one.agent]]
+        earlier = versions(used[one.agent] for one in found) if found else {}
+        return tuple(
+            _published_change(earlier[used[one.agent]], one)
+            for one in found
+            if used[one.agent] in earlier
+        )
 
     def knows(self, agent: str) -> bool:
         """Say whether an agent of this name was ever published."""
@@ -139,6 +152,16 @@ def version_of(row: AgentVersion) -> Version | None:
         fingerprint=row.fingerprint,
         published_at=row.published_at,
         definition=definition,
+    )
+
+
+def _published_change(before: Version, after: Version) -> PublishedChange:
+    return PublishedChange(
+        agent=after.agent,
+        before=before.fingerprint,
+        after=after.fingerprint,
+        published_at=after.published_at,
+        changes=changes(before.definition, after.definition),
     )
 
 

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Subquery
 from django.utils import timezone
 
 from approvals.models import Request
@@ -123,12 +124,12 @@ def similar(
         removed_at=None,
         decided_at__lt=approval.decided_at or timezone.now(),
     ).exclude(pk=approval.id)
-    row = rows.order_by("-decided_at").first()
+    mine = Subquery(Request.objects.filter(pk=approval.id).values("args"))
+    row = rows.order_by("-decided_at").annotate(compared_args=mine).first()
     if row is None or row.decided_by is None or row.decided_at is None:
         return None
     if approval.tampered or verification.fault(row):
         return None  # the row may have arguments that no reviewer approved
-    args = Request.objects.values_list("args", flat=True).get(pk=approval.id)
     return Similar(
         id=row.id,
         run=row.run_id,
@@ -137,7 +138,7 @@ def similar(
         changes=tuple(
             compared(
                 json.loads(row.edited or row.args),
-                json.loads(args),
+                json.loads(row.compared_args),
                 until=until,
                 secret=_secrets(row.tool),
             )

@@ -16,8 +16,8 @@ _VALUES = frozenset({"default", "const", "enum", "required", "discriminator"})
 def is_compatible(before: Any, after: Any) -> bool:
     """Tell whether only words changed, and optional arguments and definitions for them were added.
 
-    An argument is new only if the first schema refused it: a call cannot have meant anything else by it. The arguments
-    inside of objects must stay as they are.
+    An argument is new only if the first schema refused it: a call cannot have meant anything else by it. A required one
+    changes `required`. The arguments inside of objects must stay as they are.
     """
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
@@ -26,8 +26,6 @@ def is_compatible(before: Any, after: Any) -> bool:
     known, defined = old.pop("$defs", {}), new.pop("$defs", {})
     added = [name for name in more if name not in names]
     if added and old.get("additionalProperties") is not False:
-        return False
-    if any(name in new.get("required", ()) for name in added):
         return False
     return _same(old, new) and _includes(more, names) and _includes(defined, known)
 

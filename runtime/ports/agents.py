@@ -1,7 +1,8 @@
 """Agents as the engine and the web process know them; implemented by agents."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from runtime.core.budgets import Budget, Rates
@@ -84,6 +85,20 @@ class VersionChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedChange:
+    """The changes from version `before` of an agent to version `after`, by what workers published.
+
+    `after` was published at `published_at`.
+    """
+
+    agent: str
+    before: str
+    after: str
+    published_at: datetime
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnBoundary:
     """The position of a frame before a model call.
 
@@ -115,6 +130,12 @@ class AgentCatalogue(Protocol):
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version of an agent was published after all of those."""
+
+    def updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
+        """Return how the newest version of each agent differs from the used one, for those that have a newer one.
+
+        `used` are fingerprints by name.
+        """
 
     def knows(self, agent: str) -> bool:
         """Say whether an agent of that name was ever published."""

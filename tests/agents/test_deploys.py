@@ -1,9 +1,10 @@
 """A release while a call waits for a person: what asks, and which approvals survive."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from agents.sdk import tool
 from agents.sdk.spec import AgentSpec, ToolSpec
@@ -29,6 +30,12 @@ def with_note(to: str, euros: int, note: str = "none") -> str:
 
 def with_reason(to: str, euros: int, reason: str) -> str:
     """Pay for a reason."""
+    return "paid"
+
+
+def limited(to: str, euros: Annotated[int, Field(le=100)]) -> str:
+    """Pay."""
+    paid.append((to, euros, ""))
     return "paid"
 
 
@@ -70,6 +77,7 @@ OTHERS = {
 }
 OWN = {
     "its class": desk(_other(effect="write"), LEND),
+    "a limit of an argument": desk(_other(function=limited), LEND),
     "a higher risk": desk(_other(risk="high"), LEND),
 }
 

@@ -187,7 +187,8 @@ def test_a_signed_decision_that_the_web_should_not_have_taken_is_rejected(bea: A
 
 
 def test_an_approval_counts_up_to_the_risk_that_was_shown(bea: Actor) -> None:
-    request = decided(bea)
+    request = seeds.pending(risk=Risk.MEDIUM)
+    seeds.decide(request, bea, Verdict.APPROVE)
     assert Approvals().schema_at(request.gate) == seeds.snapshot(request.run_id).schema
     assert Approvals().schema_at(uuid4()) is None
     for risk in Risk:

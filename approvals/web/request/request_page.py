@@ -18,6 +18,7 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import inbox, requests, votes
 from approvals.requests import statements
 from approvals.web import place as places
+from approvals.web.request import agent_update
 from approvals.web.request.arguments import Argument, arguments, fields
 from approvals.web.request.call_status import aftermath
 from approvals.web.request.reading import panel as reading_panel
@@ -92,6 +93,7 @@ def page_context(
         "call": call,
         "after": aftermath(shown, status, call, transcript),
         "transcript": transcript,
+        "updates": agent_update.updates(shown, transcript),
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
         "undo_until": _undo_until(shown, principal),
         "reading": reading_panel(shown, request.user.get_username()),

@@ -1,0 +1,45 @@
+"""Says on the page of a request which agents of its run have a newer version than the one that asked."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from approvals.queries.requests import Approval
+from runtime.ports import wiring
+from runtime.queries.transcript.transcript import Transcript
+from runtime.queries.version_diff import Difference, differences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """A newer version of an agent. `asks` says that its run stops at a version gate before it continues."""
+
+    agent: str
+    published_at: datetime
+    differences: tuple[Difference, ...]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a change needs a person."""
+        return any(difference.asks for difference in self.differences)
+
+
+def updates(shown: Approval, transcript: Transcript) -> tuple[Update, ...]:
+    """Return the newer versions of the agent that asked and of those above it, by the published definitions.
+
+    Only a pending request of a call has any: a version gate shows its changes itself.
+    """
+    if shown.status != "pending" or not shown.call:
+        return ()
+    frames = {frame.id: frame for frame in transcript.frames()}
+    used, at = dict[str, str](), frames.get(shown.frame)
+    while at is not None:
+        used.setdefault(at.agent, at.fingerprint)
+        at = frames.get(at.parent or "")
+    return tuple(
+        Update(
+            agent=one.agent,
+            published_at=one.published_at,
+            differences=differences(one.changes),
+        )
+        for one in wiring.catalogue().updates(used)
+    )

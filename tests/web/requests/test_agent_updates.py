@@ -1,0 +1,36 @@
+"""The page of a request says, before a decision, that its agent has a newer version, with what changed."""
+
+from django.test import Client
+
+from approvals.models import Request
+from tests.support.office import Office
+from tests.support.pages import shows
+from tests.support.released import account_agent, released
+
+SAYS = "The agent has changed since it asked"
+
+
+def test_a_request_shows_what_changed_in_its_agent_since_it_asked(
+    bea: Client, ada: Client, office: Office
+) -> None:
+    office.effects.released["account_agent"] = released(account_agent(instructions="Be <b>kind."))
+    run = office.start()
+    asked = Request.objects.get(run=run)
+    shows(bea, asked, hides=[SAYS])
+    released(account_agent(instructions="Be <i>brief."))
+    changed = ("<del>Be &lt;b&gt;kind.</del>", "<ins>Be &lt;i&gt;brief.</ins>")
+    for reader in (bea, ada):
+        shows(reader, asked, SAYS, "continues under it", *changed, hides=["version gate"])
+    released(account_agent(instructions="Be <i>brief.", subagents=[]))
+    shows(bea, asked, SAYS, "stops at a version gate", "sub-agent helper")
+    office.approve(run)
+    shows(bea, asked, hides=[SAYS])
+
+
+def test_an_older_or_unknown_version_is_no_update(bea: Client, office: Office) -> None:
+    newer = account_agent(tools=[])
+    released(account_agent())
+    office.effects.released["account_agent"] = released(newer)
+    shows(bea, Request.objects.get(run=office.start()), hides=[SAYS])
+    office.effects.released["account_agent"] = "sha256:never published"
+    shows(bea, Request.objects.get(run=office.start()), hides=[SAYS])
