@@ -28,7 +28,7 @@ from approvals import (
 from approvals.decisions import closing, open_requests, outcomes, readings
 from approvals.decisions import votes as votes_of_people
 from approvals.errors import BrokenChain
-from approvals.models import Request
+from approvals.models import Comment, Handover, Request
 from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
@@ -189,9 +189,14 @@ class Approvals:
         )
 
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
-        """Erase arguments and sentence of every request of the run, and how it was read. Decisions and digests stay."""
+        """Erase arguments and sentence of every request of the run, how it was read, and comments.
+
+        Decisions and digests stay.
+        """
         audit.lock_runs(run)
         readings.erase(run)
+        for texts in (Comment, Handover):
+            texts.objects.filter(request__run=run).delete()
         requests = Request.objects.filter(run=run, removed_at=None)
         requests.filter(edited__isnull=False).update(edited="{}")
         requests.update(

@@ -45,6 +45,19 @@ class AlreadyVoted(ApprovalError):
         )
 
 
+class AlreadyClaimed(ApprovalError):
+    """Another person, `claimed_by`, looks at the request. It can be decided all the same."""
+
+    status, code = 409, "claimed"
+
+    def __init__(self, claimed_by: str) -> None:
+        super().__init__(
+            f"{claimed_by or 'Another person'} is looking at this request. You may still decide it.",
+            claimed_by=claimed_by or None,
+        )
+        self.claimed_by = claimed_by
+
+
 class Cancelled(ApprovalError):
     """The run was cancelled first; `cancelled_by` names the person, None if the engine closed the gate."""
 

@@ -22,6 +22,7 @@ from agents.web.api import router as agents_router
 from approvals.accounts import tokens
 from approvals.permissions import access, principals, scopes
 from approvals.web.api import router as approvals_router
+from approvals.web.company_api import router as company_router
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
 from runtime.ports.access import Actor
@@ -147,6 +148,7 @@ api.add_router("", runtime_router)
 api.add_router("", history_router)
 api.add_router("", events_router)
 api.add_router("", approvals_router)
+api.add_router("", company_router)
 api.add_router("", agents_router)
 
 

@@ -37,6 +37,10 @@ TABLES = {
     "approvals_savedview": (ALL, NOTHING),
     "approvals_vote": (ALL, READ),
     "approvals_reading": (KEEP, "SELECT, DELETE"),  # retention deletes them with the arguments
+    "approvals_comment": (ADD, "SELECT, DELETE"),  # retention deletes them
+    "approvals_handover": (ALL, "SELECT, DELETE"),  # as above
+    "approvals_claim": (ALL, NOTHING),
+    "approvals_viewer": (ALL, NOTHING),
     "approvals_policyact": (ADD, READ),
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),

@@ -7,7 +7,7 @@ from django.db import transaction
 from approvals import audit, clock
 from approvals.decisions import checks, closing, readings, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
-from approvals.models import Request
+from approvals.models import Claim, Request
 from approvals.permissions import principals
 from approvals.queries import requests
 from runtime.control.settle import undo as undo_decision
@@ -59,6 +59,7 @@ def _reopen(row: Request, actor: Actor) -> None:
     closing.clear_decision(row)
     votes.take_back(row, actor)
     readings.undone(row.id, actor)
+    Claim.objects.filter(request=row).delete()  # it ended with the decision
     row.save()
     audit.append(
         run=row.run_id,

@@ -5,6 +5,7 @@ from approvals.models.audit import AuditEntry
 from approvals.models.policies import PolicyAct
 from approvals.models.readings import Reading
 from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
+from approvals.models.teamwork import Claim, Comment, Handover, Viewer
 from approvals.models.tools import ToolSchema
 
 __all__ = [
@@ -13,6 +14,9 @@ __all__ = [
     "Adoption",
     "Assignment",
     "AuditEntry",
+    "Claim",
+    "Comment",
+    "Handover",
     "LoginFailures",
     "Outcome",
     "PolicyAct",
@@ -21,5 +25,6 @@ __all__ = [
     "SavedView",
     "Token",
     "ToolSchema",
+    "Viewer",
     "Vote",
 ]

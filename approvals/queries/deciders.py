@@ -25,10 +25,11 @@ _PEOPLE = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Who could still decide a pending request, and whether they suffice."""
+    """Who could still decide a pending request: now, in any stage (`able`), and whether they suffice."""
 
     people: tuple[str, ...]
     suffice: bool
+    able: tuple[str, ...] = ()
 
 
 def deciders() -> tuple[Principal, ...]:
@@ -53,7 +54,9 @@ def outlook(row: Request, people: Iterable[Principal]) -> Outlook:
     now = [
         name for name, groups in able.items() if stage is None or stages[stage].admits(name, groups)
     ]
-    return Outlook(people=tuple(now), suffice=tally.can_complete(stages, votes, able))
+    return Outlook(
+        people=tuple(now), suffice=tally.can_complete(stages, votes, able), able=tuple(able)
+    )
 
 
 def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:

@@ -1,16 +1,18 @@
 """Turns the search text of the inbox into a condition on requests.
 
 Every word must occur in the sentence, the path or the requester. `risk:high`, `agent:…`, `tool:…` and `by:…` search
-one field. Quotes keep words together.
+one field. `claimed:me`, `claimed:yes`, `claimed:no` and `handed:me` ask who looks at a request. Quotes keep words
+together.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.db.models import F, Func, Q, TextField
+from django.db.models import Exists, F, Func, OuterRef, Q, TextField
 from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 
+from approvals.models import Claim, Handover
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.queries.lists.filters import terms
@@ -18,15 +20,21 @@ from runtime.queries.lists.filters import terms
 MAX_LENGTH = 200
 
 
-def condition(text: str) -> Q:
-    """Return the condition for a search; an empty text matches everything. Raises InvalidInput naming `q`."""
+def condition(text: str, person: str = "") -> Q:
+    """Return the condition for a search by `person`; an empty text matches everything.
+
+    Raises InvalidInput naming `q`.
+    """
     if len(text) > MAX_LENGTH:
         raise InvalidInput("q", f"must be at most {MAX_LENGTH} characters")
     if "\0" in text:
         raise InvalidInput("q", "must not contain a null character")
     found = Q()
-    for place, wanted in terms(text, _PLACES):
-        found &= _PLACES[place](wanted)
+    for place, wanted in terms(text, (*_PLACES, *_OF_PEOPLE)):
+        if place in _OF_PEOPLE:
+            found &= _OF_PEOPLE[place](wanted.lower(), person)
+        else:
+            found &= _PLACES[place](wanted)
     return found
 
 
@@ -50,6 +58,25 @@ def _risk(wanted: str) -> Q:
     return Q(risk=wanted.lower())
 
 
+def _claimed(wanted: str, person: str) -> Q:
+    held = Claim.objects.filter(request=OuterRef("pk"), until__gt=Func(function="clock_timestamp"))
+    match wanted:
+        case "me":
+            return Q(Exists(held.filter(person=person)))
+        case "yes":
+            return Q(Exists(held))
+        case "no":
+            return ~Q(Exists(held))
+    raise InvalidInput("q", "must have me, yes or no after claimed:")
+
+
+def _handed(wanted: str, person: str) -> Q:
+    if wanted != "me":
+        raise InvalidInput("q", "must have me after handed:")
+    return Q(Exists(Handover.objects.filter(request=OuterRef("pk"), person=person)))
+
+
+_OF_PEOPLE: Mapping[str, Callable[[str, str], Q]] = {"claimed": _claimed, "handed": _handed}
 _PLACES: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
     "risk": _risk,

@@ -40,12 +40,14 @@ class View(StrEnum):
 class Counts:
     """The numbers of pending requests, without the search: `mine`, the calls in doubt among them, and `others`.
 
-    MAX_COUNT + 1 means more than MAX_COUNT.
+    MAX_COUNT + 1 means more than MAX_COUNT. `found` holds the numbers of further searches as text, up to MAX_FOUND;
+    None for a search that is refused.
     """
 
     mine: int
     in_doubt: int
     others: int
+    found: tuple[str | None, ...] = ()
 
     @property
     def mine_text(self) -> str:
@@ -63,32 +65,36 @@ class Counts:
         return self.mine == self.in_doubt <= MAX_COUNT
 
 
-def counts(principal: Principal | None) -> Counts:
-    """Count the pending requests for this person and for others, each up to MAX_COUNT + 1."""
+def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = ()) -> Counts:
+    """Count the pending requests for this person and for others, and those of each view and search, in one query."""
     pending = Request.objects.filter(
         request_rules.readable_requests(principal), status=Request.Status.PENDING
     )
     decidable = pending.filter(request_rules.decidable_requests(principal))
-    mine, unknown, others = _counted(
+    further = [_searched(principal, view, q) for view, q in searches]
+    lists = (
         decidable,
         decidable.filter(kind=GateKind.IN_DOUBT),
         pending.filter(request_rules.undecidable_requests(principal)),
     )
-    return Counts(mine=mine, in_doubt=unknown, others=others)
+    mine, unknown, others, *numbers = _counted(
+        *((rows, MAX_COUNT) for rows in lists),
+        *((rows, MAX_FOUND) for rows in further if rows is not None),
+    )
+    left = iter(numbers)
+    return Counts(
+        mine=mine,
+        in_doubt=unknown,
+        others=others,
+        found=tuple(None if one is None else _count_text(next(left), MAX_FOUND) for one in further),
+    )
 
 
-def found(
-    principal: Principal | None, searches: Sequence[tuple[View, str]]
-) -> tuple[str | None, ...]:
-    """Count the rows of each view and search as text, up to MAX_FOUND; None for a search that is refused."""
-    rows: list[QuerySet[Request] | None] = []
-    for view, q in searches:
-        try:
-            rows.append(_pending(principal, view, q))
-        except InvalidInput:
-            rows.append(None)
-    counted = iter(_counted(*(one for one in rows if one is not None), most=MAX_FOUND))
-    return tuple(None if one is None else _count_text(next(counted), MAX_FOUND) for one in rows)
+def _searched(principal: Principal | None, view: View, q: str) -> QuerySet[Request] | None:
+    try:
+        return _pending(principal, view, q)
+    except InvalidInput:
+        return None
 
 
 def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Request]:
@@ -100,25 +106,34 @@ def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Reques
     )
     readable = request_rules.readable_requests(principal)
     return Request.objects.filter(
-        readable, chosen, filters.condition(q), status=Request.Status.PENDING
+        readable,
+        chosen,
+        filters.condition(q, principal.person if principal else ""),
+        status=Request.Status.PENDING,
     )
 
 
-def _counted(*lists: QuerySet[Request], most: int = MAX_COUNT) -> list[int]:
-    """Count the rows of each list in one query. Each count stops at `most` + 1: there may be a million rows."""
-    if not lists:
-        return []
-    sizes, values = [], list[Any]()
-    for rows in lists:
+def _counted(*lists: tuple[QuerySet[Request], int]) -> list[int]:
+    """Count the rows of each list in one query, up to its limit + 1: there may be a million rows."""
+    return [
+        count or 0
+        for count in _values("count(*)", *(rows.values("pk")[: most + 1] for rows, most in lists))
+    ]
+
+
+def _values(what: str, *queries: QuerySet[Request, Any]) -> list[Any]:
+    """Select one value of each query's rows, all in one query; None for a query without rows."""
+    selected, given = [], list[Any]()
+    for query in queries:
         try:
-            query, given = rows.values("pk")[: most + 1].query.sql_with_params()
+            sql, parameters = query.query.sql_with_params()
         except EmptyResultSet:
-            sizes.append("0")
+            selected.append("NULL")
             continue
-        sizes.append(f"(SELECT count(*) FROM ({query}) AS found)")
-        values += given
+        selected.append(f"(SELECT {what} FROM ({sql}) AS found)")
+        given += parameters
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(sizes)}", values)
+        cursor.execute(f"SELECT {', '.join(selected)}", given)
         return list(cursor.fetchone())
 
 
@@ -146,7 +161,7 @@ def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
-        filters.condition(q),
+        filters.condition(q, principal.person if principal else ""),
         status=Request.Status.PENDING,
         kind=GateKind.IN_DOUBT,
     )
@@ -162,13 +177,17 @@ def previous_and_next(
     """
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
-        filters.condition(q),
+        filters.condition(q, principal.person if principal else ""),
         ~Q(kind=GateKind.IN_DOUBT),
         status=Request.Status.PENDING,
     ).exclude(pk=item.id)
     later = order.after(item)
-    before = order.ordered(rows, backwards=True).exclude(later).values_list("id", flat=True).first()
-    return before, order.ordered(rows).filter(later).values_list("id", flat=True).first()
+    before, after = _values(
+        "id",
+        order.ordered(rows, backwards=True).exclude(later).values("id")[:1],
+        order.ordered(rows).filter(later).values("id")[:1],
+    )
+    return before, after
 
 
 def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approval, ...]:

@@ -33,6 +33,7 @@ from approvals.web.request.approval import (
     deny,
     request_changes,
 )
+from approvals.web.request.company import claim, comment, hand_over, here, release
 from approvals.web.request.edit import approve_edit, edit
 from approvals.web.request.frame_gate import resume, stop
 from approvals.web.request.in_doubt import give_up, happened, run_again
@@ -76,6 +77,11 @@ urlpatterns = [
     path("a/<uuid:approval>/edit/", edit, name="edit"),
     path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),
     path("a/<uuid:approval>/undo/", undo, name="undo"),
+    path("a/<uuid:approval>/comment/", comment, name="comment"),
+    path("a/<uuid:approval>/claim/", claim, name="claim"),
+    path("a/<uuid:approval>/release/", release, name="release"),
+    path("a/<uuid:approval>/hand-over/", hand_over, name="hand_over"),
+    path("a/<uuid:approval>/here/", here, name="here"),
     path("a/<uuid:approval>/continue/", resume, name="continue"),
     path("a/<uuid:approval>/stop/", stop, name="stop"),
     path("a/<uuid:approval>/settle/happened/", happened, name="happened"),

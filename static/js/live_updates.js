@@ -49,8 +49,11 @@ function receive(region, text) {
 const rows = (where) => all("[data-id]", where);
 const ids = (where) => rows(where).map((row) => row.dataset.id).join();
 // The visible content, without parts that change on every load.
-const essence = (where) =>
-  where.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b( ago)?|just now|in less than a minute/g, "");
+function essence(where) {
+  const copy = where.cloneNode(true);
+  one("[data-company]", copy)?.remove();
+  return copy.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b( ago)?|just now|in less than a minute/g, "");
+}
 
 function merge(region, fresh) {
   const closed = one("[data-closed]", fresh);
@@ -60,6 +63,7 @@ function merge(region, fresh) {
   const waiting = fresh.dataset.mine; // 0, or 9,999+ where there are more
   const title = waiting === "0" ? "Inbox" : `Inbox (${waiting})`;
   document.title = document.title.replace(/^\w+( \([\d,]+\+?\))?/, title);
+  remark(region, fresh);
   const shown = ids(region);
   const added = rows(fresh).filter((row) => !shown.includes(row.dataset.id)).length;
   if (!added) withdraw(region);

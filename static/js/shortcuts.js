@@ -17,6 +17,8 @@ const KEYS = {
   d: () => (isList() ? open("deny") : writeReason()),
   c: () => (isList() ? open("changes") : openForm("changes")),
   e: () => (isList() ? follow(".row[aria-current] .t") : follow("[data-edit]")),
+  t: () => take(isList() ? chosen() : null),
+  m: () => writeComment(),
   u: () => follow(".top a[href^='/inbox/']"),
   "/": () => one("input[type=search]")?.focus(),
   ".": () => regions.filter((region) => region.fresh).forEach(reveal),

@@ -175,6 +175,10 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "happened": {"result": '{"message_id": "1"}', **given},
         "changes": {"reason": "Less.", **given},
         "answer": {"result": "1", **given},
+        "comment": {"text": "Looks right."},
+        "comments": {"text": "Looks right."},
+        "hand-over": {"to": "eva"},
+        "handover": {"to": "eva"},
         "edit": {"in.security_level": "1", **given},
         "edit/approve": {"arguments": '{"username": "new.hire", "security_level": 1}', **given},
         "events": {"id": "e-1", "name": "signed", "data": {}},
@@ -185,7 +189,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "fork": {"position": 1},
     }
     if row.is_api:
-        bodies |= {act: {} for act in ("undo", "resume", "export", "lift")}
+        bodies |= {act: {} for act in ("undo", "claim", "release", "resume", "export", "lift")}
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")
     if last == "start":

@@ -21,7 +21,7 @@ from approvals.accounts import saved_views
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from approvals.queries import filters, usual
+from approvals.queries import company, filters, usual
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Group, Grouping, Sort
@@ -37,6 +37,7 @@ from runtime.web.requests import form_text
 
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
+OWN = (("Claimed by me", Place(q="claimed:me")), ("Handed to me", Place(q="handed:me")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,8 @@ def inbox(request: HttpRequest) -> HttpResponse:
     view, q = _view(request), request.GET.get("q", "").strip()
     place = Place(view=view, q=q, order=read_order(request.GET))
     live = "HX-Request" in request.headers
-    counts = lists.counts(principal)
+    views = [] if live else _views(request)
+    counts = lists.counts(principal, [(one.place.view, one.place.q) for one in views])
     context: dict[str, Any] = {
         "view": view,
         "q": q,
@@ -83,8 +85,13 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "max_filter": filters.MAX_LENGTH,
             "sorts": list(Sort),
             "groupings": list(Grouping),
-            "saved": (saved := _saved(request, principal)),
-            "is_saved": any(query == context["place"] for _, query, _ in saved),
+            "saved": (tabs := _counted(views, counts))[len(OWN) :],
+            "own": [
+                one
+                for one in tabs[: len(OWN)]
+                if one.number != "0" or one.query == context["place"]
+            ],
+            "is_saved": any(one.query == context["place"] for one in tabs),
             "terms": _terms(context["items"]),
             "max_view": saved_views.MAX_NAME,
             "tabs": {one: replace(place, view=one).query or request.path for one in View},
@@ -127,17 +134,33 @@ def delete_view(request: HttpRequest, view: UUID) -> HttpResponse:
     return redirect("inbox")
 
 
-def _saved(
-    request: HttpRequest, principal: Principal | None
-) -> list[tuple[saved_views.Saved, str, str]]:
-    """Return this person's views, each with its query and the number of its requests."""
-    views = saved_views.of(request.user.get_username())
-    at = [places.of(view.place) for view in views]
-    numbers = lists.found(principal, [(place.view, place.q) for place in at])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tab:
+    """A list under a name, with the number of its requests; `id` is that of a saved view."""
+
+    id: UUID | None
+    name: str
+    place: Place
+    number: str = ""
+
+    @property
+    def query(self) -> str:
+        """The query of its address."""
+        return self.place.query or "?"
+
+
+def _views(request: HttpRequest) -> list[Tab]:
+    """Return the lists of what this person claims and was handed, then their saved views."""
+    saved = saved_views.of(request.user.get_username())
     return [
-        (view, place.query or "?", number or "")
-        for view, place, number in zip(views, at, numbers, strict=True)
+        *(Tab(id=None, name=name, place=place) for name, place in OWN),
+        *(Tab(id=view.id, name=view.name, place=places.of(view.place)) for view in saved),
     ]
+
+
+def _counted(views: Sequence[Tab], counts: lists.Counts) -> list[Tab]:
+    pairs = zip(views, counts.found, strict=True)
+    return [replace(view, number=number or "") for view, number in pairs]
 
 
 def _terms(items: Sequence[Approval]) -> list[str]:
@@ -148,6 +171,7 @@ def _terms(items: Sequence[Approval]) -> list[str]:
         "by": {item.requester for item in items},
     }
     terms = [f"risk:{risk}" for risk in Risk]
+    terms += ["claimed:me", "claimed:no", "handed:me"]
     for operator, names in found.items():
         terms += [
             f'{operator}:"{name}"' if " " in name else f"{operator}:{name}"
@@ -179,6 +203,7 @@ def _list(
         "items": page.items,
         "shown": len(page.items) + len(unknown),
         "odd": usual.of_requests(page.items, principal),
+        "marks": company.marks([item.id for item in (*page.items, *unknown)]),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,

@@ -18,7 +18,7 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import inbox, requests, votes
 from approvals.requests import statements
 from approvals.web import place as places
-from approvals.web.request import agent_update
+from approvals.web.request import agent_update, others
 from approvals.web.request.arguments import Argument, arguments, fields
 from approvals.web.request.call_status import aftermath
 from approvals.web.request.reading import panel as reading_panel
@@ -82,6 +82,7 @@ def page_context(
         "section": "inbox",
         "approval": shown,
         "votes": votes.panel(shown, request.user.get_username()),
+        **others.context(request, shown),
         "status": status,
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),

@@ -1,0 +1,56 @@
+"""Defines the tables of what people do beside deciding a request: comments, claims, hand-overs and open pages."""
+
+from uuid import uuid4
+
+from django.db import models
+
+from approvals.models.requests import Request
+
+
+class Comment(models.Model):
+    """A person's comment on a request, signed. It is never changed, never sent to the agent, and ends by retention."""
+
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="comments")
+    person = models.TextField()
+    text = models.TextField()
+    at = models.DateTimeField()
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
+
+
+class Claim(models.Model):
+    """The person who looks at a request until `until`. Other people may still decide it: this gives no right."""
+
+    request = models.OneToOneField(
+        Request, on_delete=models.PROTECT, primary_key=True, related_name="claim"
+    )
+    person = models.TextField()
+    at = models.DateTimeField()
+    until = models.DateTimeField()
+
+
+class Handover(models.Model):
+    """The last hand-over of a request to a person, until it is decided or that person gives it back. No right."""
+
+    request = models.OneToOneField(
+        Request, on_delete=models.PROTECT, primary_key=True, related_name="handover"
+    )
+    person = models.TextField()
+    by = models.TextField()
+    note = models.TextField()
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["person"], name="handover_person")]
+
+
+class Viewer(models.Model):
+    """A person who has the page of a request open, as the page last said. Old rows are deleted."""
+
+    request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="viewers")
+    person = models.TextField()
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["request", "person"], name="viewer_once"),)

@@ -1,0 +1,133 @@
+"""Reads what people do beside deciding: who claims a request, to whom it was handed, who has it open, and comments."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection
+
+from approvals.models import Comment
+from approvals.requests import comments
+
+OPEN_FOR: Final = timedelta(seconds=45)  # after an open page last said so
+MAX_VIEWERS: Final = 5
+
+_MARKS = """
+    SELECT r.id, c.person, c.at, c.until, h.person, h.by, h.note,
+        (SELECT count(*) FROM approvals_comment m WHERE m.request_id = r.id)
+    FROM approvals_request r
+        LEFT JOIN approvals_claim c ON c.request_id = r.id AND c.until > clock_timestamp() AND r.status = 'pending'
+        LEFT JOIN approvals_handover h ON h.request_id = r.id AND r.status = 'pending'
+    WHERE r.id = ANY(%(requests)s)
+"""
+_VIEWERS = """
+    SELECT person FROM approvals_viewer WHERE request_id = %(request)s AND person <> %(person)s
+        AND at > clock_timestamp() - %(open_for)s ORDER BY person LIMIT %(most)s
+"""
+_COMMENTS = """
+    SELECT json_agg(json_build_array(m.id, m.person, m.text, m.at, m.signature, m.key_id) ORDER BY m.at, m.id)::text
+    FROM approvals_comment m WHERE m.request_id = %(request)s
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The claim of a pending request, its last hand-over, and the number of its comments. None where there is none."""
+
+    claimed_by: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    handed_to: str | None = None
+    handed_by: str | None = None
+    note: str | None = None
+    comments: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A comment. `is_signed` is False if it is not the one that its person wrote."""
+
+    person: str
+    text: str
+    at: datetime
+    is_signed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Company:
+    """The mark of a request, the other people who have it open, and its comments, oldest first."""
+
+    mark: Mark
+    viewers: tuple[str, ...]
+    comments: tuple[Remark, ...]
+
+
+def marks(requests: Collection[UUID]) -> Mapping[UUID, Mark]:
+    """Return the mark of each request that has a claim, a hand-over or a comment, in one query."""
+    if not requests:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_MARKS, {"requests": list(requests)})
+        found = {row[0]: _mark(*row[1:]) for row in cursor.fetchall()}
+    return {request: mark for request, mark in found.items() if mark != Mark()}
+
+
+def of(request: UUID, person: str) -> Company:
+    """Return the company of a request, for this reader, in one query."""
+    given: dict[str, Any] = {
+        "requests": [request],
+        "request": request,
+        "person": person,
+        "open_for": OPEN_FOR,
+        "most": MAX_VIEWERS,
+    }
+    sql = f"SELECT found.*, ARRAY({_VIEWERS}), ({_COMMENTS}) FROM ({_MARKS}) found"
+    with connection.cursor() as cursor:
+        cursor.execute(sql, given)
+        row = cursor.fetchone()
+    if row is None:  # the request was removed
+        return Company(mark=Mark(), viewers=(), comments=())
+    *mark, viewers, said = row
+    return Company(
+        mark=_mark(*mark[1:]),
+        viewers=tuple(viewers),
+        comments=tuple(_remark(request, *one) for one in json.loads(said or "[]")),
+    )
+
+
+def _mark(
+    claimed_by: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    handed_to: str | None,
+    handed_by: str | None,
+    note: str | None,
+    count: int,
+) -> Mark:
+    return Mark(
+        claimed_by=claimed_by,
+        since=since,
+        until=until,
+        handed_to=handed_to,
+        handed_by=handed_by,
+        note=note,
+        comments=count,
+    )
+
+
+def _remark(
+    request: UUID, id: str, person: str, text: str, at: str, signature: str, key_id: str
+) -> Remark:
+    comment = Comment(
+        id=UUID(id),
+        request_id=request,
+        person=person,
+        text=text,
+        at=datetime.fromisoformat(at),
+        signature=signature,
+        key_id=key_id,
+    )
+    return Remark(person=person, text=text, at=comment.at, is_signed=comments.is_signed(comment))

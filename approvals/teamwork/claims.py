@@ -1,0 +1,78 @@
+"""Claims of requests: a person says that they look at one, for ten minutes.
+
+A claim gives no right and takes none. It ends when its person releases it, when its time is over, and when the request
+is decided. Of two people who claim a request at once, Postgres lets one row be written.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from approvals import clock
+from approvals.decisions import checks
+from approvals.errors import AlreadyClaimed
+from approvals.models import Claim, Handover, Request
+from approvals.permissions import principals
+from approvals.queries import requests
+from runtime.control.transaction import notify
+from runtime.ports.access import Actor
+
+LASTS: Final = timedelta(minutes=10)
+
+# A claim that is over, or the person's own, is written anew. Its own keeps its start.
+_CLAIM = """
+    INSERT INTO approvals_claim AS c (request_id, person, at, until)
+    SELECT r.id, %(person)s, clock_timestamp(), clock_timestamp() + %(lasts)s
+    FROM approvals_request r WHERE r.id = %(request)s AND r.status = 'pending'
+    ON CONFLICT (request_id) DO UPDATE SET person = excluded.person, until = excluded.until,
+        at = CASE WHEN c.person = excluded.person AND c.until > excluded.at THEN c.at ELSE excluded.at END
+    WHERE c.until <= excluded.at OR c.person = excluded.person OR c.person = %(giver)s
+    RETURNING until
+"""
+
+
+def claim(*, request: UUID, actor: Actor) -> datetime:
+    """Claim a request that the actor may decide, or claim it anew; return the end of the claim.
+
+    Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; AlreadyClaimed.
+    """
+    with transaction.atomic():
+        row = decidable(request, actor)
+        return write(row, actor.person)
+
+
+def release(*, request: UUID, actor: Actor) -> None:
+    """End the actor's claim, and a hand-over to them. Does nothing without either. Raises NotFound."""
+    with transaction.atomic():
+        row = requests.readable(request, principals.principal_of(actor))
+        gone = Claim.objects.filter(request=row, person=actor.person).delete()[0]
+        gone += Handover.objects.filter(request=row, person=actor.person).delete()[0]
+        if gone:
+            notify(row.run_id, inbox=True, hint=False)
+
+
+def decidable(request: UUID, actor: Actor) -> Request:
+    """Return a pending request that the actor may decide. Raises as `claim` does, except AlreadyClaimed."""
+    principal = principals.principal_of(actor)
+    row = requests.readable(request, principal)
+    checks.check_right(row, principal)
+    checks.check_open(row)
+    return row
+
+
+def write(row: Request, person: str, giver: str = "") -> datetime:
+    """Let `person` hold the claim, also in place of `giver`. Raises AlreadyClaimed if another person holds it."""
+    given: dict[str, Any] = {"request": row.id, "person": person, "giver": giver, "lasts": LASTS}
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, given)
+        found = cursor.fetchone()
+    if found is None:
+        held = Claim.objects.filter(request=row).first()
+        if held is None or held.until <= clock.now():  # it was decided meanwhile
+            row.refresh_from_db()
+            checks.check_open(row)
+        raise AlreadyClaimed(held.person if held else "")
+    notify(row.run_id, inbox=True, hint=False)
+    return clock.to_utc(found[0])

@@ -1,0 +1,54 @@
+"""Adds a person's comment to a request, pending or decided. The agent and its model never receive it."""
+
+from typing import Final
+from uuid import UUID, uuid4
+
+from django.db import transaction
+
+from approvals import audit, clock
+from approvals.models import Comment
+from approvals.permissions import principals
+from approvals.permissions.scopes import Scope
+from approvals.queries import requests
+from approvals.requests import comments
+from runtime.control.access import text as checked_text
+from runtime.control.transaction import notify
+from runtime.core.digest import sha256_of
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+
+MAX_COMMENT: Final = 2_000  # characters
+MAX_COMMENTS: Final = 200  # of one request
+
+
+def add(*, request: UUID, text: object, actor: Actor) -> Comment:
+    """Add a comment by a person who may read the request.
+
+    Raises, in this order: NotFound; Forbidden (`scope`); InvalidInput naming `text`.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(request)
+        principal = principals.principal_of(actor)
+        row = requests.readable(request, principal)
+        if principal is None or Scope.APPROVALS_DECIDE not in principal.scopes:
+            raise Forbidden(
+                "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
+            )
+        said = checked_text("text", text, MAX_COMMENT, required="must not be empty")
+        if row.removed_at is not None:
+            raise InvalidInput("text", "comes too late: this request was removed under retention")
+        if Comment.objects.filter(request=row).count() >= MAX_COMMENTS:
+            raise InvalidInput("text", f"is not added: a request has at most {MAX_COMMENTS}")
+        at = clock.now()
+        made = comments.make(id=uuid4(), request=row.id, person=actor.person, text=said, at=at)
+        made.save(force_insert=True)
+        audit.append(
+            run=row.run_id,
+            actor=actor,
+            act="commented",
+            subject=f"request {row.id}",
+            detail={"digest": row.request_digest, "comment": sha256_of(said)},
+            at=at,
+        )
+        notify(row.run_id, hint=False)
+    return made

@@ -1,0 +1,68 @@
+"""Hands a request to another person who may decide it, with a note. The claim moves with it."""
+
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+
+from approvals import audit, clock
+from approvals.models import Handover, Request
+from approvals.permissions import principals, request_rules
+from approvals.queries import deciders
+from approvals.teamwork import claims
+from runtime.control.access import text
+from runtime.errors import InvalidInput
+from runtime.ports.access import Actor
+
+MAX_NOTE: Final = 500  # characters
+MAX_NAME: Final = 150  # of Django's usernames
+
+
+def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Handover:
+    """Hand a request over. Its receiver gets no right: they must be able to decide it already.
+
+    Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; InvalidInput naming `to` or
+    `note`; AlreadyClaimed if a third person holds the claim.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(request)
+        row = claims.decidable(request, actor)
+        person = _receiver(row, to, actor)
+        said = text("note", "" if note is None else note, MAX_NOTE)
+        claims.write(row, person, giver=actor.person)
+        made, _ = Handover.objects.update_or_create(
+            request=row,
+            defaults={"person": person, "by": actor.person, "note": said, "at": clock.now()},
+        )
+        audit.append(
+            run=row.run_id,
+            actor=actor,
+            act="handed over",
+            subject=f"request {row.id}",
+            detail={"digest": row.request_digest, "to": person, "note": said},
+            at=made.at,
+        )
+    return made
+
+
+def receivers(request: UUID, actor: Actor) -> tuple[str, ...]:
+    """Name the people to whom the actor could hand the request over."""
+    row = Request.objects.get(pk=request)
+    able = deciders.outlook(row, deciders.deciders()).able
+    return tuple(name for name in able if name != actor.person)
+
+
+def _receiver(row: Request, to: object, actor: Actor) -> str:
+    """Return the person. Raises InvalidInput naming `to` unless they may decide the request and have not voted."""
+    person = text("to", to, MAX_NAME, required="must name a person")
+    if person == actor.person:
+        raise InvalidInput("to", "must be another person")
+    principal = principals.principal_of(Actor(person=person))
+    if principal is None:
+        raise InvalidInput("to", f"names {person}, who is no active person here")
+    denial = request_rules.denial(principal, row)
+    if denial is not None:
+        raise InvalidInput("to", f"names {person}, who may not decide this: {denial.detail}")
+    if person in row.voted:
+        raise InvalidInput("to", f"names {person}, who has approved this already")
+    return person

@@ -1,0 +1,31 @@
+"""Keeps who has the page of a request open. An open page says so every few seconds; without scripts it does not."""
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from approvals.queries import requests
+from runtime.ports.access import Actor
+
+_FORGOTTEN: Final = timedelta(hours=1)
+
+_SEEN = """
+    INSERT INTO approvals_viewer (request_id, person, at) VALUES (%(request)s, %(person)s, clock_timestamp())
+    ON CONFLICT (request_id, person) DO UPDATE SET at = excluded.at
+"""
+_FORGET = """
+    DELETE FROM approvals_viewer WHERE id IN (
+        SELECT id FROM approvals_viewer WHERE at < clock_timestamp() - %(age)s::interval
+        LIMIT 100 FOR UPDATE SKIP LOCKED)
+"""
+
+
+def seen(*, request: UUID, actor: Actor) -> requests.Approval:
+    """Record that the actor has the request open now, and return the request. Raises NotFound."""
+    shown = requests.approval(request, actor=actor)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_SEEN, {"request": request, "person": actor.person})
+        cursor.execute(_FORGET, {"age": str(_FORGOTTEN)})
+    return shown

@@ -1,0 +1,115 @@
+"""Serves claims, hand-overs and comments of requests in the API."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from approvals.errors import NotFound
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
+from approvals.queries import company, requests
+from approvals.teamwork import claims, comments, handovers
+from runtime.web.requests import Authenticated, Body
+
+router = Router(tags=["approvals"])
+
+Name = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": handovers.MAX_NAME})]
+Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": handovers.MAX_NOTE})]
+Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": comments.MAX_COMMENT})]
+
+
+class CommentOut(Schema):
+    """A comment. `is_signed` is false if it was changed in the database; then do not trust it."""
+
+    person: str
+    text: str
+    at: datetime
+    is_signed: bool
+
+
+class CompanyOut(Schema):
+    """Who looks at a pending request, to whom it was handed last, and the comments on it, oldest first.
+
+    `claimed_by` looks at it until `until`. Neither a claim nor a hand-over gives or takes a right. The agent receives
+    none of this.
+    """
+
+    claimed_by: str | None
+    since: datetime | None
+    until: datetime | None
+    handed_to: str | None
+    handed_by: str | None
+    note: str | None
+    comments: list[CommentOut]
+
+
+class HandoverIn(Body):
+    """The person who receives the request, who must be able to decide it, and a note for them."""
+
+    to: Name = None
+    note: Note = ""
+
+
+class CommentIn(Body):
+    """A comment for people."""
+
+    text: Text = None
+
+
+@router.get("/approvals/{approval}/company", response=CompanyOut)
+def read_company(request: Authenticated, approval: str) -> CompanyOut:
+    """Read who looks at a request, and its comments."""
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    return _of(requests.approval(_id(approval), actor=request.auth).id, request)
+
+
+@router.post("/approvals/{approval}/claim", response=CompanyOut)
+def claim(request: Authenticated, approval: str) -> CompanyOut:
+    """Say for 10 minutes that you look at a request, which other people may still decide."""
+    claims.claim(request=_id(approval), actor=request.auth)
+    return _of(_id(approval), request)
+
+
+@router.post("/approvals/{approval}/release", response=CompanyOut)
+def release(request: Authenticated, approval: str) -> CompanyOut:
+    """End your claim, and give back a request that was handed to you."""
+    claims.release(request=_id(approval), actor=request.auth)
+    return _of(_id(approval), request)
+
+
+@router.post("/approvals/{approval}/handover", response=CompanyOut)
+def hand_over(request: Authenticated, approval: str, body: HandoverIn) -> CompanyOut:
+    """Hand a request to another person who may decide it. Your claim moves to them."""
+    handovers.hand_over(request=_id(approval), to=body.to, note=body.note, actor=request.auth)
+    return _of(_id(approval), request)
+
+
+@router.post("/approvals/{approval}/comments", response=CompanyOut)
+def comment(request: Authenticated, approval: str, body: CommentIn) -> CompanyOut:
+    """Comment on a request that you may read. The token needs the scope approvals:decide."""
+    comments.add(request=_id(approval), text=body.text, actor=request.auth)
+    return _of(_id(approval), request)
+
+
+def _of(approval: UUID, request: Authenticated) -> CompanyOut:
+    found = company.of(approval, request.auth.person)
+    mark = found.mark
+    return CompanyOut(
+        claimed_by=mark.claimed_by,
+        since=mark.since,
+        until=mark.until,
+        handed_to=mark.handed_to,
+        handed_by=mark.handed_by,
+        note=mark.note,
+        comments=[CommentOut.from_orm(one) for one in found.comments],
+    )
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as exc:
+        raise NotFound from exc

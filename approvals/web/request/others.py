@@ -1,0 +1,18 @@
+"""What the page of a request says about other people: claims, hand-overs, open pages and comments."""
+
+from typing import Any
+
+from django.http import HttpRequest
+
+from approvals.queries import company, requests
+from approvals.teamwork import comments
+
+
+def context(request: HttpRequest, shown: requests.Approval) -> dict[str, Any]:
+    """Read who else is concerned with the request, for its page."""
+    reader = request.user.get_username()
+    return {
+        "company": company.of(shown.id, reader),
+        "reader": reader,
+        "max_comment": comments.MAX_COMMENT,
+    }

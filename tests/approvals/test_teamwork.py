@@ -1,0 +1,214 @@
+"""Comments, claims, hand-overs and open pages: they give no right, and the database cannot forge a comment."""
+
+from datetime import timedelta
+from functools import partial
+from threading import Barrier
+
+import pytest
+from django.test import Client
+
+from approvals import audit, clock
+from approvals.adapter import Approvals
+from approvals.decisions.undo import undo
+from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
+from approvals.models import AuditEntry, Claim, Comment, Request, Viewer
+from approvals.queries import company
+from approvals.requests.comments import make
+from approvals.teamwork import claims, comments, handovers, presence
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+from tests.approvals.policies.office import reviewers
+from tests.support import seeds
+from tests.support.pages import has, log_in, shows, text
+from tests.support.seeds import Cast
+from tests.support.threads import together
+
+pytestmark = pytest.mark.django_db
+CORA, DAN = Actor(person="cora"), Actor(person="dan")
+
+
+@pytest.fixture
+def asked(cast: Cast) -> Request:
+    reviewers("cora", "dan")
+    return seeds.pending(risk="low")
+
+
+def mark(request: Request) -> company.Mark:
+    return company.of(request.id, "bea").mark
+
+
+def past(request: Request) -> None:
+    """Let ten minutes pass."""
+    over = clock.now() - timedelta(seconds=1)
+    Claim.objects.filter(request=request).update(until=over)
+
+
+def test_a_claim_is_one_persons_until_it_ends(asked: Request) -> None:
+    end = claims.claim(request=asked.id, actor=CORA)
+    assert end - clock.now() <= claims.LASTS
+    with pytest.raises(AlreadyClaimed, match="cora is looking"):
+        claims.claim(request=asked.id, actor=DAN)
+    since = mark(asked).since
+    claims.claim(request=asked.id, actor=CORA)  # again: longer, and since when it was
+    assert (mark(asked).claimed_by, mark(asked).since) == ("cora", since)
+    claims.release(request=asked.id, actor=DAN)  # not his
+    past(asked)
+    assert mark(asked).claimed_by is None
+    claims.claim(request=asked.id, actor=DAN)
+    claims.release(request=asked.id, actor=DAN)
+    assert mark(asked) == company.Mark()
+
+
+def test_others_decide_all_the_same_and_a_claim_ends_with_the_decision(
+    asked: Request, settings: pytest.FixtureRequest
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 60  # type: ignore[attr-defined]
+    claims.claim(request=asked.id, actor=CORA)
+    seeds.decide(asked, DAN)
+    assert mark(asked).claimed_by is None
+    with pytest.raises(AlreadyDecided):
+        claims.claim(request=asked.id, actor=CORA)
+    undo(request=asked.id, actor=DAN)
+    assert mark(asked).claimed_by is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_claims_at_once_one_holds_and_a_decision_waits_for_neither() -> None:
+    reviewers("cora", "dan", "eva")
+    for _ in range(8):
+        asked, ready, lost = seeds.pending(risk="low"), Barrier(3, timeout=60), list[str]()
+
+        def act(
+            actor: Actor, asked: Request = asked, ready: Barrier = ready, lost: list[str] = lost
+        ) -> None:
+            ready.wait()
+            if actor.person == "eva":
+                seeds.decide(asked, actor)
+                return
+            try:
+                claims.claim(request=asked.id, actor=actor)
+            except (AlreadyClaimed, AlreadyDecided):
+                lost.append(actor.person)
+
+        together([partial(act, one) for one in (CORA, DAN, Actor(person="eva"))], within=60)
+        holders = set(Claim.objects.filter(request=asked).values_list("person", flat=True))
+        assert holders | set(lost) == {"cora", "dan"}
+        assert not holders & set(lost)
+        asked.refresh_from_db()
+        assert (asked.status, mark(asked).claimed_by) == ("approved", None)
+        audit.verify(asked.run_id)
+
+
+def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Request, cast: Cast) -> None:
+    claims.claim(request=asked.id, actor=CORA)
+    with pytest.raises(AlreadyClaimed):
+        handovers.hand_over(request=asked.id, to="bea", note="", actor=DAN)
+    handovers.hand_over(request=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
+    found = mark(asked)
+    assert (found.claimed_by, found.handed_to, found.handed_by) == ("dan", "dan", "cora")
+    page = shows(log_in(cast.bea), asked, "Handed to <bdi>dan</bdi> by <bdi>cora</bdi>")
+    has(page, "You know &lt;b&gt;her&lt;/b&gt;")
+    past(asked)
+    assert (mark(asked).claimed_by, mark(asked).handed_to) == (None, "dan")  # still on his list
+    acts = AuditEntry.objects.filter(run=asked.run_id, act="handed over")
+    assert [(row.actor, "You know" in row.detail) for row in acts] == [("cora", True)]
+    claims.release(request=asked.id, actor=DAN)
+    assert mark(asked).handed_to is None
+
+
+def test_no_hand_over_leads_to_a_decision_by_a_person_of_the_runs_origin(asked: Request) -> None:
+    Approvals().join(run=asked.run_id, person="dan")  # he steered the run
+    for to in ("ada", "dan", "cyril", "admin", "stranger", "cora", "", None):
+        with pytest.raises(InvalidInput) as caught:
+            handovers.hand_over(request=asked.id, to=to, note="", actor=CORA)
+        assert caught.value.field == "to"
+    for actor in (Actor(person="ada"), DAN, Actor(person="admin")):
+        for act in (claims.claim, partial(handovers.hand_over, to="bea", note="")):
+            with pytest.raises(Forbidden):
+                act(request=asked.id, actor=actor)
+    handovers.hand_over(request=asked.id, to="bea", note="", actor=CORA)
+    Approvals().join(run=asked.run_id, person="bea")
+    with pytest.raises(Forbidden):
+        seeds.decide(asked, Actor(person="bea"))
+
+
+def test_a_comment_is_signed_audited_and_stays_after_the_decision(
+    asked: Request, cast: Cast
+) -> None:
+    hostile = "<script>alert(1)</script>\n\u202eok"
+    comments.add(request=asked.id, text=hostile, actor=CORA)
+    comments.add(request=asked.id, text="Mine", actor=Actor(person="ada"))  # she started the run
+    page = shows(log_in(cast.bea), asked, "&lt;script&gt;", "⟦U+202E⟧", "started the run")
+    has(page, "the agent does not receive them", hides=["<script>alert", "\u202e"])
+    assert AuditEntry.objects.filter(run=asked.run_id, act="commented").count() == 2
+    assert audit.verify(asked.run_id) == 3
+    seeds.decide(asked, DAN)
+    asked.refresh_from_db()
+    seeds.verify_approval(asked)
+    shows(log_in(cast.bea), asked, "Comments", "Mine")
+
+
+def test_a_comment_that_its_person_did_not_write_is_not_shown(asked: Request, cast: Cast) -> None:
+    kept = comments.add(request=asked.id, text="Deny this", actor=CORA)
+    other = seeds.pending()
+    Comment.objects.create(
+        request=other, person="cora", text="Deny this", at=kept.at,
+        signature=kept.signature, key_id=kept.key_id,
+    )  # fmt: skip
+    made = make(id=kept.id, request=other.id, person="cora", text="Fine", at=kept.at)
+    made.pk, made.text = other.gate, "Approve it"
+    made.save(force_insert=True)
+    page = shows(log_in(cast.bea), other, "was changed in the database")
+    has(page, hides=["Deny this", "Approve it"])
+    with pytest.raises(Exception, match="never changed"):
+        Comment.objects.filter(pk=kept.pk).update(text="Approve it")
+
+
+def test_a_refused_comment_keeps_its_text(asked: Request, cast: Cast) -> None:
+    cora = log_in(cast.bea)
+    answer = cora.post(f"/a/{asked.id}/comment/", {"text": "x" * 2_001})
+    has(answer.content.decode(), "must have at most 2000 characters", "x" * 2_001)
+    assert answer.status_code == 422
+    for text_, actor in ((" ", CORA), ("ok", Actor(person="cyril"))):
+        with pytest.raises((InvalidInput, NotFound)):
+            comments.add(request=asked.id, text=text_, actor=actor)
+    with pytest.raises(Forbidden):
+        comments.add(request=asked.id, text="ok", actor=seeds.bearer(CORA, "approvals:read"))
+    Approvals().erase(run=asked.run_id, at=clock.now(), head="")
+    with pytest.raises(InvalidInput, match="removed under retention"):
+        comments.add(request=asked.id, text="ok", actor=CORA)
+
+
+def test_an_open_page_shows_who_else_has_it_open(asked: Request, cast: Cast) -> None:
+    bea, admin = log_in(cast.bea), log_in(cast.admin)
+    shows(bea, asked)  # a GET records nothing
+    assert not Viewer.objects.exists()
+    presence.seen(request=asked.id, actor=CORA)
+    answer = bea.post(f"/a/{asked.id}/here/").content.decode()
+    has(answer, "<bdi>cora</bdi> has this open", hides=["<bdi>bea</bdi>"])
+    has(text(admin, asked), "<bdi>bea</bdi> has this open", "<bdi>cora</bdi> has this open")
+    Viewer.objects.filter(person="cora").update(at=clock.now() - timedelta(seconds=46))
+    assert company.of(asked.id, "dan").viewers == ("bea",)
+    Viewer.objects.update(at=clock.now() - timedelta(hours=2))
+    presence.seen(request=asked.id, actor=DAN)
+    assert set(Viewer.objects.values_list("person", flat=True)) == {"dan"}
+
+
+def test_rows_and_lists_say_who_looks(asked: Request, cast: Cast, client: Client) -> None:
+    bea, free = log_in(cast.bea), seeds.pending(risk="low", args={**seeds.ARGS, "username": "eve"})
+    claims.claim(request=asked.id, actor=CORA)
+    handovers.hand_over(request=free.id, to="bea", note="", actor=DAN)
+    shows(
+        bea,
+        "/inbox/",
+        "<bdi>cora</bdi> is looking",
+        "handed to you by <bdi>dan</bdi>",
+        "Handed to me",
+    )
+    lists = {
+        "claimed:yes": {asked, free}, "claimed:no": set(), "claimed:me": {free}, "handed:me": {free},
+    }  # fmt: skip
+    for q, wanted in lists.items():
+        page = text(bea, f"/inbox/?q={q}")
+        assert {one for one in (asked, free) if f'data-id="{one.id}"' in page} == wanted, q
+    shows(bea, "/inbox/?q=claimed:cora", "must have me, yes or no", status=422)
