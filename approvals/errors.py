@@ -133,7 +133,7 @@ class TamperedWith(ApprovalError):
 
 
 class NotShown(ApprovalError):
-    """The page could not show everything about the call, so it is not approved there."""
+    """No page can show everything that led to the call, so it is not started."""
 
     status, code = 409, "not_shown"
 

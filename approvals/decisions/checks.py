@@ -4,6 +4,8 @@ Lock order: run, gate, request, signal, audit.
 """
 
 import hmac
+import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -19,6 +21,7 @@ from approvals.errors import (
     DigestMismatch,
     Expired,
     NotFound,
+    NotShown,
     TamperedWith,
 )
 from approvals.models import Request
@@ -28,10 +31,11 @@ from approvals.queries import requests
 from approvals.requests import confirmation, verification
 from runtime.control.access import text
 from runtime.core.continuation import MAX_REVISIONS
-from runtime.core.enums import APPROVING, VERDICTS, Decision, GateKind, Verdict
+from runtime.core.enums import APPROVING, VERDICTS, Decision, Edit, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
+from runtime.queries import journal
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
 Outcome = requests.Approval | Expired | AlreadyVoted | Forbidden
@@ -112,13 +116,40 @@ def check_digest(row: Request, digest: object) -> None:
         raise DigestMismatch
 
 
-def check_confirmed(row: Request, verdict: Verdict, given: object) -> None:
-    """Raise InvalidInput unless an approval at high risk repeats the name of its object."""
+def check_shown(row: Request, verdict: Verdict) -> None:
+    """Raise NotShown before a call starts whose run has entries that no page can show."""
+    if verdict in APPROVING:
+        lines = journal.read(row.run_id)
+        why = unshown([line.position for line in lines if line.entry is None])
+        if why:
+            raise NotShown(why)
+
+
+def unshown(unreadable: Sequence[int]) -> str:
+    """Say which entries of the run's journal cannot be shown, for the reviewer; empty if there are none."""
+    if not unreadable:
+        return ""
+    entries = ", ".join(map(str, unreadable))
+    return (
+        f"Part of the run's journal cannot be read (entry {entries}), so no page shows everything that led to this"
+        " call. It can be denied or given up, and an admin can look at the run."
+    )
+
+
+def check_confirmed(
+    row: Request, verdict: Verdict, given: object, edited: Edit | None = None
+) -> None:
+    """Raise InvalidInput unless a person who starts a call at high risk repeats the name of its object."""
     if given is not None and not isinstance(given, str):
         raise InvalidInput("confirm", "must be text")
-    name = confirmation.required(row) if verdict in APPROVING else None
-    if name is not None and not confirmation.matches(given or "", name):
-        raise InvalidInput("confirm", "must repeat the request's `confirm` to approve a high risk")
+    if verdict not in APPROVING:
+        return
+    name = confirmation.required(row, None if edited is None else edited.args)
+    if name is None or confirmation.matches(given or "", name):
+        return
+    if edited is None:
+        raise InvalidInput("confirm", "must repeat the request's `confirm` to start a high risk")
+    raise InvalidInput("confirm", f"must repeat {json.dumps(name)}, the object of the changed call")
 
 
 def verdict(value: object, field: str, kind: GateKind, row: Request) -> Verdict:

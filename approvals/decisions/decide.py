@@ -9,7 +9,6 @@ from uuid import UUID
 
 from approvals import audit
 from approvals.decisions import budget_grants, checks, closing, commit, edits, results, votes
-from approvals.errors import NotShown
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from runtime.core.enums import FRAME_GATES, Decision, Edit, GateKind, Verdict
@@ -28,7 +27,6 @@ class _Answer:
     result: object
     confirm: object
     arguments: object
-    unshown: str
 
 
 def decide(
@@ -42,15 +40,14 @@ def decide(
     result: object = results.ABSENT,
     confirm: object = None,
     arguments: object = results.ABSENT,
-    unshown: str = "",
 ) -> Approval:
     """Approve, deny, answer, edit or request changes to a call, or let a blocked frame `continue` or `stop` its run.
 
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
-    tool's result schema. `confirm` repeats the request's own `confirm`, which an approval at high risk must do.
-    `arguments` are all the arguments of an `edit`, which approves the call with these instead of the proposed ones.
-    `unshown` says which part of the request its page could not show: then no call is approved.
+    tool's result schema. `arguments` are all the arguments of an `edit`, which approves the call with these instead of
+    the proposed ones. `confirm` repeats the request's own `confirm`, which an approval at high risk must do; an edit
+    repeats the value that its arguments have in that place.
 
     Where the policy demands several people, an approval is a vote, and the one that completes them decides. A denial
     by one person decides, and so does a request for changes, `request_changes`: the call is denied, and the agent is
@@ -58,7 +55,7 @@ def decide(
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; NotShown;
-    InvalidInput naming `digest`, `verdict`, `confirm`, `reason`, `grant`, `result`, `arguments` or a path in it;
+    InvalidInput naming `digest`, `verdict`, `arguments` or a path in it, `confirm`, `reason`, `grant` or `result`;
     AlreadyVoted; Forbidden (`not_eligible`) for a later stage. Nothing is written when it raises, except that Expired
     is recorded, and that votes which no longer count are deleted.
     """
@@ -70,7 +67,6 @@ def decide(
         result=result,
         confirm=confirm,
         arguments=arguments,
-        unshown=unshown,
     )
     try:
         outcome = _attempt(request, answer, actor)
@@ -102,9 +98,9 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
     checks.check_digest(row, answer.digest)
     kind = GateKind(row.kind) if row.kind in FRAME_GATES else GateKind.APPROVAL
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)
-    if answer.unshown and verdict in (Verdict.APPROVE, Verdict.EDIT):
-        raise NotShown(answer.unshown)
-    checks.check_confirmed(row, verdict, answer.confirm)
+    checks.check_shown(row, verdict)
+    edit = _edit(row, verdict, answer)
+    checks.check_confirmed(row, verdict, answer.confirm, edit)
     checks.check_revisable(row, verdict)
     votes.check_answer(row, verdict)
     return Decision(
@@ -112,7 +108,7 @@ def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
         by=actor.person,
         reason=checks.reason(answer.reason, verdict, row),
         result=_result(row, verdict, answer),
-        edit=_edit(row, verdict, answer),
+        edit=edit,
     )
 
 

@@ -21,6 +21,7 @@ class _Answer:
     outcome: object
     result: object
     reason: object
+    confirm: object
 
 
 def resolve(
@@ -31,15 +32,17 @@ def resolve(
     result: object = results.ABSENT,
     reason: object,
     actor: Actor,
+    confirm: object = None,
 ) -> Approval:
     """Record the outcome of a call in doubt: `happened`, `run_again` or `give_up`.
 
     `result` is a JSON value that fits the tool's result schema; it is required if the call happened, and not allowed
-    otherwise. Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; TooEarly
-    with the time from which the call can run again; InvalidInput naming `outcome`, `reason`, `result` or a path in it.
-    Nothing is written when it raises, except that Expired is recorded.
+    otherwise. `confirm` repeats the request's own `confirm`, which running a high-risk call again must do. Raises, in
+    this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; TooEarly with the time from
+    which the call can run again; InvalidInput naming `outcome`; NotShown; InvalidInput naming `confirm`, `reason`,
+    `result` or a path in it. Nothing is written when it raises, except that Expired is recorded.
     """
-    answer = _Answer(outcome=outcome, result=result, reason=reason)
+    answer = _Answer(outcome=outcome, result=result, reason=reason, confirm=confirm)
     try:
         made = _attempt(run, gate, answer, actor)
     except GateNotOpen:  # another action on the run came in between
@@ -62,8 +65,10 @@ def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> checks.Out
 
 
 def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
-    """Validate the values. Raises InvalidInput."""
+    """Validate the values. Raises NotShown, InvalidInput."""
     verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, row)
+    checks.check_shown(row, verdict)
+    checks.check_confirmed(row, verdict, answer.confirm)
     return Decision(
         verdict=verdict,
         by=actor.person,

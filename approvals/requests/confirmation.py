@@ -1,4 +1,7 @@
-"""Names the object of a high-risk call. A person who approves the call repeats this name, which takes a second step."""
+"""Names the object of a high-risk call. A person who lets the call start repeats this name, which takes a second step.
+
+An approval with changes repeats the name of the changed call's object, because that is the call that starts.
+"""
 
 import json
 import re
@@ -12,20 +15,31 @@ from approvals.models import Request
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
 
+# In doubt, a call is let start once more.
+_KINDS: Final = (GateKind.APPROVAL, GateKind.IN_DOUBT)
 _MOST_CHARACTERS: Final = 32
 _MOST_VALUES: Final = 200  # of the arguments, that are looked at
 _ID: Final = re.compile(r"[0-9a-f-]{16,}|\S{24,}", re.IGNORECASE)  # hardly read, and hardly typed
 
 
-def required(row: Request) -> str | None:
-    """Return the name that an approval of this request must repeat; None if it needs no second step."""
-    if row.kind != GateKind.APPROVAL or row.risk in policy.UNDOABLE:
+_Place = tuple[str | int, ...]
+_Named = tuple[_Place | None, str]
+
+
+def required(row: Request, edited: Any = None) -> str | None:
+    """Return the name that starting the call must repeat; None if it needs no second step.
+
+    `edited` are the arguments of an approval with changes.
+    """
+    if row.kind not in _KINDS or row.risk in policy.UNDOABLE:
         return None
     try:
         args = sealing.redacted_args(row.tool, json.loads(row.args))
     except (ValueError, RecursionError):  # tampered with: it cannot be decided
         args = None
-    return object_of(row.tool, row.sentence, args)
+    if edited is None:
+        return object_of(row.tool, row.sentence, args)
+    return object_of_edit(row.tool, row.sentence, args, sealing.redacted_args(row.tool, edited))
 
 
 def object_of(tool: str, sentence: str, args: Any) -> str:
@@ -33,18 +47,32 @@ def object_of(tool: str, sentence: str, args: Any) -> str:
 
     Without one that a person can read and type, it is the name of the tool.
     """
-    texts, numbers = list[str](), list[str]()
-    for value in islice(_leaves(args), _MOST_VALUES):
-        if isinstance(value, str):
-            texts.append(value)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            numbers.append(json.dumps(value))
-    short = [_short(text) for text in texts if _is_typeable(text)]
-    for found in (_in_order(short, sentence), _in_order(numbers, sentence)):
+    return _object(tool, sentence, args)[1]
+
+
+def object_of_edit(tool: str, sentence: str, args: Any, edited: Any) -> str:
+    """Return the object of the changed call: the value that took the place of the proposed call's object."""
+    place, _ = _object(tool, sentence, args)
+    value = next((now for where, now in _leaves(edited) if where == place), None)
+    if isinstance(value, str) and _is_typeable(value):
+        return _short(value)
+    if _is_number(value):
+        return json.dumps(value)
+    return object_of(tool, sentence, edited)
+
+
+def _object(tool: str, sentence: str, args: Any) -> _Named:
+    """Return the object's name and its place in the arguments."""
+    texts, numbers = list[_Named](), list[_Named]()
+    for place, value in islice(_leaves(args), _MOST_VALUES):
+        if isinstance(value, str) and _is_typeable(value):
+            texts.append((place, _short(value)))
+        elif _is_number(value):
+            numbers.append((place, json.dumps(value)))
+    for found in (_in_order(texts, sentence), _in_order(numbers, sentence)):
         if found:
             return found[0]
-    others = [text for text in short if not _ID.fullmatch(text)]
-    return others[0] if others else tool
+    return next((named for named in texts if not _ID.fullmatch(named[1])), (None, tool))
 
 
 def matches(given: str, name: str) -> bool:
@@ -52,18 +80,23 @@ def matches(given: str, name: str) -> bool:
     return _folded(given) == _folded(name)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: Any, place: _Place = ()) -> Iterator[tuple[_Place, Any]]:
+    """Yield the texts and numbers, each with the names and indexes that lead to it."""
     match value:
         case dict() if sealing.MARK not in value:
-            for inner in value.values():
-                yield from _leaves(inner)
+            for name, inner in value.items():
+                yield from _leaves(inner, (*place, name))
         case list():
-            for inner in value:
-                yield from _leaves(inner)
+            for index, inner in enumerate(value):
+                yield from _leaves(inner, (*place, index))
         case str() | int() | float():
-            yield value
+            yield place, value
         case _:
             return
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_typeable(text: str) -> bool:
@@ -81,15 +114,15 @@ def _short(text: str) -> str:
     return cut or words[:_MOST_CHARACTERS]
 
 
-def _in_order(values: list[str], sentence: str) -> list[str]:
+def _in_order(values: list[_Named], sentence: str) -> list[_Named]:
     """Return those of the values that the sentence has as whole words, by their place in it."""
     text = " ".join(sentence.split())
     found = {
-        value: place.start()
-        for value in values
-        if (place := re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text))
+        named: at.start()
+        for named in values
+        if (at := re.search(rf"(?<!\w){re.escape(named[1])}(?!\w)", text))
     }
-    return sorted(found, key=lambda value: found[value])
+    return sorted(found, key=lambda named: found[named])
 
 
 def _folded(text: str) -> str:

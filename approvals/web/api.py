@@ -181,8 +181,9 @@ class DecisionIn(Body):
 
     `grant` is the increase of each limit, where null removes it. `result` is the result that an `answer` gives instead
     of the call: required to answer, otherwise not allowed. `confirm` repeats that of the request: required to approve
-    a high-risk call, whose object it names. `arguments` are all the arguments with which an `edit`
-    approves the call: required to edit, otherwise not allowed. Secret ones may be left out, and stay.
+    a high-risk call, whose object it names; an edit repeats the value that its arguments have in that place.
+    `arguments` are all the arguments with which an `edit` approves the call: required to edit, otherwise not allowed.
+    Secret ones may be left out, and stay.
 
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
@@ -197,11 +198,15 @@ class DecisionIn(Body):
 
 
 class SettlementIn(Body):
-    """The outcome of a call in doubt. `result` is its result: required if it happened, otherwise not allowed."""
+    """The outcome of a call in doubt. `result` is its result: required if it happened, otherwise not allowed.
+
+    `confirm` repeats that of the request: required to run a high-risk call again, whose object it names.
+    """
 
     outcome: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS[GateKind.IN_DOUBT]]})] = None
     result: Any = None
     reason: Reason = ""
+    confirm: Annotated[Any, WithJsonSchema({"type": ["string", "null"]})] = None
 
 
 @router.get("/approvals", response=ApprovalPage)
@@ -316,6 +321,7 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> r
         result=body.result if "result" in body.model_fields_set else results.ABSENT,
         reason=body.reason,
         actor=request.auth,
+        confirm=body.confirm,
     )
 
 

@@ -1,5 +1,6 @@
 """What a person does in a browser: reads pages, and sends the forms of requests."""
 
+import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -52,11 +53,9 @@ def shows(
 
 def send(client: Client, request: Request, way: str, **form: str) -> Any:
     """Send the form for this way to decide, as the page has it; at high risk that of the second step."""
-    form = {
-        "digest": request.request_digest,
-        "confirm": confirmation.required(request) or "",
-        **form,
-    }
+    edited = json.loads(form["arguments"]) if form.get("arguments", "").startswith("{") else None
+    confirm = confirmation.required(request, edited)
+    form = {"digest": request.request_digest, "confirm": confirm or "", **form}
     return client.post(f"/a/{request.id}/{way}/", form)
 
 

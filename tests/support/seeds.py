@@ -200,7 +200,9 @@ def decide(
     **given: Any,
 ) -> Approval:
     """Decide a request, as it is stored unless there is another digest, with both steps of a high risk."""
-    given.setdefault("confirm", confirmation.required(request))
+    edited = given.get("arguments")
+    name = confirmation.required(request, edited if isinstance(edited, dict) else None)
+    given.setdefault("confirm", name)
     return record_decision(
         request=request.id,
         verdict=verdict,
@@ -214,7 +216,8 @@ def decide(
 def settle(
     request: Request, actor: Actor, outcome: object = "give_up", reason: object = "x", **given: Any
 ) -> Approval:
-    where = {"run": request.run_id, "gate": request.gate, **given}
+    name = confirmation.required(request)
+    where = {"run": request.run_id, "gate": request.gate, "confirm": name, **given}
     return in_doubt_calls.resolve(outcome=outcome, reason=reason, actor=actor, **where)
 
 

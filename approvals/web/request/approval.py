@@ -25,14 +25,14 @@ from approvals.web.request import (
     second_step,
 )
 from approvals.web.request.decision_form import Problem, handle_decision
-from approvals.web.request.request_page import answer, page_context, unshown
+from approvals.web.request.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS, CallState
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.ids import turn_key
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
-from runtime.queries.transcript.transcript import Transcript, read_transcript
+from runtime.queries.transcript.transcript import Transcript
 from runtime.web.requests import form_text
 
 _SAID = {
@@ -92,7 +92,6 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
     if shown.kind in FRAME_GATES:
         raise Http404
     answers = verdict is Verdict.ANSWER
-    hidden = unshown(read_transcript(shown.run)) if verdict is Verdict.APPROVE else ""
     return handle_decision(
         request,
         approval,
@@ -105,7 +104,6 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             actor=actor,
             result=result_field.read(request, shown) if answers else results.ABSENT,
             confirm=second_step.given(request),
-            unshown=hidden,
         ),
         page=_page,
         said=_SAID[verdict],
@@ -149,7 +147,6 @@ def _page(
         "ends_run": ends_run,
         "together": together,
         "preview": preview.card(shown.preview),
-        "unshown": unshown(seen["transcript"]),
         "others": [
             step
             for step in seen["others"]

@@ -21,10 +21,11 @@ from approvals.errors import (
 )
 from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.requests import confirmation
 from approvals.web import place as places
 from approvals.web.request import second_step
 from approvals.web.request.decision_form import Problem, handle_decision
-from approvals.web.request.request_page import already_closed, to_page, unshown
+from approvals.web.request.request_page import already_closed, to_page
 from runtime.control.edit import FIELD
 from runtime.core import json_schema
 from runtime.core.enums import GateKind, Verdict
@@ -34,7 +35,7 @@ from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span
-from runtime.queries.transcript.transcript import Transcript, read_transcript
+from runtime.queries.transcript.transcript import Transcript
 from runtime.web import schema_form
 from runtime.web.requests import form_text
 
@@ -98,7 +99,6 @@ def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
             actor=actor,
             confirm=second_step.given(request),
             arguments=_posted(request),
-            unshown=unshown(read_transcript(shown.run)),
         ),
         page=_again,
         said=_SAID,
@@ -169,9 +169,17 @@ def _review_page(
         **_context(request, shown, None if opened else problem),
         **second_step.context(request, shown, problem),
         "changes": changes(_args(shown), made),
+        "confirm": _confirm(shown, made),
         "sent": json.dumps(made, ensure_ascii=False),
     }
     return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
+
+
+def _confirm(shown: requests.Approval, made: Mapping[str, Any]) -> str | None:
+    """Name the object of the changed call; None if it has no second step."""
+    if shown.confirm is None:
+        return None
+    return confirmation.object_of_edit(shown.tool, shown.sentence, shown.args, made)
 
 
 def _context(

@@ -11,7 +11,7 @@ from approvals import clock
 from approvals.decisions import in_doubt, results
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.web.request import result_field
+from approvals.web.request import result_field, second_step
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.enums import Verdict
@@ -50,7 +50,9 @@ def page(
     outcome: Verdict | None = None,
 ) -> HttpResponse:
     """Show the page; `outcome` is the form just sent, `problem` its error."""
-    seen = page_context(request, shown, principals.principal_of(actor), problem)
+    opened = second_step.is_opened_by(request, problem)
+    principal = principals.principal_of(actor)
+    seen = page_context(request, shown, principal, None if opened else problem)
     context = {
         **seen,
         "late": late_outcomes.of_call(
@@ -58,6 +60,7 @@ def page(
         ),
         "ready": shown.not_before is None or shown.not_before <= clock.now(),
         **result_field.context(request, shown, problem),
+        **second_step.context(request, shown, problem),
         "outcome": outcome,
         "reason": form_text(request.POST, "reason"),
     }
@@ -78,6 +81,7 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
             result=result_field.read(request, shown) if happened else results.ABSENT,
             reason=form_text(request.POST, "reason"),
             actor=actor,
+            confirm=second_step.given(request),
         ),
         page=partial(page, outcome=outcome),
         said=("Resolved", "A worker continues the run next."),

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock
+from approvals.decisions import checks
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -95,23 +96,13 @@ def page_context(
         "after": aftermath(shown, status, call, transcript),
         "transcript": transcript,
         "updates": agent_update.updates(shown, transcript),
+        "unshown": checks.unshown(transcript.unreadable),
         "stopped": runs.quarantined(Q(id=shown.run)) > 0,
         "undo_until": _undo_until(shown, principal),
         "reading": reading_panel(shown, request.user.get_username()),
         "problem": problem,
         "max_reason": MAX_REASON,
     }
-
-
-def unshown(transcript: Transcript) -> str:
-    """Return which part of a request its page cannot show, for the reviewer; empty if it shows everything."""
-    if not transcript.unreadable:
-        return ""
-    entries = ", ".join(map(str, transcript.unreadable))
-    return (
-        f"Part of the run's journal cannot be read (entry {entries}), so this page does not show everything that led to"
-        " this call. You can deny it, or ask an admin to look at the run."
-    )
 
 
 def _undo_until(shown: requests.Approval, principal: Principal | None) -> datetime | None:

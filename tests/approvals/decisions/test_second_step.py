@@ -66,3 +66,45 @@ def test_other_decisions_have_one_step(bea: Actor) -> None:
     assert approval(seeds.pending(risk=Risk.MEDIUM).id, actor=bea).confirm is None
     seeds.decide(seeds.pending(risk=Risk.MEDIUM), bea, confirm=None)
     seeds.decide(seeds.pending(), bea, "deny", "No.", confirm=None)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "args", "edited", "name"),
+    [
+        ("Pay 40 to Ann", {"to": "Ann", "sum": 40}, {"to": "Bob", "sum": 40}, "Bob"),
+        ("Pay 40 to Ann", {"to": "Ann", "sum": 40}, {"to": "Ann", "sum": 4000}, "Ann"),
+        ("Pay 40", {"sum": 40}, {"sum": 4000}, "4000"),
+        ("Pay Ann", {"who": {"name": "Ann"}}, {"who": {"name": "Bob"}}, "Bob"),
+        ("Pay 40 to Ann", {"to": "Ann", "sum": 40}, {"sum": 40}, "40"),  # the object is gone
+        ("Pay Ann", {"to": "Ann"}, {"to": "\u202e", "note": "now"}, "now"),
+        ("Pay", {}, {"to": "Bob"}, "Bob"),
+    ],
+)
+def test_the_object_of_an_edit_is_that_of_the_changed_call(
+    sentence: str, args: Any, edited: Any, name: str
+) -> None:
+    assert confirmation.object_of_edit("pay", sentence, args, edited) == name
+
+
+def test_an_edit_at_high_risk_confirms_the_changed_object(bea: Actor) -> None:
+    request = seeds.pending()
+    edit: dict[str, Any] = {"arguments": {"username": "old.hand", "security_level": 3}}
+    for given in ("new.hire", "", None):
+        with pytest.raises(
+            InvalidInput, match=r'must repeat "old\.hand", the object of the'
+        ) as caught:
+            seeds.decide(request, bea, "edit", **edit, confirm=given)
+        assert caught.value.field == "confirm"
+    assert seeds.untouched(request)
+    assert seeds.decide(request, bea, "edit", **edit, confirm="old.hand").status == "approved"
+
+
+def test_running_a_high_risk_again_confirms_its_object(bea: Actor) -> None:
+    request = seeds.in_doubt()
+    with pytest.raises(InvalidInput) as caught:
+        seeds.settle(request, bea, "run_again", confirm=None)
+    assert caught.value.field == "confirm"
+    assert seeds.untouched(request)
+    assert seeds.settle(request, bea, "run_again", confirm="new.hire").status == "approved"
+    seeds.settle(seeds.in_doubt(), bea, "give_up", confirm=None)
+    seeds.settle(seeds.in_doubt(risk=Risk.MEDIUM), bea, "run_again", confirm=None)

@@ -12,13 +12,13 @@ from django.utils import timezone
 from approvals.models import AuditEntry, Request
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
-from runtime.models import Gate
+from runtime.models import Gate, JournalEntry
 from runtime.store import pool, runs
 from runtime.store.tables import late_outcomes
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.engine import events
-from tests.support.office import MAIL_RESULT, Office
+from tests.support.office import MAIL_RESULT, Office, reseal
 from tests.support.pages import has, in_order, send, shows, text, text_of
 
 HOSTILE = "<script>alert(1)</script>\u202ebea"
@@ -202,3 +202,25 @@ def test_the_api_reports_late_outcomes_too(bea_api: Caller, office: Office, doub
     assert late == late | call | outcome
     other = office.request(doubt.run_id)
     assert bea_api.get(f"/approvals/{other.id}").json()["late_outcomes"] == []
+
+
+def test_a_call_in_doubt_is_not_run_again_unseen(bea: Client, office: Office) -> None:
+    request = office.in_doubt_request(office.in_doubt())
+    reseal([request], not_before=None)
+    JournalEntry.objects.filter(run_id=request.run_id, position=2).update(body='{"not')
+    shows(bea, request, 'disabled aria-describedby="unshown"')
+    text_of(send(bea, request, "settle/run-again"), 409)
+    assert send(bea, request, "settle/give-up", reason="because").status_code == 302
+
+
+def test_running_a_high_risk_again_has_a_second_step(bea: Client, office: Office) -> None:
+    request = office.in_doubt_request(office.in_doubt())
+    reseal([request], risk="high", not_before=None)
+    shows(bea, request, "Run it again…", hides=['name="confirm"'])
+    form = {"reason": "Not in the outbox."}
+    step = text_of(bea.post(f"/a/{request.id}/settle/run-again/", form))
+    has(step, "High risk: type <b", "newhire", "Not in the outbox.", hides=["Not resolved"])
+    wrong = text_of(send(bea, request, "settle/run-again", confirm="x"), 422)
+    has(wrong, "that is not <bdi>newhire</bdi>", 'value="x"')
+    send(bea, request, "settle/run-again")
+    shows(bea, request, "To be run again, approved by")

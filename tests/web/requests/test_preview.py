@@ -1,5 +1,6 @@
 """A reviewer sees what a call would change, how much of what, and what differs from the approved preview."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from django.test import Client
 from approvals.models import Request
 from runtime.models import JournalEntry
 from tests.support import seeds
+from tests.support.api_client import Caller
 from tests.support.pages import has, send, shows, text, text_of
 from tests.support.seeds import Cast
 
@@ -61,7 +63,7 @@ def test_a_changed_preview_is_found_and_breaks_no_page(
 
 
 def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
-    bea: Client, asked: Request
+    bea: Client, bea_api: Caller, asked: Request
 ) -> None:
     JournalEntry.objects.filter(run_id=asked.run_id, position=2).update(body='{"not')
     why = "Part of the run&#x27;s journal cannot be read (entry 2)"
@@ -69,6 +71,12 @@ def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
     has(text_of(send(bea, asked, "approve"), 409), why)
     changed = '{"username": "newhire", "security_level": 1}'
     has(text_of(send(bea, asked, "edit/approve", arguments=changed), 409), why)
+    ways: list[dict[str, Any]] = [{"verdict": "approve"}]
+    ways.append({"verdict": "edit", "arguments": json.loads(changed)})
+    for body in ways:
+        body["digest"] = asked.request_digest
+        refused = bea_api.post(f"/approvals/{asked.id}/decision", body)
+        assert (refused.status_code, refused.json()["code"]) == (409, "not_shown")
     assert Request.objects.get(pk=asked.pk).status == "pending"
     send(bea, asked, "deny", reason="because")
     assert Request.objects.get(pk=asked.pk).status == "denied"

@@ -134,7 +134,6 @@ class Crew:
     def _decide(self, approval: dict[str, Any]) -> None:
         if approval["kind"] == "approval":
             body = {"verdict": "approve", "digest": approval["digest"], "reason": ""}
-            body["confirm"] = approval["confirm"]
             path = f"/api/v1/approvals/{approval['id']}/decision"
         else:
             key = f"{approval['run']}/{approval['frame']}/{approval['call']}"
@@ -143,6 +142,7 @@ class Crew:
             if happened:
                 body["result"] = "as the ledger says"
             path = f"/api/v1/runs/{approval['run']}/gates/{approval['gate']}/settle"
+        body["confirm"] = approval["confirm"]
         status, _ = self._stack.ask("bea", "POST", path, body)
         if status == 200 and approval["kind"] == "approval":
             self.decided.append(approval["id"])

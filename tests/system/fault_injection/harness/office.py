@@ -76,6 +76,7 @@ class Office:
                 result="as the ledger says" if happened else results.ABSENT,
                 reason="",
                 actor=BEA,
+                confirm=confirmation.required(request),
             )
             return
         verdict, grant = "deny" if score.denied else "approve", None
