@@ -3,6 +3,7 @@
 from django.urls import path
 
 from runtime.web.health import healthz, readyz
+from runtime.web.installable import manifest, offline, worker
 from runtime.web.pages.blobs import blob
 from runtime.web.pages.cancel import cancel
 from runtime.web.pages.comparison import compare
@@ -34,4 +35,7 @@ urlpatterns = [
     path("runs/<uuid:run>/resume/", resume, name="resume"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("manifest.webmanifest", manifest, name="manifest"),
+    path("sw.js", worker, name="worker"),
+    path("offline/", offline, name="offline"),
 ]

@@ -67,7 +67,8 @@ def unfold(page: Page) -> None:
 @contextmanager
 def window(chromium: Browser, url: str, **given: Any) -> Iterator[Desk]:
     """A browser window of its own. Nothing streams behind this server: the page goes over to asking."""
-    context = chromium.new_context(**given)
+    # Routes of a test see no request that a service worker makes.
+    context = chromium.new_context(**{"service_workers": "block", **given})
     context.route("**/events/", lambda route: route.fulfill(status=204))
     yield Desk(page=context.new_page(), url=url)
     context.close()

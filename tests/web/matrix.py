@@ -172,6 +172,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "stops": {"agent": "", **why},
         "put": {"agent": "*", "confirm": "every agent", **given},
         "settle": {"outcome": "give_up", **why},
+        "run-again": {"confirm": "newhire", **given},
         "happened": {"result": '{"message_id": "1"}', **given},
         "changes": {"reason": "Less.", **given},
         "answer": {"result": "1", **given},

@@ -1,0 +1,115 @@
+"""The installed app on a phone: the browser may install it, it decides in few taps, and says that it is offline."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from approvals.models import Request
+from tests.browser.conftest import Desk, window
+from tests.support.commands import CHROMIUM, FLAGS
+from tests.support.office import Office, reseal
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.fixture
+def app(chromium: Browser, live_server: LiveServer, tmp_path: Path) -> Iterator[Page]:
+    """A page with a profile of its own: a private window installs nothing."""
+    context = chromium.browser_type.launch_persistent_context(
+        tmp_path, executable_path=str(CHROMIUM), args=FLAGS
+    )
+    yield context.pages[0]
+    context.close()
+
+
+def test_the_browser_may_install_it(app: Page, live_server: LiveServer) -> None:
+    app.goto(f"{live_server.url}/login/")
+    session = app.context.new_cdp_session(app)
+    assert session.send("Page.getInstallabilityErrors") == {"installabilityErrors": []}
+    assert session.send("Page.getAppManifest")["errors"] == []
+
+
+def test_offline_it_shows_a_page_that_says_so_and_keeps_no_data(
+    chromium: Browser, live_server: LiveServer, office: Office, asked: str
+) -> None:
+    with window(chromium, live_server.url, service_workers="allow") as desk:
+        page = desk.page
+        desk.log_in("bea")
+        desk.open(asked)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        desk.open("/inbox/")  # through the worker
+        kept = page.evaluate(
+            """async () => {
+                const found = [];
+                for (const name of await caches.keys())
+                    for (const one of await (await caches.open(name)).keys()) found.push(new URL(one.url).pathname);
+                return found;
+            }"""
+        )
+        assert "/offline/" in kept
+        assert [path for path in kept if not path.startswith("/static/")] == ["/offline/"]
+        page.context.set_offline(True)
+        desk.open(asked)
+        expect(page.get_by_role("heading", name="You are offline")).to_be_visible()
+        expect(page.get_by_text("newhire")).to_have_count(0)
+        assert (
+            page.evaluate("getComputedStyle(document.querySelector('.btn')).borderRadius") != "0px"
+        )
+        page.context.set_offline(False)
+        page.get_by_role("link", name="Try again").click()
+        expect(page.get_by_role("heading", name="Set the privileges")).to_be_visible()
+
+
+class Thumb:
+    """Counts its taps."""
+
+    def __init__(self) -> None:
+        self.taps = 0
+
+    def tap(self, target: Locator) -> None:
+        target.tap()
+        self.taps += 1
+
+
+@pytest.mark.parametrize(("risk", "taps"), [("low", 2), ("medium", 2), ("high", 3)])
+def test_a_phone_decides_in_few_taps(
+    chromium: Browser, live_server: LiveServer, asked: str, risk: str, taps: int
+) -> None:
+    reseal(Request.objects.all(), risk=risk)
+    thumb = Thumb()
+    with window(chromium, live_server.url, **PHONE) as desk:
+        desk.log_in("bea")
+        desk.page.clock.install()
+        desk.open("/inbox/")
+        thumb.tap(desk.page.locator(".row .t"))
+        thumb.tap(desk.page.get_by_role("button", name="Approve"))
+        if risk == "high":
+            yes = desk.page.get_by_role("button", name="Yes, approve: newhire")
+            expect(yes).to_be_visible()
+            desk.page.clock.run_for(1000)  # the second click of a double click does not count
+            thumb.tap(yes)
+        expect(desk.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
+    assert Request.objects.get().status == "approved"
+    assert thumb.taps == taps <= 4
+
+
+def test_the_badge_follows_the_count(desk: Desk, office: Office) -> None:
+    desk.page.add_init_script(
+        """window.badges = [];
+        navigator.setAppBadge = async (number) => badges.push(number);
+        navigator.clearAppBadge = async () => badges.push(0);"""
+    )
+    run = office.start()
+    desk.log_in("bea")
+    desk.page.clock.install()
+    desk.open("/inbox/")
+    assert desk.page.evaluate("badges.at(-1)") == 1
+    office.approve(run)
+    desk.page.clock.run_for(4000)
+    expect(desk.page.locator("[data-count=mine]").first).to_have_text("0")
+    assert desk.page.evaluate("badges.at(-1)") == 0
