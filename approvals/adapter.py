@@ -8,7 +8,7 @@ the request digest, so a change to any of these values is detected.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +25,7 @@ from approvals import (
     clock,
     stored_rows,
 )
+from approvals.allowance_acts import uses
 from approvals.decisions import closing, open_requests, outcomes, readings
 from approvals.decisions import votes as votes_of_people
 from approvals.errors import BrokenChain
@@ -36,10 +37,12 @@ from approvals.queries.requests import to_view
 from approvals.requests import schemas, snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Risk, Verdict
+from runtime.core.events import AllowanceUse
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
+    Allowed,
     Approval,
     ApprovalVoid,
     EndedCall,
@@ -73,6 +76,10 @@ class Approvals:
         )
         return Ruling(gated=found.approval, expires_in=found.expires_after)
 
+    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+        """Return the allowance that passes this call, None if people must be asked."""
+        return uses.allow(shown, taken)
+
     def claim_query(self) -> Expression:
         """Return the query for the last row of the run's audit chain."""
         return audit.LAST_OF_CLAIM
@@ -86,7 +93,7 @@ class Approvals:
         at: datetime | None = None,
         read: Any = None,
     ) -> tuple[Part, ...]:
-        """Build a pending request for each snapshot, as parts of the step that opens their gates."""
+        """Build a request for each snapshot, as parts of the step that opens their gates."""
         if at is None or read is None:
             at, last = open_requests.last_audit_row(connection, snapshots[0].run)
         else:
@@ -119,6 +126,10 @@ class Approvals:
         """
         stored = _read(_REQUEST_WITH_RIGHTS, gate)
         request = stored.request
+        if request.allowance is not None and decision is None:
+            if action_digest != request.action_digest:
+                raise NotConfirmed("the action to start differs from the allowed one")
+            return uses.verify(request, origin, risk)
         said = None if decision is None else _verified(stored, decision)
         if request.status != Request.Status.APPROVED:
             raise NotConfirmed(f"the request is {request.status}")
@@ -213,6 +224,10 @@ class Approvals:
             detail={"head": head},
             at=at,
         )
+
+    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
+        """Say why the stored use of an allowance does not verify; None if it does."""
+        return uses.problem_of(gate, use)
 
     def problem_of(self, run: UUID) -> str | None:
         """Name the first problem of the run's audit rows, None if they verify. Raises KeyMissing."""

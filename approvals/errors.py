@@ -171,6 +171,21 @@ class PolicyRefused(ApprovalError):
     status, code = 409, "guarded"
 
 
+class UnknownAllowance(ApprovalError):
+    """There is no such allowance, or the actor may not read it."""
+
+    status, code = 404, "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("There is no such allowance.")
+
+
+class AllowanceRefused(ApprovalError):
+    """The act on the allowance is not allowed, or not any more."""
+
+    status, code = 409, "guarded"
+
+
 class BrokenChain(Exception):
     """A run's audit rows were changed: `seq` is the first that does not verify."""
 

@@ -21,6 +21,7 @@ from ninja.utils import check_csrf
 from agents.web.api import router as agents_router
 from approvals.accounts import tokens
 from approvals.permissions import access, principals, scopes
+from approvals.web.allowances_api import router as allowances_router
 from approvals.web.api import router as approvals_router
 from approvals.web.company_api import router as company_router
 from runtime.core.errors import NewerSchema, NotJson
@@ -149,6 +150,7 @@ api.add_router("", history_router)
 api.add_router("", events_router)
 api.add_router("", approvals_router)
 api.add_router("", company_router)
+api.add_router("", allowances_router)
 api.add_router("", agents_router)
 
 

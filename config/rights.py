@@ -42,6 +42,7 @@ TABLES = {
     "approvals_claim": (ALL, NOTHING),
     "approvals_viewer": (ALL, NOTHING),
     "approvals_policyact": (ADD, READ),
+    "approvals_allowanceact": (ADD, ADD),  # a worker adds uses
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),
 }

@@ -1,14 +1,16 @@
 """Implements the engine's port for gates in memory: open gates, snapshots and decisions."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from runtime.core.enums import APPROVING, Decision, Risk
+from runtime.core.events import AllowanceUse
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
+    Allowed,
     Approval,
     ApprovalVoid,
     EndedCall,
@@ -35,6 +37,10 @@ class Approvals:
         """Say whether the tool requires approval."""
         return Ruling(gated=info.gated)
 
+    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+        """Return None: a test decides every call itself."""
+        return None
+
     def show(self, snapshots: Sequence[ReviewSnapshot]) -> None:
         """Keep the snapshots of new gates."""
         self.shown |= {snapshot.gate: snapshot for snapshot in snapshots}
@@ -58,6 +64,10 @@ class Approvals:
     def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
         """Record nothing: no list shows a run in memory."""
         return ()
+
+    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
+        """Return None: there are no allowances."""
+        return None
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
         """Raise NotConfirmed unless the test made this decision."""

@@ -1,4 +1,4 @@
-"""Builds the requests of a step that opens gates, as parts of the step's one statement.
+"""Builds the requests of a step that opens gates or passes calls by an allowance, as parts of its one statement.
 
 The requests follow the end of the run's audit chain, which the claim of the run or a query has read. If another
 transaction appends to the chain meanwhile, the step is not written, and the runner builds it again.
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from approvals import audit, clock
+from approvals.decisions import allowed
 from approvals.models import AuditEntry, Request
 from approvals.policies.judge import Facts, without_policy
 from approvals.policy_versions import in_force
@@ -49,7 +50,7 @@ def last_audit_row(connection: Connection, run: UUID) -> tuple[datetime, audit.L
 def build(
     snapshots: Sequence[ReviewSnapshot], origin: Collection[str], *, at: datetime, last: audit.Last
 ) -> tuple[Part, ...]:
-    """Build a pending request for each snapshot, all of one run, and their audit rows after `last`.
+    """Build a request for each snapshot, all of one run, and their audit rows after `last`.
 
     `origin` lists the people in the run's origin by its row; the snapshots may name more.
     """
@@ -62,20 +63,29 @@ def build(
         for n, shown in enumerate(snapshots)
     ]
     entries = list[AuditEntry]()
-    for request in requests:
-        entry = audit.following(
-            last,
-            run=run,
-            actor=None,
-            act="requested",
-            subject=f"request {request.id}",
-            detail={"digest": request.request_digest, "requester": request.requester},
-            at=request.created_at,
-        )
-        entries.append(entry)
-        last = audit.Last(seq=entry.seq, hash=entry.hash)
+    for request, shown in zip(requests, snapshots, strict=True):
+        asked: dict[str, str | None] = {
+            "digest": request.request_digest,
+            "requester": request.requester,
+        }
+        acts = [("requested", asked)]
+        if shown.allowed is not None:
+            acts.append(allowed.decide(request, shown.allowed))
+        for act, detail in acts:
+            entry = audit.following(
+                last,
+                run=run,
+                actor=None,
+                act=act,
+                subject=f"request {request.id}",
+                detail=detail,
+                at=request.created_at,
+            )
+            entries.append(entry)
+            last = audit.Last(seq=entry.seq, hash=entry.hash)
     rows = [_written(request) for request in requests]
     return (
+        *allowed.used(requests),
         Part(
             name="requested",
             sql=_REQUESTED,

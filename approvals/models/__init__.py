@@ -1,6 +1,7 @@
 """Defines the tables of approvals, one module per noun. People and groups are Django's own."""
 
 from approvals.models.accounts import Adoption, Assignment, LoginFailures, SavedView, Token
+from approvals.models.allowances import AllowanceAct
 from approvals.models.audit import AuditEntry
 from approvals.models.policies import PolicyAct
 from approvals.models.readings import Reading
@@ -12,6 +13,7 @@ __all__ = [
     "ASKING_AGENT",
     "ROOT_AGENT",
     "Adoption",
+    "AllowanceAct",
     "Assignment",
     "AuditEntry",
     "Claim",

@@ -74,7 +74,9 @@ class Request(models.Model):
     key_id = models.TextField(null=True)
     edited = models.TextField(null=True)  # the arguments of an approval with changes, as JSON
     removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
-    channel = models.TextField(null=True)  # of the decision: `page` or `api`; None in earlier ones
+    channel = models.TextField(
+        null=True
+    )  # of the decision: `page`, `api`, `allowance`; None in earlier ones
     rule = models.TextField(
         null=True
     )  # what the policy demands, in the digest; None is the default
@@ -82,6 +84,8 @@ class Request(models.Model):
     open_to = models.JSONField(null=True)  # who may vote now, as `Stage.keys`, for lists
     revises = models.UUIDField(null=True)  # the gate of the request that it revises
     revision = models.SmallIntegerField(db_default=1)  # the first proposal is 1
+    allowance = models.UUIDField(null=True)  # that passed the call; covered by the MAC
+    allowance_use = models.IntegerField(null=True)  # the number of this use, from 1
 
     class Meta:
         constraints = [

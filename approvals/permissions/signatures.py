@@ -7,12 +7,12 @@ no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 from datetime import UTC, datetime
 from typing import Any
 
-from approvals.models import Assignment, PolicyAct, Token
+from approvals.models import AllowanceAct, Assignment, PolicyAct, Token
 from runtime.core.digest import canonical
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, signatures
 
-Signed = Token | Assignment | PolicyAct
+Signed = Token | Assignment | PolicyAct | AllowanceAct
 
 
 def sign(row: Signed) -> None:
@@ -49,6 +49,8 @@ def text_of(row: Signed) -> str:
             said = _assignment(row)
         case PolicyAct():
             said = _policy_act(row)
+        case AllowanceAct():
+            said = _allowance_act(row)
     return canonical(said).decode()
 
 
@@ -92,6 +94,22 @@ def _policy_act(row: PolicyAct) -> dict[str, Any]:
         "by": row.by,
         "at": _moment(row.at),
         "effective_at": None if row.effective_at is None else _moment(row.effective_at),
+    }
+
+
+def _allowance_act(row: AllowanceAct) -> dict[str, Any]:
+    return {
+        "kind": "allowance",
+        "allowance": str(row.allowance),
+        "seq": row.seq,
+        "act": row.act,
+        "tool": row.tool,
+        "ends_at": None if row.ends_at is None else _moment(row.ends_at),
+        "terms": row.terms,
+        "proposed_by": row.proposed_by,
+        "by": row.by,
+        "at": _moment(row.at),
+        "reason": row.reason,
     }
 
 

@@ -39,9 +39,10 @@ class Decision:
     """A closed request.
 
     `edited` says that the call was approved with changes, `changes_requested` that it was denied with a request for
-    them. `channel` is `page` or `api`, None if it is not known or no person decided. `outcome` is a CallOutcome, None
-    if the call has not ended or its outcome was not recorded; `position` is the journal entry that has its result.
-    `tampered` names the first stored value that does not verify.
+    them. `channel` is `page` or `api`, None if it is not known or no person decided; it is `allowance` if
+    `allowance` passed the call. `outcome` is a CallOutcome, None if the call has not ended or its outcome was not
+    recorded; `position` is the journal entry that has its result. `tampered` names the first stored value that does
+    not verify.
     """
 
     id: UUID
@@ -65,6 +66,7 @@ class Decision:
     outcome: str | None
     position: int | None
     tampered: str | None
+    allowance: UUID | None = None
 
     @property
     def verdict(self) -> str:
@@ -74,7 +76,8 @@ class Decision:
     @property
     def took(self) -> timedelta | None:
         """The time from request to decision; None if no person decided."""
-        return self.decided_at - self.created_at if self.status in _PEOPLES else None
+        decided = self.status in _PEOPLES and self.allowance is None
+        return self.decided_at - self.created_at if decided else None
 
     @property
     def seconds_to_decide(self) -> float | None:
@@ -281,6 +284,7 @@ def _decision(row: Request) -> Decision:
         edited=row.edited is not None,
         changes_requested=statements.requests_changes(row),
         channel=row.channel,
+        allowance=row.allowance,
         outcome=outcome and outcome.outcome,
         position=outcome and outcome.position,
         tampered=tampered,

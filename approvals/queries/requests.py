@@ -47,6 +47,7 @@ class Approval:
     decided, and its `args` may be text. `demands` are those of the policy's rule, None under the default policy;
     `voted` lists who approved. `changes_requested` says that it was denied with a request for changes. `revises` is the
     gate of the request that this one revises as number `revision`; a first proposal has None and 1.
+    `allowance` passed the call, as its use number `allowance_use`.
     """
 
     id: UUID
@@ -86,6 +87,8 @@ class Approval:
     changes_requested: bool
     revises: UUID | None
     revision: int
+    allowance: UUID | None = None
+    allowance_use: int | None = None
 
     @property
     def quorum(self) -> int:
@@ -237,6 +240,8 @@ def verified(
         changes_requested=statements.requests_changes(row),
         revises=row.revises,
         revision=row.revision,
+        allowance=row.allowance,
+        allowance_use=row.allowance_use,
     )
 
 

@@ -23,6 +23,7 @@ from approvals.queries.requests import Approval
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
 from runtime.queries import time_limits
+from runtime.store.pool import Connection
 
 DAYS = 90
 MAX_PAST = 200  # newest approvals of one tool
@@ -82,8 +83,22 @@ def histories(
     for row in rows:
         time_limits.check()
         if row.args and row.removed_at is None and request_rules.reads(principal, row):
-            calls[row.tool] += _arguments(row)
+            calls[row.tool] += _arguments(row.tool, row.args)
     return {name: learn(found) for name, found in calls.items()}
+
+
+def history_for_worker(connection: Connection, tool: str) -> History:
+    """Return the past calls of a tool for a worker, which compares with all of them and shows none."""
+    end = timezone.now()
+    found = connection.execute(
+        PAST,
+        {"tools": [tool], "since": end - timedelta(days=DAYS), "before": end, "each": MAX_PAST},
+    )
+    calls = list[Any]()
+    for _, _, _, _, removed_at, args in found.fetchall():
+        if args and removed_at is None:
+            calls += _arguments(tool, args)
+    return learn(calls)
 
 
 def of_requests(items: Iterable[Approval], principal: Principal | None) -> Found:
@@ -107,10 +122,15 @@ def of_request(shown: Approval, history: History, *, most: int | None = None) ->
     if shown.tampered or shown.removed_at:
         return ()
     bound = {} if most is None else {"most": most}
-    properties = shown.schema.get("properties") if isinstance(shown.schema, dict) else None
+    return known(find(shown.args, history, **bound), shown.schema)
+
+
+def known(oddities: Iterable[Oddity], schema: Any) -> tuple[Oddity, ...]:
+    """Leave out missing arguments that the tool has no more."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
     return tuple(
         one
-        for one in find(shown.args, history, **bound)
+        for one in oddities
         if one.kind is not OddityKind.UNSET
         or not isinstance(properties, dict)
         or one.argument in properties
@@ -140,9 +160,9 @@ def by_argument(oddities: Iterable[Oddity]) -> dict[str, list[Oddity]]:
     return found
 
 
-def _arguments(row: Request) -> list[Any]:
+def _arguments(tool: str, args: str) -> list[Any]:
     """Return the arguments of a call without its secrets; nothing if they are no JSON."""
     try:
-        return [sealing.redacted_args(row.tool, json.loads(row.args))]
+        return [sealing.redacted_args(tool, json.loads(args))]
     except (ValueError, RecursionError):
         return []

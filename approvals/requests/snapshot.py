@@ -71,6 +71,9 @@ def row(
         revises=snapshot.revises,
         revision=snapshot.revision,
     )
+    if snapshot.allowed is not None:
+        use = snapshot.allowed.use
+        request.allowance, request.allowance_use = use.id, use.number
     request.request_digest = request_digest(request)
     seal = macs.seal(purposes.REQUESTS, request.request_digest, short=True)
     request.seal, request.seal_key_id = seal.mac, seal.key_id
@@ -150,8 +153,13 @@ def request_digest(request: Request) -> str:
                 if request.revises is None
                 else {"revises": str(request.revises), "revision": request.revision}
             ),
+            **({} if request.allowance is None else {"allowance": _use(request)}),
         }
     )
+
+
+def _use(request: Request) -> list[Any]:
+    return [str(request.allowance), request.allowance_use]
 
 
 # Cached: a worker needs the same digest when it applies a decision and again before the effect.

@@ -5,12 +5,16 @@ before the click.
 """
 
 import json
+from typing import Any
 
 from approvals import stored_rows
+from approvals.allowances import terms as coverage
+from approvals.allowances.terms import Action
 from approvals.models import Request
 from approvals.requests import schemas, snapshot, statements
 from runtime.core.enums import Verdict
 from runtime.errors import KeyMissing
+from runtime.keyring import purposes, sealing, signatures
 from runtime.ports.approvals import NotConfirmed
 
 _ERASED_ARGS = "{}"
@@ -29,7 +33,9 @@ def fault(request: Request) -> str | None:
             schemas.text_of(request.result_schema or "")
         snapshot.check_seal(request)
         _check_excluded(request)
-        if request.status in _SIGNED:
+        if request.allowance is not None:
+            check_allowed(request)
+        elif request.status in _SIGNED:
             check_edited(request, statements.read(request))
     except (NotConfirmed, KeyMissing) as exc:
         return str(exc)
@@ -53,6 +59,47 @@ def check_edited(request: Request, said: statements.Statement) -> None:
         raise NotConfirmed("the stored verdict differs from the signed one")
     if request.edited is not None and not is_erased(request):
         snapshot.check_edit(request, json.loads(request.edited), said.result)
+
+
+def check_allowed(request: Request) -> None:
+    """Raise NotConfirmed unless two people signed the allowance that the request names, and it covers the call."""
+    if None in (request.statement, request.signature, request.key_id):
+        raise NotConfirmed("the request has no signed allowance")
+    signature = signatures.Signature(hex=str(request.signature), key_id=str(request.key_id))
+    text = str(request.statement)
+    if not signatures.verify_signature(purposes.RIGHTS, signature, text):
+        raise NotConfirmed("the allowance differs from the signed one")
+    said: dict[str, Any] = json.loads(text)
+    stored = ("allowance", "confirmed", str(request.allowance), request.decided_by, "approved")
+    signed = (*(said.get(name) for name in ("kind", "act", "allowance", "by")), request.status)
+    if signed != stored:
+        raise NotConfirmed("the signed act confirms no allowance of this request")
+    terms = coverage.read(said["terms"])
+    if request.decided_at is None or request.decided_at >= terms.ends_at:
+        raise NotConfirmed("the allowance had ended")
+    if not 0 < (request.allowance_use or 0) <= terms.count:
+        raise NotConfirmed("the allowance was used up")
+    if not is_erased(request):
+        args = sealing.redacted_args(request.tool, arguments(request))
+        other = coverage.not_covered(terms, action(request), args)
+        if other is not None:
+            raise NotConfirmed(f"the allowance does not cover the call: {other}")
+
+
+def action(request: Request) -> Action:
+    """Return what an allowance of the call of this request is bound to."""
+    return Action(
+        tool=request.tool,
+        path=tuple(request.path),
+        schema=schemas.digest_of(request.schema),
+        effect=request.effect,
+        risk=request.risk,
+    )
+
+
+def arguments(request: Request) -> Any:
+    """Return the arguments of the stored call. Raises ValueError."""
+    return json.loads(request.args)
 
 
 def is_erased(request: Request) -> bool:

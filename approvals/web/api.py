@@ -44,6 +44,7 @@ class ApprovalOut(Schema):
     it cannot be decided. `rule` is the rule of the policy that applies: `quorum` people must approve, and `voted` lists
     those who have. `changes_requested` says that it was denied with a request for changes. `revises` is the gate of the
     request to which this one is revision `revision`, null for a first proposal.
+    `allowance` passed the call without a person, as its use number `allowance_use`.
     """
 
     id: UUID
@@ -81,6 +82,8 @@ class ApprovalOut(Schema):
     changes_requested: bool
     revises: UUID | None
     revision: int
+    allowance: UUID | None
+    allowance_use: int | None
 
 
 class OddityOut(Schema):
@@ -117,7 +120,8 @@ class DecisionOut(Schema):
     """One closed request.
 
     `verdict` is also `expired` or `cancelled`: then no person decided. `channel` is `page` or `api`, null if it is not
-    known. `outcome` is null until the call has ended. `tampered` names the first stored value that does not verify.
+    known. It is `allowance` if that `allowance` passed the call; `decided_by` had confirmed it. `outcome` is null until
+    the call has ended. `tampered` names the first stored value that does not verify.
     """
 
     request: UUID
@@ -132,6 +136,7 @@ class DecisionOut(Schema):
     decided_by: str | None
     reason: str
     channel: str | None
+    allowance: UUID | None
     created_at: datetime
     decided_at: datetime
     seconds_to_decide: float | None

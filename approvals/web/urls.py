@@ -9,6 +9,9 @@ from approvals.web.pages.account import (
     log_out_everywhere,
     revoke_own_token,
 )
+from approvals.web.pages.allowances import allowance, allowances
+from approvals.web.pages.allowances import confirm as confirm_allowance
+from approvals.web.pages.allowances import revoke as revoke_allowance
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
@@ -26,6 +29,7 @@ from approvals.web.pages.people import (
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
 from approvals.web.pages.session import home, login, logout
+from approvals.web.request.allow import allow
 from approvals.web.request.approval import (
     answer_instead,
     approval,
@@ -63,6 +67,10 @@ urlpatterns = [
     path("policies/<int:number>.yaml", export, name="export_policy"),
     path("policies/<int:number>/confirm/", confirm_policy, name="confirm_policy"),
     path("policies/<int:number>/withdraw/", withdraw, name="withdraw_policy"),
+    path("allowances/", allowances, name="allowances"),
+    path("allowances/<uuid:one>/", allowance, name="allowance"),
+    path("allowances/<uuid:one>/confirm/", confirm_allowance, name="confirm_allowance"),
+    path("allowances/<uuid:one>/revoke/", revoke_allowance, name="revoke_allowance"),
     path("inbox/", inbox, name="inbox"),
     path("inbox/views/add/", save_view, name="save_view"),
     path("inbox/views/<uuid:view>/delete/", delete_view, name="delete_view"),
@@ -76,6 +84,7 @@ urlpatterns = [
     path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
     path("a/<uuid:approval>/edit/", edit, name="edit"),
     path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),
+    path("a/<uuid:approval>/allow/", allow, name="allow"),
     path("a/<uuid:approval>/undo/", undo, name="undo"),
     path("a/<uuid:approval>/comment/", comment, name="comment"),
     path("a/<uuid:approval>/claim/", claim, name="claim"),

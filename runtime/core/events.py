@@ -55,6 +55,16 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllowanceUse:
+    """The use of an allowance that passed a call: use `number` of `of`. `by` are the people who made it."""
+
+    id: UUID
+    number: int
+    of: int
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """A person or program started the run.
 
@@ -211,7 +221,8 @@ class GateDecided:
 
     `result` is the result or grant that came with the verdict. `stored` replaces it if it is too big for an event.
     With `stands` the denied action, or the one to be changed, is refused from now on; denials of older releases have it
-    unset. `edit` has the arguments of an approval with changes.
+    unset. `edit` has the arguments of an approval with changes. `allowance` is the use of the allowance that approved
+    the call: then no person was asked, and `by` is the person who confirmed the allowance.
     """
 
     gate: UUID
@@ -224,6 +235,7 @@ class GateDecided:
     stored: BlobRef | None = None
     stands: bool = False
     edit: Edit | None = None
+    allowance: AllowanceUse | None = None
     type: Literal["GateDecided"] = "GateDecided"
 
 

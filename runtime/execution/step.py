@@ -27,6 +27,7 @@ from runtime.core.continuation import (
 from runtime.core.digest import sha256_of
 from runtime.core.enums import Decision, Verdict
 from runtime.core.events import (
+    AllowanceUse,
     CallRefused,
     Cancelled,
     Cancelling,
@@ -37,6 +38,7 @@ from runtime.core.events import (
     FrameOpened,
     GateClosed,
     GateDecided,
+    GateOpened,
     MessageReceived,
     Paused,
     Resumed,
@@ -315,6 +317,9 @@ class StepBuilder:
 
     def _record(self, result: AdmissionResult) -> None:
         self.change(changed(result.event, snapshot=with_revision(self.now, result.snapshot)))
+        if result.allowed is not None and isinstance(result.event, GateOpened):
+            self._checks.passed(result.event.gate, result.allowed.use)
+            self.add(_allowed(result.event, result.allowed.use))
 
     def _begin(self, work: CallModel | PreviewCall) -> bool:
         """Record work that has no intent, if a slot is free."""
@@ -417,6 +422,18 @@ def late_arrivals(late: LateOutcome) -> str:
 
 def _invalid_input(agent: str, problem: InvalidInput) -> str:
     return plain(f"{agent} does not take its input: {problem.all_of_it}")
+
+
+def _allowed(gate: GateOpened, use: AllowanceUse) -> GateDecided:
+    return GateDecided(
+        gate=gate.gate,
+        frame=gate.frame,
+        call=gate.call,
+        verdict=Verdict.APPROVE,
+        by=use.by[-1],
+        reason="",
+        allowance=use,
+    )
 
 
 def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:

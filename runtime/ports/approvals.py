@@ -1,6 +1,6 @@
 """Approval requests and decisions; implemented by approvals."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,8 +15,17 @@ from runtime.core.enums import (
     GateKind,
     Risk,
 )
+from runtime.core.events import AllowanceUse
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """The use of an allowance that passes a call, and the signed confirmation of the allowance for its request."""
+
+    use: AllowanceUse
+    proof: tuple[str, str, str]  # text, signature, key id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +45,8 @@ class ReviewSnapshot:
     if there is nothing.
 
     A call that revises an earlier one, to which a person requested changes at the gate `revises`, has the number
-    `revision`, from 2 on.
+    `revision`, from 2 on. `allowed` is the use of the allowance that passes the call, so that its gate is decided as
+    it opens.
     """
 
     run: UUID
@@ -60,6 +70,7 @@ class ReviewSnapshot:
     preview: dict[str, Any] | None = None
     revises: UUID | None = None
     revision: int = 1
+    allowed: Allowed | None = None
 
 
 class CallOutcome(StrEnum):
@@ -146,6 +157,12 @@ class Approvals(Protocol):
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Say whether this call waits for people. Policy may be stricter than the tool, never less strict."""
 
+    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+        """Return the allowance that passes this call, None if people must be asked. This writes nothing.
+
+        `taken` counts the uses of each allowance that the step takes already. `open` adds the use to the step.
+        """
+
     def claim_query(self) -> Expression:
         """Return the JSON expression that a claim reads for `open`; `run` is the run's row."""
 
@@ -217,6 +234,9 @@ class Approvals(Protocol):
 
         Decisions, digests and signatures stay. The audit row contains `head`, the MAC of the journal's last entry.
         """
+
+    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
+        """Say why the stored use of an allowance does not verify; None if it does. Raises KeyMissing."""
 
     def problem_of(self, run: UUID) -> str | None:
         """Describe the first problem with the run's audit rows; None if they verify. Raises KeyMissing."""

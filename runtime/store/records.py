@@ -168,8 +168,11 @@ class Records:
 
     @property
     def needs_first(self) -> bool:
-        """Whether no signal may come before the step: a wait times out, or a late outcome settles a call."""
-        if self.of(OutcomeArrived):
+        """Whether no signal may come before the step.
+
+        A wait times out, a late outcome settles a call, or an allowance passes one: a message adds to the run's origin.
+        """
+        if self.of(OutcomeArrived) or any(one.allowance for one in self.of(GateDecided)):
             return True
         ended = self.of(WaitEnded)
         return bool(ended) and any(event.outcome == "timed_out" for event in ended)

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID
 
 import pytest
 
 from agents.sdk import Holds
 from agents.sdk.spec import AgentSpec
 from agents.testing import call
+from agents.testing.approvals import Approvals
 from agents.testing.worker import Worker
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit
@@ -24,8 +27,9 @@ from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import DECISIONS, DIALOGUE, REVIEWS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
-from runtime.core.events import CallPreviewed, Event, GateDecided
+from runtime.core.events import AllowanceUse, CallPreviewed, Event, GateDecided
 from runtime.core.machine.replay import initial, recover, step
+from runtime.ports.approvals import Allowed
 from runtime.store.tables.signals import PauseSignal, ResumeSignal
 from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, scrap, spend, written
 
@@ -63,6 +67,15 @@ def _edited(args: dict[str, Any]) -> Callable[[Worker], None]:
     return decide
 
 
+def _allowed(worker: Worker) -> None:
+    use = AllowanceUse(id=UUID(int=1), number=1, of=2, by=("bea", "cora"))
+    allowed = Allowed(use=use, proof=("{}", "00", "k1"))
+    allow = lambda shown, taken: allowed if shown.args["euros"] == 20 else None  # noqa: E731
+    with patch.object(Approvals, "allow", side_effect=allow):
+        _decided(Verdict.REQUEST_CHANGES, reason="pay 30")(worker)
+        _decided(Verdict.APPROVE)(worker)
+
+
 # Documents of schema 9 only: after a decision, the model pays another sum.
 AGAIN = {
     "denied": Scene(  # the model repeats the denied call first
@@ -87,6 +100,12 @@ DISCUSSED = {
     "revised": Scene(  # the model repeats the call first
         spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
         then=_decided(Verdict.REQUEST_CHANGES, reason="pay 30"),
+    ),
+    "allowed": Scene(  # an allowance passes the payment after that
+        spec=lambda: desk(
+            *(call("refund", number="A-1", euros=euros) for euros in (40, 30, 20, 10))
+        ),
+        then=_allowed,
     ),
 }
 LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED}
@@ -260,6 +279,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 def _schema_of(event: Event) -> int:
     if isinstance(event, GateDecided) and event.verdict is Verdict.REQUEST_CHANGES:
+        return DIALOGUE
+    if isinstance(event, GateDecided) and event.allowance:
         return DIALOGUE
     if isinstance(event, GateDecided) and (event.stands or event.verdict is Verdict.ANSWER):
         return DECISIONS

@@ -1,7 +1,7 @@
 """Fakes behind the engine's ports: an effect handler driven by a script per agent, and plain approvals."""
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,11 +15,12 @@ from runtime.control.settle import settle
 from runtime.core.budgets import Budget
 from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import Decision, EffectClass, Risk, Verdict
-from runtime.core.events import Preview, Proposal
+from runtime.core.events import AllowanceUse, Preview, Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.approvals import (
+    Allowed,
     Approval,
     ApprovalVoid,
     EndedCall,
@@ -217,6 +218,13 @@ class FakeApprovals:
         self.edited: dict[UUID, str] = {}
         self.forged = False
         self.void = False
+        self.allowed: Allowed | None = None
+
+    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+        return self.allowed
+
+    def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
+        return None
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         return Ruling(gated=info.gated)

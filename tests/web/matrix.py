@@ -15,6 +15,7 @@ from django.test import Client, override_settings
 from pytest_django import Settings
 
 from approvals.accounts import people, saved_views, tokens
+from approvals.allowance_acts import changes as allowance_changes
 from approvals.models import Request
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
@@ -24,12 +25,14 @@ from runtime.core.enums import EffectClass
 from runtime.models import BlobReference, KillSwitch, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
+from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
 from tests.support.office import BEA, NEWCOMER, Office, reseal
 from tests.support.seeds import PASSWORD, Cast, decide
 
 Places = dict[str, Any]
+ALLOWED = {name: {"rule": "any"} for name in ("username", "security_level")}
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 
@@ -103,6 +106,13 @@ def places(
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
         "policy": changes.propose("rules: []", actor=None),
+        "allowance": allowance_changes.propose(
+            approval.id,
+            limits=ALLOWED,
+            count=5,
+            days=3,
+            actor=seeds.person("dora", Group.REVIEWERS),
+        ),
         "content": BlobReference.objects.get(run=run).content_id,
     }
 
@@ -162,6 +172,9 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "views/add": {"name": "Urgent", "q": "risk:high"},
         "policies/try": {"text": "rules: []"},
         "policies/add": {"text": "rules: []"},
+        "allow": {"rule.0": "any", "rule.1": "any", "count": "5", "days": "3"},
+        "allowance": {"limits": ALLOWED, "count": 5, "days": 3},
+        "revoke": why,
         "people/add": {"username": "newhire", "group": ["reviewers"], **another},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},
@@ -190,7 +203,9 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "fork": {"position": 1},
     }
     if row.is_api:
-        bodies |= {act: {} for act in ("undo", "claim", "release", "resume", "export", "lift")}
+        bodies |= {
+            act: {} for act in ("undo", "claim", "release", "resume", "export", "lift", "confirm")
+        }
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")
     if last == "start":

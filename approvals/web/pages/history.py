@@ -35,7 +35,7 @@ _LABELS = {
     "in_doubt": ("In doubt", "warn"),
     "answered": ("Answered, not made", ""),
 }
-_CHANNELS = {"page": "on the page", "api": "through the API"}
+_CHANNELS = {"page": "on the page", "api": "through the API", "allowance": "by an allowance"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield from _origin_findings(connection, row, replayed.now)
         yield from _import_findings(replayed)
         yield from _gate_findings(connection, row, replayed)
+        yield from _allowance_findings(replayed)
         yield from _blob_findings(connection, replayed.now)
         yield from _wait_findings(connection, row, replayed)
         yield from _late_outcome_findings(connection, row.id)
@@ -262,6 +263,17 @@ def _gate_findings(connection: Connection, row: RunRow, replayed: Replayed) -> I
             yield Finding(subject=subject, problem=f"it is {state}, the journal says {said}")
     for gate in replayed.gates.keys() - {found[0] for found in rows}:
         yield Finding(subject=f"gate {gate}", problem="the journal opened it, but there is no row")
+
+
+def _allowance_findings(replayed: Replayed) -> Iterator[Finding]:
+    """Verify each use of an allowance: two people signed the allowance, and the use is stored."""
+    for gate, use in replayed.allowed.items():
+        try:
+            problem = wiring.approvals().problem_of_use(gate, use)
+        except KeyMissing as exc:
+            problem = str(exc)
+        if problem is not None:
+            yield Finding(subject=f"allowance {use.id}, use {use.number}", problem=problem)
 
 
 def _gate_states(gate: UUID, replayed: Replayed, sent: list[signals.Signal]) -> set[str]:

@@ -6,7 +6,15 @@ from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import digest_of
-from runtime.core.events import Event, GateClosed, GateDecided, GateOpened, Imported, OutcomeArrived
+from runtime.core.events import (
+    AllowanceUse,
+    Event,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    Imported,
+    OutcomeArrived,
+)
 from runtime.core.machine.replay import initial, step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
@@ -65,6 +73,7 @@ class Replayed:
     gates: dict[UUID, OpenedGate] = field(default_factory=dict)
     decided: set[UUID] = field(default_factory=set)
     closed: set[UUID] = field(default_factory=set)
+    allowed: dict[UUID, AllowanceUse] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
         """Record the gates and the import in an event."""
@@ -76,6 +85,9 @@ class Replayed:
                     call=event.call,
                     path=next((p.path for p in self.now.pending if p.gate == event.gate), ()),
                 )
+            case GateDecided(allowance=AllowanceUse() as use):  # its gate has no row
+                self.allowed[event.gate] = use
+                self.gates.pop(event.gate, None)
             case GateDecided():
                 self.decided.add(event.gate)
             case GateClosed():
@@ -84,6 +96,7 @@ class Replayed:
                 self.closed.add(event.gate)
             case Imported():
                 self.imported.append((event, tuple(self.digests)))
+                self.allowed.clear()
                 self.gates.clear()  # gates of the other installation have no rows here
             case _:
                 return

@@ -62,7 +62,7 @@ HISTORY = {
     8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
-    11: "requests for changes: an entry with one, or a continuation",
+    11: "requests for changes, and calls that an allowance passed: an entry with one, or a continuation",
 }
 REFERRING = 6
 BRIEF = 7
@@ -226,6 +226,8 @@ def _number(event: Event) -> int:
             with suppress(Unreadable):  # the reducer reports that
                 return _number_of(state_of(event))
         case GateDecided(verdict=Verdict.REQUEST_CHANGES):
+            return DIALOGUE
+        case GateDecided() if event.allowance is not None:
             return DIALOGUE
         case GateDecided(verdict=Verdict.EDIT):
             return REVIEWS

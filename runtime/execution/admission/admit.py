@@ -5,9 +5,10 @@ options.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from uuid import UUID
 
 import psycopg
@@ -63,19 +64,27 @@ class Admission:
     clock: Callable[[], datetime]
     approved: dict[UUID, Approval] = field(default_factory=dict)
 
-    def check(self, now: Continuation, frame: str, call: str) -> AdmissionResult | PreviewCall:
+    def check(
+        self,
+        now: Continuation,
+        frame: str,
+        call: str,
+        taken: Mapping[UUID, int] = MappingProxyType({}),
+    ) -> AdmissionResult | PreviewCall:
         """Admit, gate or refuse a proposed call, or have it previewed first.
 
-        If the check itself fails, open a gate for people.
+        If the check itself fails, open a gate for people. `taken` counts the uses of allowances in this step.
         """
         try:
-            return self._check(now, frame, call)
+            return self._check(now, frame, call, taken)
         except _OURS:
             raise
         except Exception as exc:
             return self._hold_on_error(now, frame, call, exc)
 
-    def _check(self, now: Continuation, frame: str, call: str) -> AdmissionResult | PreviewCall:
+    def _check(
+        self, now: Continuation, frame: str, call: str, taken: Mapping[UUID, int]
+    ) -> AdmissionResult | PreviewCall:
         found = now.call(frame, call)
         try:
             _require_new(now, frame, found)
@@ -88,8 +97,10 @@ class Admission:
             )
         ruling = self.approvals.judge(info, _facts(now, frame, found))
         revises = revision_of(now.frame(frame), found) is not None
-        if ruling.gated or revises or terms.digest in now.edits:
-            return self._ask(now, frame, found, info, terms)
+        changed = revises or terms.digest in now.edits  # by a person: then a person is asked
+        if ruling.gated or changed:
+            asked = self._ask(now, frame, found, info, terms)
+            return asked if changed else self._allow(asked, taken)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
     def recheck(
@@ -275,6 +286,19 @@ class Admission:
             refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
             return AdmissionResult(event=refused)
         return self._gated(now, frame, call, info, terms)
+
+    def _allow(
+        self, asked: AdmissionResult | PreviewCall, taken: Mapping[UUID, int]
+    ) -> AdmissionResult | PreviewCall:
+        """Let an allowance decide the gate, if one covers the call."""
+        if isinstance(asked, PreviewCall) or asked.snapshot is None:
+            return asked
+        allowed = self.approvals.allow(asked.snapshot, taken)
+        if allowed is None:
+            return asked
+        self.approved[asked.snapshot.gate] = Approval(by=allowed.use.by)
+        shown = replace(asked.snapshot, allowed=allowed)
+        return replace(asked, snapshot=shown, allowed=allowed)
 
     def _gated(
         self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions

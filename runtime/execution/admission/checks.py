@@ -1,11 +1,12 @@
 """Checks the calls of one step: those that a model proposed, and approved ones again just before they start."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.core.enums import Verdict
-from runtime.core.events import GateOpened
+from runtime.core.events import AllowanceUse, GateOpened
 from runtime.execution.admission.admit import Admission, needs_recheck
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.store.records import PreviewCall
@@ -23,6 +24,8 @@ class CallChecks:
         self._start = start
         self._previewing: set[tuple[str, str]] = set()
         self._unverified: dict[UUID, GateDecidedSignal] = {}
+        self._passed: set[UUID] = set()  # gates that an allowance decides in this step
+        self._taken = Counter[UUID]()  # uses by allowance
 
     def wait_for(self, previewing: Collection[tuple[str, str]]) -> None:
         """Check none of these calls before its running preview ends."""
@@ -41,15 +44,23 @@ class CallChecks:
             self._admission.verify_decision(signal)
             del self._unverified[gate]
 
+    def passed(self, gate: UUID, use: AllowanceUse) -> None:
+        """Note that the step takes this use for the call at this gate."""
+        self._passed.add(gate)
+        self._taken[use.id] += 1
+
     def of_turn(
         self, now: Continuation, frame: str, calls: Sequence[str]
     ) -> tuple[AdmissionResult, ...]:
         """Check the proposed calls of a frame. Its gates open together, once every call has its preview."""
-        found = [
-            self._admission.check(now, frame, call)
-            for call in calls
-            if (frame, call) not in self._previewing
-        ]
+        found, taken = list[AdmissionResult | PreviewCall](), self._taken.copy()
+        for call in calls:
+            if (frame, call) in self._previewing:
+                continue
+            checked = self._admission.check(now, frame, call, taken)
+            if isinstance(checked, AdmissionResult) and checked.allowed is not None:
+                taken[checked.allowed.use.id] += 1
+            found.append(checked)
         for result in found:
             if isinstance(result, PreviewCall):
                 self._preview(result)
@@ -78,6 +89,8 @@ class CallChecks:
         if not needs_recheck(found):
             return None
         gate = found.gate
+        if gate in self._passed:  # its check is part of this step
+            return None
         signal = None if gate is None else self._unverified.get(gate)
         decision = None if signal is None else signal.decision
         other = self._admission.recheck(now, frame, call, decision)

@@ -14,17 +14,21 @@ from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
 from runtime.core.machine.revisions import revision_of
 from runtime.ports.agents import CallInfo
-from runtime.ports.approvals import ReviewSnapshot
+from runtime.ports.approvals import Allowed, ReviewSnapshot
 
 _RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERSION: Risk.HIGH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionResult:
-    """The event with the result of a check, and the snapshot for reviewers if a gate opens."""
+    """The event with the result of a check, and the snapshot for reviewers if a gate opens.
+
+    `allowed` is the use of an allowance that decides the gate at once.
+    """
 
     event: CallAdmitted | CallRefused | GateOpened
     snapshot: ReviewSnapshot | None = None
+    allowed: Allowed | None = None
 
 
 def gate_id(at: datetime) -> UUID:

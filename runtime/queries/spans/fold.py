@@ -422,7 +422,7 @@ class Fold:
 
     def _add_decision(self, frame: FrameRecord, event: e.GateDecided, what: str) -> None:
         said = f"{DECISIONS[event.verdict]} {what}{_because(event.reason)}"
-        self._add_message(frame, "decision", event.by or "the deadline", said)
+        self._add_message(frame, "decision", _decider(event), said)
 
     def _decide_on_run(self, by: str, what: str) -> None:
         for frame in self.frames.values():
@@ -487,6 +487,13 @@ class Fold:
 
 def _of_run(kind: SpanKind, at: datetime, state: SpanState) -> Span:
     return Span(kind=kind, step="", name="", depth=0, start=at, state=state)
+
+
+def _decider(event: e.GateDecided) -> str:
+    """Name who decided: a person, the people of an allowance, or the deadline."""
+    if event.allowance is not None:
+        return f"the allowance of {' and '.join(event.allowance.by)}"
+    return event.by or "the deadline"
 
 
 def _because(reason: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,13 +13,15 @@ from playwright.sync_api import Page, expect
 
 from approvals.accounts import tokens
 from approvals.adapter import Approvals
+from approvals.allowance_acts import changes as allowance_changes
 from approvals.models import Request
+from approvals.policy import Group
 from runtime.core.budgets import Budget
 from runtime.models import Run
 from tests.browser.conftest import Desk, unfold
 from tests.support.fake_ports import say, turns
 from tests.support.office import SCHEMA, Office, reseal
-from tests.support.seeds import Cast, published
+from tests.support.seeds import Cast, person, published
 
 pytestmark = pytest.mark.browser
 
@@ -35,6 +37,13 @@ LISTS = (
 )
 
 Act = Callable[[Page], Any]
+
+
+def _allowance(request: Request) -> UUID:
+    """An allowance that Dora proposed."""
+    dora = person("dora", Group.REVIEWERS)
+    any_value = {name: {"rule": "any"} for name in ("username", "security_level")}
+    return allowance_changes.propose(request.id, limits=any_value, count=5, days=3, actor=dora)
 
 
 def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]]:
@@ -73,7 +82,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *("/inbox/?view=others", "/decisions/", "/decisions/?person=bea", "/decisions/?risk=x"),
             *(f"/a/{office.request(run).id}/" for run in (*ours, undoable)),
             *(f"/a/{request.id}/" for request in (halt, short)),
-            f"{asked}edit/",
+            *(f"{asked}edit/", f"{asked}allow/"),
+            *("/allowances/", f"/allowances/{_allowance(office.request(waiting))}/"),
             lost,
             *("/runs/", "/runs/?q=nothing-like-it", f"/runs/{done}/compare/{denied}/"),
             *(f"/runs/{run}/" for run in (*ours, parked, failed, halt.run_id, short.run_id)),
@@ -121,7 +131,7 @@ def test_empty_pages_and_pages_with_data_have_no_violations(
     found["login refused"] = _violations(desk.page)
     for name in ("bea", "cyril"):
         desk.log_in(name)
-        for path in ("/inbox/", "/decisions/", "/runs/", "/agents/", "/account/"):
+        for path in ("/inbox/", "/decisions/", "/runs/", "/agents/", "/account/", "/allowances/"):
             desk.open(path)
             found[f"empty {name} {path}"] = _violations(desk.page)
     for name, pages in _pages(office, cast).items():

@@ -1,0 +1,95 @@
+"""Reads allowances for people: their state, what the reader may do, and their uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from approvals import clock
+from approvals.allowance_acts import acts, changes
+from approvals.allowance_acts.acts import Allowance, State
+from approvals.allowances import terms
+from approvals.models import AllowanceAct, Request
+from approvals.permissions import principals, request_rules
+from approvals.permissions.principals import Principal
+from approvals.queries.requests import to_view
+from runtime.ports.access import Actor
+
+MAX_USES = 100  # the newest that a page lists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """An allowance for one reader, with its limits in words."""
+
+    allowance: Allowance
+    state: State
+    limits: tuple[tuple[str, str], ...]
+    may_confirm: bool
+    may_revoke: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One use. `request` is the request of the call, None if the reader may not read it."""
+
+    number: int
+    at: datetime
+    request: UUID | None
+    sentence: str
+    requester: str
+
+
+def rows(actor: Actor) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """Return the newest allowances, and why others do not verify. The caller checked that the actor may read them."""
+    found, broken = acts.newest()
+    return _rows(found, principals.principal_of(actor)), broken
+
+
+def one(allowance: UUID, actor: Actor) -> tuple[Row, tuple[Use, ...]]:
+    """Return one allowance with its newest uses. Raises UnknownAllowance, AllowanceRefused."""
+    found = changes.readable(allowance, actor)
+    principal = principals.principal_of(actor)
+    (row,) = _rows([found], principal)
+    return row, _uses(found, principal)
+
+
+def _rows(found: Sequence[Allowance], principal: Principal | None) -> tuple[Row, ...]:
+    at = clock.now()
+    waiting = [item.terms.request for item in found if item.state(at) == "proposed"]
+    sources = Request.objects.in_bulk(waiting) if waiting else {}
+    return tuple(
+        Row(
+            allowance=item,
+            state=item.state(at),
+            limits=tuple(terms.describe(item.terms.limits)),
+            may_confirm=changes.could_confirm(
+                principal, item, sources.get(UUID(item.terms.request))
+            ),
+            may_revoke=item.state(at) in ("proposed", "in force")
+            and changes.may_revoke(principal, item),
+        )
+        for item in found
+    )
+
+
+def _uses(found: Allowance, principal: Principal | None) -> tuple[Use, ...]:
+    """Return the newest uses. The request shows the call, if the reader may read it."""
+    stored = AllowanceAct.objects.filter(allowance=found.id, act=AllowanceAct.Act.USED)
+    newest = list(stored.order_by("-seq")[:MAX_USES])
+    requests = Request.objects.in_bulk([row.request for row in newest])
+    uses = []
+    for row in newest:
+        request = requests.get(row.request)
+        if request is None or not request_rules.reads(principal, request):
+            request = None
+        uses.append(
+            Use(
+                number=row.seq - acts.FIRST_USE + 1,
+                at=row.at,
+                request=request.id if request else None,
+                sentence=to_view(request, principal).sentence if request else "",
+                requester=request.requester if request else "",
+            )
+        )
+    return tuple(uses)

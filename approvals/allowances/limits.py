@@ -1,0 +1,144 @@
+"""Compares the arguments of a call with the limits of an allowance. Pure.
+
+Every argument has a limit of its own, and an argument without one does not match: a tool that gets another argument is
+not covered. An argument that may have any value has the limit `any`.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final
+
+from runtime.core.digest import canonical
+from runtime.core.errors import NotJson
+
+Path = tuple[str, ...]
+
+MAX_ARGUMENTS: Final = 50
+_WRITTEN: Final = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")  # a number as text, such as "40.00"
+
+
+class Rule(StrEnum):
+    """How an argument is limited."""
+
+    EQUALS = "equals"
+    ONE_OF = "one_of"
+    AT_MOST = "at_most"  # a number, or a number as text
+    AT_LEAST = "at_least"
+    BETWEEN = "between"  # two numbers, both inclusive
+    ANY = "any"  # any value, or none
+
+
+ORDERED: Final = frozenset({Rule.AT_MOST, Rule.AT_LEAST, Rule.BETWEEN})
+_COUNTS: Final = {Rule.EQUALS: 1, Rule.AT_MOST: 1, Rule.AT_LEAST: 1, Rule.BETWEEN: 2, Rule.ANY: 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The limit of the argument at `path`, which goes through nested objects. A list is one value."""
+
+    path: Path
+    rule: Rule
+    values: tuple[Any, ...] = ()
+
+
+def leaves(args: Any) -> dict[Path, Any]:
+    """Return each argument by its path; an object with fields counts as its fields."""
+    return dict(_leaves(args, ()))
+
+
+def problem(limit: Limit) -> str | None:
+    """Describe the error in the values of a limit; None if there is none."""
+    count = len(limit.values)
+    wanted = _COUNTS.get(limit.rule)
+    if wanted is None and not count:
+        return "needs at least one value"
+    if wanted is not None and count != wanted:
+        return "takes no value" if wanted == 0 else f"needs {wanted} value{'s' * (wanted > 1)}"
+    if limit.rule in ORDERED:
+        numbers = [_number(value) for value in limit.values]
+        if None in numbers:
+            return "needs numbers"
+        if len({isinstance(value, str) for value in limit.values}) > 1:
+            return "needs two numbers, or two numbers as text"
+        if limit.rule is Rule.BETWEEN and numbers != sorted(numbers, key=lambda one: one or 0):
+            return "needs the lower number first"
+    return None
+
+
+def mismatch(limits: Collection[Limit], args: Any) -> str | None:
+    """Name the first argument that its limit does not cover, with the reason; None if all match."""
+    if not isinstance(args, dict):
+        return "the arguments are not an object"
+    given, known = leaves(args), {limit.path: limit for limit in limits}
+    for path, value in given.items():
+        if path not in known:
+            return f"{named(path)} has no limit"
+        if not _allows(known[path], value):
+            return f"{named(path)} is not within its limit"
+    for path, limit in known.items():
+        if path not in given and limit.rule is not Rule.ANY:
+            return f"{named(path)} is missing"
+    return None
+
+
+def named(path: Path) -> str:
+    """Return the name of an argument for people: `customer.id`."""
+    return ".".join(path)
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, dict) and (value or not path):
+        for name, inner in value.items():
+            yield from _leaves(inner, (*path, str(name)))
+    else:
+        yield path, value
+
+
+def _allows(limit: Limit, value: Any) -> bool:
+    match limit.rule:
+        case Rule.ANY:
+            return True
+        case Rule.EQUALS | Rule.ONE_OF:
+            return any(_same(value, one) for one in limit.values)
+        case Rule.AT_MOST:
+            return _is_ordered(None, value, limit.values[0])
+        case Rule.AT_LEAST:
+            return _is_ordered(limit.values[0], value, None)
+        case Rule.BETWEEN:
+            return _is_ordered(limit.values[0], value, limit.values[1])
+
+
+def _is_ordered(low: Any, value: Any, high: Any) -> bool:
+    """Tell whether a number lies between two, of which one may be missing. A number as text is compared with such."""
+    found = _number(value)
+    for end in (low, high):
+        if end is not None and isinstance(end, str) is not isinstance(value, str):
+            return False
+    least, most = _number(low), _number(high)
+    if found is None or (low is not None and least is None) or (high is not None and most is None):
+        return False
+    return (least is None or least <= found) and (most is None or found <= most)
+
+
+def _number(value: Any) -> Decimal | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return Decimal(value)
+    if isinstance(value, float):
+        return Decimal(repr(value)) if math.isfinite(value) else None
+    if isinstance(value, str) and _WRITTEN.fullmatch(value):
+        return Decimal(value)
+    return None
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Tell whether two JSON values are equal: 1 is 1.0, and neither is true or "1"."""
+    try:
+        return canonical(value) == canonical(other)
+    except (NotJson, ValueError, RecursionError):
+        return False

@@ -1,0 +1,55 @@
+"""Decides the request of a call that an allowance passes, and writes its use in the same step."""
+
+import json
+from collections.abc import Sequence
+
+from approvals.models import Request
+from runtime.ports.approvals import Allowed, Part
+
+CHANNEL = "allowance"
+_BEFORE_USES = 2  # acts: the proposal and the confirmation
+
+_USED = """
+    INSERT INTO approvals_allowanceact (allowance, seq, act, at, run, frame, call, request)
+    SELECT u.allowance, u.seq, 'used', u.at, run.id, u.frame, u.call, u.request
+    FROM run, json_to_recordset(%(uses)s::json) AS u (
+        allowance uuid, seq int, at timestamptz, frame text, call text, request uuid)
+"""
+
+
+def decide(request: Request, allowed: Allowed) -> tuple[str, dict[str, str | None]]:
+    """Approve the request by the allowance, and return the act with its detail for the audit."""
+    use = allowed.use
+    request.status = Request.Status.APPROVED
+    request.decided_by, request.decided_at = use.by[-1], request.created_at
+    request.reason, request.channel = "", CHANNEL
+    request.statement, request.signature, request.key_id = allowed.proof
+    detail: dict[str, str | None] = {
+        "allowance": str(use.id),
+        "use": f"{use.number} of {use.of}",
+        "made by": ", ".join(use.by),
+    }
+    return str(request.status), detail
+
+
+def used(requests: Sequence[Request]) -> tuple[Part, ...]:
+    """Return the part of a step that adds the uses, none without any.
+
+    If another step took the same use, or a person revoked the allowance, the step is not written.
+    """
+    rows = [
+        {
+            "allowance": request.allowance,
+            "seq": _BEFORE_USES + request.allowance_use,
+            "at": request.created_at,
+            "frame": request.frame,
+            "call": request.call,
+            "request": request.id,
+        }
+        for request in requests
+        if request.allowance is not None and request.allowance_use is not None
+    ]
+    if not rows:
+        return ()
+    parameters: dict[str, object] = {"uses": json.dumps(rows, default=str)}
+    return (Part(name="used", sql=_USED, parameters=parameters, overtaken="allowance_order"),)

@@ -1,0 +1,44 @@
+"""`manage.py allowance …`: list allowances and revoke one from a terminal or a script."""
+
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandError, CommandParser
+
+from approvals import clock
+from approvals.allowance_acts import acts, changes
+from approvals.management import command
+
+
+class Command(command.Command):
+    """Lists allowances, and revokes one."""
+
+    help = "List standing permissions for calls of a tool, and revoke one at once."
+    examples = """\
+  allowance list                          the newest, with the calls left
+  allowance revoke 0192…                  also a proposal
+  allowance revoke 0192… --reason "..."
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        added = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        added.add_parser("list", help="the newest allowances")
+        revoke = added.add_parser("revoke", help="revoke one")
+        revoke.add_argument("allowance", type=UUID)
+        revoke.add_argument("--reason", default="", help="recorded with it")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["act"] == "revoke":
+            changes.revoke(options["allowance"], actor=None, reason=options["reason"])
+            self.stdout.write("The allowance is revoked.")
+            return
+        found, broken = acts.newest()
+        at = clock.now()
+        for one in found:
+            self.stdout.write(
+                f"{one.id}\t{one.state(at)}\t{one.left} of {one.terms.count} left"
+                f"\t{one.terms.action.tool}\tby {' and '.join(one.makers)}"
+                f"\tuntil {one.terms.ends_at:%Y-%m-%d %H:%M} UTC"
+            )
+        if broken:
+            raise CommandError("; ".join(broken))

@@ -1,0 +1,52 @@
+"""Defines the table of acts on allowances."""
+
+from django.db import models
+
+
+class AllowanceAct(models.Model):
+    """An act on an allowance. A trigger refuses changes and deletions.
+
+    The acts of an allowance are numbered from 1 without gaps. People sign theirs: proposed, confirmed, and revoked,
+    which is the last. Between them stand the uses, one row for each call that the allowance passed. The unique number
+    makes a use and a revocation exclude each other, and two uses never share a place.
+    """
+
+    class Act(models.TextChoices):
+        PROPOSED = "proposed"  # with the terms; it waits for a second person
+        CONFIRMED = "confirmed"  # with the terms again and who proposed them: calls may be passed
+        USED = "used"  # by a worker, in the step that passes the call; not signed
+        REVOKED = "revoked"  # or withdrawn, before it was confirmed
+
+    allowance = models.UUIDField()
+    seq = models.IntegerField()
+    act = models.TextField(choices=Act.choices)
+    tool = models.TextField(default="", db_default="")
+    ends_at = models.DateTimeField(null=True)
+    terms = models.TextField(default="", db_default="")  # JSON
+    proposed_by = models.TextField(null=True)
+    by = models.TextField(null=True)  # None is the command line, or the worker
+    at = models.DateTimeField()
+    reason = models.TextField(default="", db_default="")
+    run = models.UUIDField(null=True)
+    frame = models.TextField(null=True)
+    call = models.TextField(null=True)
+    request = models.UUIDField(null=True)
+    signature = models.TextField(null=True)  # hex
+    key_id = models.TextField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["allowance", "seq"], name="allowance_order"),
+            models.UniqueConstraint(
+                fields=["run", "frame", "call"],
+                name="allowance_used_once",
+                condition=models.Q(act="used"),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["tool", "ends_at"],
+                name="allowance_tool",
+                condition=models.Q(act="confirmed"),
+            ),
+        ]

@@ -1,0 +1,187 @@
+"""Serves allowances in the API."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from approvals.allowance_acts import changes, listing
+from approvals.allowances import limits as matching
+from approvals.allowances.limits import Rule
+from approvals.allowances.terms import MAX_COUNT, MAX_DAYS
+from approvals.errors import NotFound, UnknownAllowance
+from approvals.permissions import principals
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
+from runtime.web.requests import Authenticated, Body, Reason
+
+router = Router(tags=["allowances"])
+
+LIMITS_SCHEMA = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "properties": {"rule": {"enum": [*Rule]}, "values": {"type": "array"}},
+        "required": ["rule"],
+    },
+}
+
+
+class LimitOut(Schema):
+    """The limit of an argument."""
+
+    rule: str
+    values: list[Any]
+
+
+class AllowanceOut(Schema):
+    """An allowance: it passes at most `count` calls of `tool` by the agent at the end of `path`, until `ends_at`.
+
+    `state` is `proposed`, `in force`, `used up`, `ended` or `revoked`. `request` is the one from which it was proposed.
+    """
+
+    id: UUID
+    tool: str
+    path: list[str]
+    risk: str
+    effect: str
+    limits: dict[str, LimitOut]
+    count: int
+    used: int
+    left: int
+    ends_at: datetime
+    state: str
+    request: str
+    proposed_by: str
+    proposed_at: datetime
+    confirmed_by: str | None
+    confirmed_at: datetime | None
+    revoked_by: str | None
+    revoked_at: datetime | None
+    reason: str
+
+
+class UseOut(Schema):
+    """A use of an allowance. `request` is null if you may not read the request of the call."""
+
+    number: int
+    at: datetime
+    request: UUID | None
+    sentence: str
+
+
+class AllowanceDetailOut(AllowanceOut):
+    """An allowance with its newest uses."""
+
+    uses: list[UseOut]
+
+
+class AllowancesOut(Schema):
+    """The newest allowances, the newest first. `broken` says why others do not verify: those pass nothing."""
+
+    items: list[AllowanceOut]
+    broken: list[str]
+
+
+class AllowanceIn(Body):
+    """An allowance to propose. `limits` has a limit for each argument of the request, named with dots: `customer.id`.
+
+    An argument without a limit needs the rule `any`. Fields accept any value, so that a caller who may not read the
+    request gets 404, not 422.
+    """
+
+    limits: Annotated[Any, WithJsonSchema(LIMITS_SCHEMA)] = None
+    count: Annotated[
+        Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_COUNT})
+    ] = None
+    days: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_DAYS})] = (
+        None
+    )
+
+
+class RevocationIn(Body):
+    """Why the allowance is revoked; may be empty."""
+
+    reason: Reason = ""
+
+
+@router.get("/allowances", response=AllowancesOut)
+def list_allowances(request: Authenticated) -> dict[str, Any]:
+    """List the newest allowances. People who decide and admins may read them."""
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    if not changes.reads(principals.principal_of(request.auth)):
+        raise UnknownAllowance
+    rows, broken = listing.rows(request.auth)
+    return {"items": [_fields(row) for row in rows], "broken": list(broken)}
+
+
+@router.get("/allowances/{allowance}", response=AllowanceDetailOut)
+def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
+    """Read one allowance with its newest uses."""
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    row, uses = listing.one(_id(allowance), request.auth)
+    return {**_fields(row), "uses": uses}
+
+
+@router.post("/approvals/{approval}/allowance", response=AllowanceOut)
+def propose(request: Authenticated, approval: str, body: AllowanceIn) -> dict[str, Any]:
+    """Propose an allowance for calls like that of a request which you may decide. A second person must confirm it."""
+    try:
+        source = UUID(approval)
+    except ValueError as exc:
+        raise NotFound from exc
+    allowance = changes.propose(
+        source, limits=body.limits, count=body.count, days=body.days, actor=request.auth
+    )
+    return _fields(listing.one(allowance, request.auth)[0])
+
+
+@router.post("/allowances/{allowance}/confirm", response=AllowanceOut)
+def confirm(request: Authenticated, allowance: str) -> dict[str, Any]:
+    """Put a proposed allowance in force, as the second person."""
+    changes.confirm(_id(allowance), actor=request.auth)
+    return _fields(listing.one(_id(allowance), request.auth)[0])
+
+
+@router.post("/allowances/{allowance}/revoke", response=AllowanceOut)
+def revoke(request: Authenticated, allowance: str, body: RevocationIn) -> dict[str, Any]:
+    """Revoke an allowance at once, or withdraw its proposal."""
+    changes.revoke(_id(allowance), actor=request.auth, reason=body.reason)
+    return _fields(listing.one(_id(allowance), request.auth)[0])
+
+
+def _fields(row: listing.Row) -> dict[str, Any]:
+    one = row.allowance
+    return {
+        "id": one.id,
+        "tool": one.terms.action.tool,
+        "path": list(one.terms.action.path),
+        "risk": one.terms.action.risk,
+        "effect": one.terms.action.effect,
+        "limits": {
+            matching.named(limit.path): {"rule": str(limit.rule), "values": list(limit.values)}
+            for limit in one.terms.limits
+        },
+        "count": one.terms.count,
+        "used": one.used,
+        "left": one.left,
+        "ends_at": one.terms.ends_at,
+        "state": row.state,
+        "request": one.terms.request,
+        "proposed_by": one.proposed_by,
+        "proposed_at": one.proposed_at,
+        "confirmed_by": one.confirmed_by,
+        "confirmed_at": one.confirmed_at,
+        "revoked_by": one.revoked_by,
+        "revoked_at": one.revoked_at,
+        "reason": one.reason,
+    }
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as exc:
+        raise UnknownAllowance from exc

@@ -1,0 +1,142 @@
+"""The form that proposes an allowance: a limit for each argument of a request, a count and an end."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from approvals.allowance_acts import changes
+from approvals.allowance_acts.changes import Argument
+from approvals.allowances.limits import ORDERED, Rule
+from approvals.allowances.terms import MAX_COUNT, MAX_DAYS
+from approvals.errors import AllowanceRefused
+from approvals.permissions import principals
+from approvals.queries import requests
+from runtime.errors import Forbidden, InvalidInput, RequestError
+from runtime.web.requests import form_text
+
+_LABELS = {
+    Rule.EQUALS: "exactly this value",
+    Rule.ONE_OF: "one of these, one a line",
+    Rule.AT_MOST: "at most",
+    Rule.AT_LEAST: "at least",
+    Rule.BETWEEN: "between two, one a line",
+    Rule.ANY: "any value",
+}
+_DEFAULTS = {"count": "20", "days": "7"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """The inputs of one argument. `number` makes their names; `wrong` says why it is not valid."""
+
+    number: int
+    argument: Argument
+    rules: tuple[tuple[str, str], ...]
+    rule: str
+    text: str
+    wrong: str
+
+    @property
+    def shown(self) -> str:
+        """The value in the request."""
+        return _text(self.argument.value)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def allow(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Show the form, or propose the allowance."""
+    actor = principals.actor_of(request.user)
+    shown = requests.approval(approval, actor=actor)
+    given, refused = changes.source(approval, actor=actor)
+    if request.method != "POST":
+        return _page(request, shown, given, refused)
+    try:
+        allowance = changes.propose(
+            approval,
+            limits={one.name: _limit(request, number, one) for number, one in enumerate(given)},
+            count=form_text(request.POST, "count"),
+            days=form_text(request.POST, "days"),
+            actor=actor,
+        )
+    except (InvalidInput, AllowanceRefused, Forbidden) as problem:
+        return _page(request, shown, given, refused, problem)
+    messages.success(request, "The allowance is proposed. A second person must confirm it.")
+    return redirect("allowance", allowance)
+
+
+def _limit(request: HttpRequest, number: int, argument: Argument) -> dict[str, Any]:
+    rule = form_text(request.POST, f"rule.{number}")
+    text = form_text(request.POST, f"values.{number}")
+    several = rule in (Rule.ONE_OF, Rule.BETWEEN)
+    lines = [line for line in text.split("\n") if line.strip()] if several else [text]
+    values = [] if rule == Rule.ANY else [_value(line, argument) for line in lines]
+    return {"rule": rule, "values": values}
+
+
+def _value(text: str, argument: Argument) -> Any:
+    """Read a value as the argument's own kind: a text as it is, any other as JSON. Raises InvalidInput."""
+    if isinstance(argument.value, str):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise InvalidInput(
+            f"limits.{argument.name}", f"needs JSON, such as {_text(argument.value)}"
+        ) from exc
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _page(
+    request: HttpRequest,
+    shown: requests.Approval,
+    given: tuple[Argument, ...],
+    refused: str | None,
+    problem: RequestError | None = None,
+) -> HttpResponse:
+    fields = [_field(request, number, one, problem) for number, one in enumerate(given)]
+    posted = request.POST if request.method == "POST" else _DEFAULTS
+    context = {
+        "section": "inbox",
+        "approval": shown,
+        "refused": refused,
+        "problem": problem,
+        "is_named": any(field.wrong for field in fields),
+        "fields": fields,
+        "count": posted.get("count", ""),
+        "days": posted.get("days", ""),
+        "max_count": MAX_COUNT,
+        "max_days": MAX_DAYS,
+    }
+    status = 200 if problem is None else problem.status
+    return render(request, "approvals/allow.html", context, status=status)
+
+
+def _field(
+    request: HttpRequest, number: int, argument: Argument, problem: RequestError | None
+) -> Field:
+    value = argument.value
+    counts = isinstance(value, int | float | str) and not isinstance(value, bool)
+    rules = [rule for rule in _LABELS if counts or rule not in ORDERED]
+    start = Rule.ANY if argument.secret else Rule.EQUALS
+    named = problem is not None and problem.field == f"limits.{argument.name}"
+    return Field(
+        number=number,
+        argument=argument,
+        rules=tuple(
+            (str(rule), _LABELS[rule]) for rule in ([Rule.ANY] if argument.secret else rules)
+        ),
+        rule=request.POST.get(f"rule.{number}", str(start)),
+        text=form_text(request.POST, f"values.{number}") if request.POST else _text(value),
+        wrong=problem.detail if named and problem is not None else "",
+    )

@@ -1,0 +1,133 @@
+"""The arguments of a call are compared with the limits of an allowance, value by value."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from approvals.allowances import limits as matching
+from approvals.allowances.limits import Limit, Rule
+
+ARGS = {"to": {"id": 7, "name": "Ann"}, "euros": 40, "text": "40.00", "tags": ["a"]}
+FITS = {
+    "to.id": (Rule.EQUALS, 7),
+    "to.name": (Rule.ONE_OF, "Bob", "Ann"),
+    "euros": (Rule.BETWEEN, 0, 50),
+    "text": (Rule.AT_MOST, "50"),
+    "tags": (Rule.EQUALS, ["a"]),
+}
+
+
+def limits(**changed: tuple[Any, ...]) -> list[Limit]:
+    given = {**FITS, **{name.replace("__", "."): value for name, value in changed.items()}}
+    return [
+        Limit(path=tuple(name.split(".")), rule=rule, values=tuple(values))
+        for name, (rule, *values) in given.items()
+    ]
+
+
+def test_a_call_within_every_limit_matches() -> None:
+    assert matching.mismatch(limits(), ARGS) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"euros": 51}, "euros is not"),
+        ({"euros": -1}, "euros is not"),
+        ({"euros": True}, "euros is not"),
+        ({"euros": "40"}, "euros is not"),
+        ({"euros": float("nan")}, "euros is not"),
+        ({"euros": None}, "euros is not"),
+        ({"text": 40}, "text is not"),
+        ({"text": "4e1"}, "text is not"),
+        ({"text": "٤٠"}, "text is not"),
+        ({"text": "1_0"}, "text is not"),
+        ({"to": {"id": 7.5, "name": "Ann"}}, "to.id is not"),
+        ({"to": {"id": "7", "name": "Ann"}}, "to.id is not"),
+        ({"to": {"id": 7, "name": "ann"}}, "to.name is not"),
+        ({"to": {"id": 7}}, "to.name is missing"),
+        ({"to": None}, "to has no limit"),
+        ({"to": {}}, "to has no limit"),
+        ({"to": {"id": 7, "name": "Ann", "cc": "Eve"}}, "to.cc has no limit"),
+        ({"to.id": 7}, "to.id has no limit"),
+        ({"tags": ["a", "b"]}, "tags is not"),
+        ({"tags": []}, "tags is not"),
+        ({"more": 1}, "more has no limit"),
+    ],
+)
+def test_another_call_does_not(changed: dict[str, Any], named: str) -> None:
+    assert str(matching.mismatch(limits(), {**ARGS, **changed})).startswith(named)
+
+
+def test_an_argument_with_any_value_may_be_missing_or_anything() -> None:
+    free = limits(tags=(Rule.ANY,))
+    assert matching.mismatch(free, {**ARGS, "tags": None}) is None
+    assert matching.mismatch(free, {name: ARGS[name] for name in ARGS if name != "tags"}) is None
+    assert matching.mismatch(free, {**ARGS, "tags": {"a": 1}}) == "tags.a has no limit"
+    assert matching.mismatch(free, ["not", "an", "object"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "said"),
+    [
+        (Rule.EQUALS, (), "needs 1 value"),
+        (Rule.ONE_OF, (), "needs at least one value"),
+        (Rule.ANY, (1,), "takes no value"),
+        (Rule.BETWEEN, (1,), "needs 2 values"),
+        (Rule.BETWEEN, (2, 1), "needs the lower number first"),
+        (Rule.BETWEEN, (1, "2"), "needs two numbers, or two numbers as text"),
+        (Rule.AT_MOST, ("many",), "needs numbers"),
+        (Rule.AT_LEAST, (True,), "needs numbers"),
+        (Rule.AT_MOST, (50,), None),
+    ],
+)
+def test_values_that_make_no_limit_are_refused(
+    rule: Rule, values: tuple[Any, ...], said: str | None
+) -> None:
+    assert matching.problem(Limit(path=("a",), rule=rule, values=values)) == said
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+    ),
+    max_leaves=6,
+)
+CALLS = st.dictionaries(st.text(max_size=2), JSON, max_size=3)
+
+
+@given(CALLS, CALLS)
+def test_limits_to_the_values_of_a_call_match_that_call_alone(
+    call: dict[str, Any], other: dict[str, Any]
+) -> None:
+    exact = [
+        Limit(path=path, rule=Rule.EQUALS, values=(value,))
+        for path, value in matching.leaves(call).items()
+    ]
+    assert matching.mismatch(exact, call) is None
+    assert (matching.mismatch(exact, other) is None) is (
+        matching.leaves(other) == matching.leaves(call)
+    )
+
+
+@given(st.integers(-99, 99), st.integers(-99, 99), st.integers(-99, 99))
+def test_a_number_is_within_two_others_as_in_arithmetic(low: int, value: int, high: int) -> None:
+    ends = {Rule.AT_LEAST: (low,), Rule.AT_MOST: (high,), Rule.BETWEEN: (low, high)}
+    for convert in (int, float, str):
+        fits = {
+            rule: matching.mismatch(
+                [Limit(path=("n",), rule=rule, values=tuple(map(convert, given)))],
+                {"n": convert(value) if convert is not float else value},
+            )
+            is None
+            for rule, given in ends.items()
+            if convert is not str or "." not in str(value)
+        }
+        assert fits == {
+            Rule.AT_LEAST: low <= value,
+            Rule.AT_MOST: value <= high,
+            Rule.BETWEEN: low <= value <= high,
+        }

@@ -1,0 +1,65 @@
+"""Workers take the uses of one allowance at once: each is taken once, and a revocation stops the next."""
+
+from collections import Counter
+from functools import partial
+from threading import Barrier
+from uuid import UUID
+
+import pytest
+
+from approvals.allowance_acts import acts, changes
+from approvals.models import AllowanceAct, Request
+from runtime.control.verification.verification import verify
+from tests.approvals.allowances.office import in_force, reviewers
+from tests.support.office import Office
+from tests.support.threads import together
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORKERS, COUNT = 20, 10
+
+
+def runs_of(office: Office, count: int) -> list[UUID]:
+    return [office.start(requester="dan", advanced=False) for _ in range(count)]
+
+
+def statuses(runs: list[UUID]) -> Counter[str]:
+    return Counter(Request.objects.filter(run__in=runs).values_list("status", flat=True))
+
+
+def advance(office: Office, run: UUID, ready: Barrier) -> None:
+    ready.wait()
+    office.advance(run)
+
+
+def test_of_twenty_workers_on_an_allowance_of_ten_exactly_ten_pass(office: Office) -> None:
+    reviewers("cora", "dan")
+    allowance = in_force(office.request(office.start()), count=COUNT)
+    runs = runs_of(office, WORKERS)
+    ready = Barrier(WORKERS, timeout=60)
+    together([partial(advance, office, run, ready) for run in runs])
+    assert statuses(runs) == {"approved": COUNT, "pending": WORKERS - COUNT}
+    assert sum(office.started(run) for run in runs) == COUNT
+    used = AllowanceAct.objects.filter(allowance=allowance, act="used").order_by("seq")
+    assert [one.seq for one in used] == list(range(3, 3 + COUNT))
+    assert {one.run for one in used} == {one for one in runs if office.started(one)}
+    assert not any(verify(run).findings for run in runs)
+
+
+def test_no_use_follows_a_revocation(office: Office) -> None:
+    reviewers("cora", "dan")
+    allowance = in_force(office.request(office.start()), count=WORKERS)
+    runs = runs_of(office, WORKERS)
+    ready = Barrier(WORKERS + 1, timeout=60)
+
+    def revoke() -> None:
+        ready.wait()
+        changes.revoke(allowance, actor=None)
+
+    together([*(partial(advance, office, run, ready) for run in runs), revoke])
+    found = acts.one(allowance)  # the revocation is the last act, or this raises
+    assert found is not None
+    assert found.revoked_at is not None
+    assert statuses(runs)["approved"] == found.used
+    assert sum(office.started(run) for run in runs) <= found.used
+    assert not any(verify(run).findings for run in runs)

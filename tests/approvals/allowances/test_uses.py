@@ -1,0 +1,272 @@
+"""An allowance passes exactly the calls that two people agreed on, and a person is asked about every other one."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import DatabaseError, connection, transaction
+
+from approvals import audit
+from approvals.allowance_acts import acts, changes, uses
+from approvals.decisions.undo import undo
+from approvals.errors import TooLate
+from approvals.models import AuditEntry, Outcome, Request
+from approvals.requests import verification
+from runtime.control.verification.verification import verify
+from runtime.core.events import GateDecided, ToolStarted
+from runtime.models import Run
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
+from runtime.store import pool
+from runtime.store.tables import journal
+from tests.approvals.allowances.office import ANY, BEA, CORA, in_force, reviewers
+from tests.approvals.policies.office import put_in_force
+from tests.support import office as office_module
+from tests.support import seeds
+from tests.support.fake_ports import ask, say, turns
+from tests.support.office import Office, reseal
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def first(office: Office) -> Request:
+    """A request of Ada's run, and the people who may decide it."""
+    reviewers("cora", "dan")
+    return office.request(office.start())
+
+
+def passed(office: Office, **given: Any) -> bool:
+    """Start a run of Ada's, and tell whether its call started without a person."""
+    run = office.start(**given)
+    asked = Request.objects.get(run=run, tool="set_privileges")
+    assert office.started(run) == (asked.status == "approved")
+    assert verify(run).findings == ()
+    return asked.status == "approved"
+
+
+def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: Request) -> None:
+    allowance = in_force(first, count=2)
+    run = office.start(args={"username": "other", "security_level": 2})
+    assert Run.objects.get(pk=run).status == "completed"
+    request = Request.objects.get(run=run)
+    assert (request.status, request.decided_by, request.channel) == (
+        "approved",
+        "cora",
+        "allowance",
+    )
+    assert (request.allowance, request.allowance_use) == (allowance, 1)
+    assert Outcome.objects.get(request=request).outcome == "done"
+    assert verification.fault(request) is None
+    assert audit.verify(run)
+    entry = AuditEntry.objects.get(run=run, act="approved")
+    assert "made by" in entry.detail
+    assert str(allowance) in entry.detail
+    with pool.pooled() as database:
+        events = [one for _, entry in journal.history(database, run) for one in entry.events]
+    (decided,) = (one for one in events if isinstance(one, GateDecided))
+    assert decided.allowance is not None
+    assert (decided.allowance.id, decided.allowance.number, decided.allowance.of) == (
+        allowance,
+        1,
+        2,
+    )
+    assert decided.allowance.by == ("bea", "cora")
+    assert any(isinstance(one, ToolStarted) for one in events)
+    assert verify(run).findings == ()
+    with pytest.raises(TooLate):
+        undo(request=request.id, actor=CORA)
+    (call,) = (
+        one for one in office.effects.calls if one.run == run and one.tool == "set_privileges"
+    )
+    assert call.approvers == ("bea", "cora")
+
+
+def test_the_count_is_used_up(office: Office, first: Request) -> None:
+    allowance = in_force(first, count=2)
+    assert [passed(office) for _ in range(3)] == [True, True, False]
+    found = acts.one(allowance)
+    assert found is not None
+    assert (found.used, found.left) == (2, 0)
+
+
+def test_two_calls_of_a_turn_take_two_uses(office: Office, first: Request) -> None:
+    in_force(first, count=1)
+    office.ask_twice()
+    run = office.start()
+    found = Request.objects.filter(run=run).order_by("created_at")
+    assert [one.status for one in found] == ["approved", "pending"]
+    assert verify(run).findings == ()
+
+
+def revoked(allowance: UUID, office: Office) -> None:
+    changes.revoke(allowance, actor=Actor(person="dan"))
+
+
+def disabled(allowance: UUID, office: Office) -> None:
+    User.objects.filter(username="bea").update(is_active=False)
+
+
+def no_reviewer(allowance: UUID, office: Office) -> None:
+    User.objects.get(username="cora").groups.clear()
+
+
+def two_people(allowance: UUID, office: Office) -> None:
+    put_in_force("rules: [{name: Two, quorum: 2}]")
+
+
+def a_reason(allowance: UUID, office: Office) -> None:
+    put_in_force("rules: [{name: Why, reason: required}]")
+
+
+def high(allowance: UUID, office: Office) -> None:
+    put_in_force("rules: [{name: High, risk: high}]")
+
+
+def others(allowance: UUID, office: Office) -> None:
+    put_in_force("rules: [{name: Dan, people: [dan, bea]}]")
+
+
+def another_schema(allowance: UUID, office: Office) -> None:
+    properties = {**office_module.SCHEMA["properties"], "more": {}}
+    office_module.SCHEMA = {**office_module.SCHEMA, "properties": properties}
+
+
+def forged(allowance: UUID, office: Office) -> None:
+    _write(
+        "UPDATE approvals_allowanceact SET terms = replace(terms, '\"count\":10', '\"count\":11')"
+    )
+
+
+def a_use_is_gone(allowance: UUID, office: Office) -> None:
+    assert passed(office)
+    assert passed(office)
+    _write("DELETE FROM approvals_allowanceact WHERE act = 'used' AND seq = 3")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        revoked,
+        disabled,
+        no_reviewer,
+        two_people,
+        a_reason,
+        high,
+        others,
+        another_schema,
+        forged,
+        a_use_is_gone,
+    ],
+)
+def test_a_person_is_asked_again_after(
+    change: Callable[[UUID, Office], None],
+    office: Office,
+    first: Request,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(office_module, "SCHEMA", office_module.SCHEMA)  # put back at the end
+    change(in_force(first), office)
+    assert not passed(office)
+
+
+def test_a_person_is_asked_about_an_odd_value(office: Office, first: Request) -> None:
+    in_force(first, count=30)
+    assert all(passed(office) for _ in range(10))
+    assert passed(office)
+    assert not passed(office, args={"username": "newh\u0456re", "security_level": 3})
+    assert not passed(office, args={"username": "newhire", "security_level": -3000})
+
+
+def test_a_call_equal_to_the_original_of_an_edit_is_asked_about(
+    office: Office, first: Request
+) -> None:
+    twice = ("set_privileges", {"username": "newhire", "security_level": 4})
+    office.effects.agents["account_agent"] = turns(ask(twice), ask(twice), say("Done."))
+    run = office.start()
+    seeds.decide(office.request(run), BEA, "edit", arguments={"username": "x", "security_level": 3})
+    in_force(first, limits={"username": ANY, "security_level": ANY})
+    office.advance(run)
+    assert [one.status for one in Request.objects.filter(run=run).order_by("created_at")] == [
+        "approved",
+        "pending",
+    ]
+
+
+@pytest.mark.parametrize("requester", ["bea", "cora"])
+def test_no_maker_is_passed_in_their_own_run(
+    requester: str, office: Office, first: Request
+) -> None:
+    in_force(first)
+    assert not passed(office, requester=requester)
+    assert passed(office, requester="dan")
+
+
+def test_an_ended_one_passes_nothing(office: Office, first: Request) -> None:
+    allowance = in_force(first)
+    found = acts.one(allowance)
+    assert found is not None
+    assert found.state(found.terms.ends_at - timedelta(seconds=1)) == "in force"
+    assert found.state(found.terms.ends_at) == "ended"
+
+
+def test_it_is_verified_again_before_the_call_starts(office: Office, first: Request) -> None:
+    """The step that passes the call is written, and then nothing starts before the allowance is read again."""
+    in_force(first)
+    run = office.start(args={"username": "late", "security_level": 1})
+    request = Request.objects.get(run=run)
+    assert uses.verify(request, ()).by == ("bea", "cora")
+    with pytest.raises(ApprovalVoid, match="bea made the allowance"):
+        uses.verify(request, ("bea",))
+    _write("DELETE FROM approvals_allowanceact WHERE act = 'used'")
+    with pytest.raises(NotConfirmed, match="not stored"):
+        uses.verify(request, ())
+    problems = [one.problem for one in verify(run).findings]
+    assert problems == ["the use of the allowance is not stored"]
+
+
+def test_a_revocation_stops_a_passed_call(office: Office, first: Request) -> None:
+    allowance = in_force(first)
+    request = Request.objects.get(run=office.start())
+    changes.revoke(allowance, actor=None)
+    with pytest.raises(ApprovalVoid, match="is revoked"):
+        uses.verify(request, ())
+
+
+def test_a_request_cannot_be_passed_by_hand(office: Office, first: Request) -> None:
+    """A program that writes to Postgres copies a confirmation to a request of its own choice."""
+    in_force(first)
+    used = Request.objects.get(run=office.start())
+    for change in ({"args": '{"username":"root","security_level":3}'}, {"allowance_use": 11}):
+        one = Request.objects.get(pk=used.pk)
+        for name, value in change.items():
+            setattr(one, name, value)
+        assert verification.fault(one)
+        one.request_digest = "x"
+    reseal([used], risk="high")
+    assert verification.fault(used) is not None
+
+
+def test_rows_are_only_added(office: Office, first: Request) -> None:
+    in_force(first)
+    for statement in (
+        "UPDATE approvals_allowanceact SET reason = 'x'",
+        "DELETE FROM approvals_allowanceact",
+    ):
+        with (
+            pytest.raises(DatabaseError, match="are added"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement)
+
+
+def _write(statement: str) -> None:
+    """Change rows as their owner can, without the trigger."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE approvals_allowanceact DISABLE TRIGGER USER")
+        cursor.execute(statement)
+        cursor.execute("ALTER TABLE approvals_allowanceact ENABLE TRIGGER USER")
