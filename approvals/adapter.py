@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from approvals.decisions import closing, open_requests, outcomes, readings
 from approvals.decisions import votes as votes_of_people
 from approvals.errors import BrokenChain
 from approvals.models import Comment, Handover, Request
+from approvals.notices import send
 from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
@@ -164,6 +166,10 @@ class Approvals:
             request, at = Request.objects.get(gate=gate), clock.now()
             if closing.is_expired(request, at):
                 closing.expire(request, at)
+
+    def send_mail(self, stop: Event) -> None:
+        """Mail people about requests that wait for them."""
+        send.send_due(stop)
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests at these gates, inside the caller's transaction."""

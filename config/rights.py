@@ -43,6 +43,8 @@ TABLES = {
     "approvals_viewer": (ALL, NOTHING),
     "approvals_policyact": (ADD, READ),
     "approvals_allowanceact": (ADD, ADD),  # a worker adds uses
+    "approvals_mailpreference": (ALL, "SELECT, UPDATE"),
+    "approvals_notice": (NOTHING, ALL),
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),
 }

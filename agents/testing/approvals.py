@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -101,6 +102,9 @@ class Approvals:
 
     def expire(self, gate: UUID) -> None:
         """Do nothing: the test moves the time; see Flow.expire."""
+
+    def send_mail(self, stop: Event) -> None:
+        """Do nothing: a test mails no people."""
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Do nothing: a closed gate leaves the continuation."""

@@ -3,6 +3,7 @@
 from approvals.models.accounts import Adoption, Assignment, LoginFailures, SavedView, Token
 from approvals.models.allowances import AllowanceAct
 from approvals.models.audit import AuditEntry
+from approvals.models.notices import MailPreference, Notice
 from approvals.models.policies import PolicyAct
 from approvals.models.readings import Reading
 from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
@@ -20,6 +21,8 @@ __all__ = [
     "Comment",
     "Handover",
     "LoginFailures",
+    "MailPreference",
+    "Notice",
     "Outcome",
     "PolicyAct",
     "Reading",

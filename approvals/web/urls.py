@@ -6,6 +6,7 @@ from approvals.web.pages.account import (
     account,
     add_own_token,
     change_password,
+    choose_mail,
     log_out_everywhere,
     revoke_own_token,
 )
@@ -50,6 +51,7 @@ urlpatterns = [
     path("logout/", logout, name="logout"),
     path("account/", account, name="account"),
     path("account/password/", change_password, name="change_password"),
+    path("account/mail/", choose_mail, name="choose_mail"),
     path("account/log-out-everywhere/", log_out_everywhere, name="log_out_everywhere"),
     path("account/tokens/add/", add_own_token, name="add_own_token"),
     path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from threading import Event
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -214,6 +215,9 @@ class Approvals(Protocol):
 
     def expire(self, gate: UUID) -> None:
         """Expire the gate in a transaction of its own, unless a person decided first."""
+
+    def send_mail(self, stop: Event) -> None:
+        """Mail people about requests that wait for them, until `stop`; several sweepers may at once."""
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests of these gates, inside the caller's transaction.

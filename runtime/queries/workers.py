@@ -14,8 +14,15 @@ from runtime.store.workers import sweeper_name
 
 ALIVE = timedelta(seconds=10)
 
-# After how many seconds a sweeper loop is late. Due runs are dispatched every second; the other loops run every hour.
-LATE_SECONDS = {"due_runs": 60, "partitions": 7_200, "retention": 7_200, "ledger": 7_200}
+# After how many seconds a sweeper loop is late. Due runs are dispatched every second, mail goes out every minute; the
+# other loops run every hour.
+LATE_SECONDS = {
+    "due_runs": 60,
+    "partitions": 7_200,
+    "retention": 7_200,
+    "ledger": 7_200,
+    "mail": 600,
+}
 
 
 def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool = False) -> bool:

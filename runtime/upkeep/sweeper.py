@@ -1,6 +1,7 @@
 """Runs the sweeper: one process with a loop for each scheduled job. Any number of sweepers may run.
 
-The loops are independent. The sweeper sends hints for due runs every second and does the other jobs once an hour.
+The loops are independent. The sweeper sends hints for due runs every second, mails people about requests every minute
+and does the other jobs once an hour.
 """
 
 import logging
@@ -8,8 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import close_old_connections
+from django.db import connections
 
+from runtime.ports import wiring
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import spent
@@ -18,30 +20,31 @@ from runtime.upkeep.alarm import Alarm
 
 log = logging.getLogger(__name__)
 
-HOUR = 3600.0
+MINUTE, HOUR = 60.0, 3600.0
 RETRY_SECONDS = 60.0  # between a failure and the next attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A job that runs at the start and every hour."""
+    """A job that runs at the start and every `seconds`."""
 
     name: str
     duty: Callable[[Connection, threading.Event], object]
+    seconds: float = HOUR
 
     def run(self, stop: threading.Event) -> None:
-        """Run the job every hour until `stop`; retry it a minute after a failure."""
+        """Run the job again and again until `stop`; retry it a minute after a failure."""
         alarm, pause = Alarm(self.name), 0.0
         while not stop.wait(pause):
             try:
                 with pool.own() as connection:
                     self.duty(connection, stop)
                     alarm.done(connection)
-                pause = HOUR
+                pause = self.seconds
             except Exception as exc:  # of any kind: the next attempt may succeed
                 alarm.failed(exc, again=RETRY_SECONDS)
                 pause = RETRY_SECONDS
-            close_old_connections()
+            connections.close_all()  # the next round is far, and a thread that ends leaves none
 
 
 def compare_ledger(connection: Connection, stop: threading.Event) -> None:
@@ -53,14 +56,20 @@ def compare_ledger(connection: Connection, stop: threading.Event) -> None:
         log.critical("Ledger: the database lacks this used approval: %s", line)
 
 
+def send_mail(_: Connection, stop: threading.Event) -> None:
+    """Mail people about requests that wait for them."""
+    wiring.approvals().send_mail(stop)
+
+
 def run(stop: threading.Event) -> None:
     """Run every loop until `stop`. An error in the loop that sends hints ends all loops and the process."""
-    hourly = (
+    scheduled = (
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
         Loop(name="ledger", duty=compare_ledger),
+        Loop(name="mail", duty=send_mail, seconds=MINUTE),
     )
-    threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in hourly]
+    threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in scheduled]
     for thread in threads:
         thread.start()
     try:

@@ -1,17 +1,12 @@
-"""A real directory and a real mail server on loopback, each in a thread of the test process."""
+"""A real directory on loopback, in a thread of the test process, and the HR agents."""
 
-import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from email import message_from_bytes
-from email.message import Message
+from dataclasses import dataclass
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import Envelope
 from pytest_django import Settings
 from scim2_server.memory import InMemoryStorage
 from scim2_server.testserver.application import BearerTokenApplication
@@ -20,6 +15,7 @@ from scim2_server.utils import load_default_provider
 from agents.registry import Registry, load
 from agents.sdk import ToolContext
 from tests.support.engine import Engine, engine_of
+from tests.support.mail import sink  # noqa: F401 - a fixture
 from tests.support.specs import RUN
 
 TOKEN = "let me in"
@@ -34,27 +30,6 @@ class Directory:
 
     def accounts(self) -> list[Any]:
         return list(self.storage.resources)
-
-
-@dataclass(slots=True)
-class Sink:
-    """A mail server that keeps its mails. `answers` are its replies to the end of the next mails.
-
-    With `cut` it accepts the mail and then drops the connection.
-    """
-
-    mails: list[Message] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    cut: bool = False
-
-    async def handle_DATA(self, server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
-        if self.answers:
-            return self.answers.pop(0)
-        assert isinstance(envelope.content, bytes)
-        self.mails.append(message_from_bytes(envelope.content))
-        if self.cut:
-            server.transport.abort()
-        return "250 OK"
 
 
 @pytest.fixture
@@ -76,21 +51,6 @@ def directory(settings: Settings) -> Iterator[Directory]:
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-@pytest.fixture
-def sink(settings: Settings) -> Iterator[Sink]:
-    sink = Sink()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]  # aiosmtpd cannot be given port 0
-    controller = Controller(sink, hostname="127.0.0.1", port=port)
-    controller.start()
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-    settings.EMAIL_HOST = "127.0.0.1"
-    settings.EMAIL_PORT = port
-    settings.DEFAULT_FROM_EMAIL = "Abeyance <desk@abeyance.example>"
-    yield sink
-    controller.stop()
 
 
 @pytest.fixture(scope="session")

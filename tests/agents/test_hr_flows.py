@@ -13,8 +13,9 @@ from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Gate
 from runtime.queries import runs
-from tests.agents.conftest import Directory, Sink
+from tests.agents.conftest import Directory
 from tests.support.engine import Engine, events
+from tests.support.mail import Sink
 from tests.support.specs import NEWCOMER, Frame
 
 MADE = "The account new.hire was made"

@@ -7,6 +7,7 @@ import pytest
 from runtime.broker import dispatch
 from runtime.ports.access import Actor
 from tests.support import seeds
+from tests.support.mail import sink  # noqa: F401 - a fixture
 from tests.support.seeds import GROUPS
 
 

@@ -7,7 +7,8 @@ from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from tests.agents.conftest import directory, engine, hr, sink
+from tests.agents.conftest import directory, engine, hr
+from tests.support.mail import sink
 from tests.support.provider.server import Provider, serving
 from tests.support.specs import NEWCOMER, Frame
 

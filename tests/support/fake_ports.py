@@ -276,6 +276,9 @@ class FakeApprovals:
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         return next((one.schema for one in self.snapshots if one.gate == gate), None)
 
+    def send_mail(self, stop: threading.Event) -> None:
+        """Send no mail: there are no people here."""
+
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():
             decision = Decision(verdict=Verdict.EXPIRE, by="", reason="expired without a decision")

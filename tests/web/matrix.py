@@ -169,6 +169,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "login": {"username": name, "password": PASSWORD},
         "password": {"current": PASSWORD, **another},
         "tokens/add": {"scope": ["runs:read"]},
+        "account/mail": {"about": "all", "address": "someone@example.com"},
         "views/add": {"name": "Urgent", "q": "risk:high"},
         "policies/try": {"text": "rules: []"},
         "policies/add": {"text": "rules: []"},

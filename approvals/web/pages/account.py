@@ -15,6 +15,7 @@ from approvals.accounts import (
     people,
     tokens,
 )
+from approvals.notices import preferences
 from approvals.permissions import scopes
 from runtime.errors import InvalidInput
 
@@ -80,6 +81,20 @@ def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
 
 @require_POST
 @login_required
+def choose_mail(request: HttpRequest) -> HttpResponse:
+    """Save by which mail this person is told about requests that wait."""
+    me = request.user.get_username()
+    try:
+        preferences.save(me, request.POST.get("about"), request.POST.get("address"))
+    except InvalidInput as refused:
+        problem = InvalidInput(f"mail_{refused.field}", f"The {refused.field} {refused.detail}.")
+        return _page(request, problem, refused.status)
+    messages.success(request, "Saved.")
+    return redirect("account")
+
+
+@require_POST
+@login_required
 def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of this person, this one too."""
     people.end_sessions(User.objects.get(username=request.user.get_username()))
@@ -100,6 +115,9 @@ def _page(
         ],
         "scopes": [(scope, words) for scope, words in listing.SCOPES.items() if scope in held],
         "chosen": request.POST.getlist("scope"),
+        "mail": preferences.of(request.user.get_username()),
+        "mail_about": request.POST.get("about"),
+        "mail_address": request.POST.get("address"),
         "problem": problem,
         "locked_until": login_throttle.refused_until(request),
     }

@@ -17,7 +17,8 @@ from agents.errors import NotDone, ToolError
 from agents.tools import scim
 from agents.tools.directory import create_account, grant_application_access, set_privileges
 from agents.tools.mail import send_welcome_mail
-from tests.agents.conftest import Directory, Sink, context
+from tests.agents.conftest import Directory, context
+from tests.support.mail import Sink
 from tests.support.specs import CREATE
 
 USERS = load_default_resource_types()["User"]

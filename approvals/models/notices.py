@@ -1,0 +1,38 @@
+"""Defines the tables of mail about requests that wait: who wants it, and who was mailed about which request."""
+
+from django.conf import settings
+from django.db import models
+
+
+class MailPreference(models.Model):
+    """The wish of a person to be mailed about requests that wait for them. Without a row they get no mail."""
+
+    class About(models.TextChoices):
+        ALL = "all"
+        HIGH = "high"  # only high risk and calls in doubt
+
+    person = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        primary_key=True,
+        related_name="mail_preference",
+    )
+    address = models.TextField()
+    about = models.TextField(choices=About.choices)
+    since = models.DateTimeField()  # requests that were opened before are not mailed
+    confirmed_at = models.DateTimeField(
+        null=True
+    )  # when the mail server took the first mail to this address
+    problem = models.TextField(default="")  # why the last mail was refused; empty after a success
+    retry_at = models.DateTimeField(null=True)  # no mail before, after a refusal
+
+
+class Notice(models.Model):
+    """A request about which a person was mailed, so that they are mailed once. Deleted after 90 days."""
+
+    request = models.UUIDField()
+    person = models.TextField()
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["person", "request"], name="notice_once"),)

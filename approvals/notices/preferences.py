@@ -1,0 +1,74 @@
+"""Saves by which mail a person is told about requests: their own choice, to an address of their own."""
+
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.validators import EmailValidator
+
+from approvals import clock
+from approvals.models import MailPreference
+from runtime.errors import InvalidInput
+
+OFF = "off"
+CHOICES = (OFF, *MailPreference.About.values)
+MAX_ADDRESS = 254  # RFC 5321, section 4.5.3.1.3, less the angle brackets
+
+_is_address = EmailValidator()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """A person's choice. `confirmed` says whether the mail server took a mail, `problem` why it refused the last."""
+
+    about: str = OFF
+    address: str = ""
+    confirmed: bool = False
+    problem: str = ""
+
+
+def of(username: str) -> Preference:
+    """Return a person's choice."""
+    row = MailPreference.objects.filter(person__username=username).first()
+    if row is None:
+        return Preference()
+    return Preference(
+        about=row.about,
+        address=row.address,
+        confirmed=row.confirmed_at is not None,
+        problem=row.problem,
+    )
+
+
+def save(username: str, about: object, address: object) -> None:
+    """Save a choice. Raise InvalidInput naming `about` or `address`."""
+    if about not in CHOICES:
+        raise InvalidInput("about", f"must be one of {', '.join(CHOICES)}")
+    person = User.objects.get(username=username)
+    if about == OFF:
+        MailPreference.objects.filter(person=person).delete()
+        return
+    MailPreference.objects.update_or_create(
+        person=person,
+        defaults={
+            "about": about,
+            "address": _address(address),
+            "since": clock.now(),
+            "confirmed_at": None,
+            "problem": "",
+            "retry_at": None,
+        },
+    )
+
+
+def _address(given: object) -> str:
+    address = given.strip() if isinstance(given, str) else ""
+    if len(address) > MAX_ADDRESS:
+        raise InvalidInput(
+            "address", f"has {len(address)} characters, at most {MAX_ADDRESS} are allowed"
+        )
+    try:
+        _is_address(address)
+    except ValidationError as exc:
+        raise InvalidInput("address", "must be a mail address, as in bea@example.com") from exc
+    return address

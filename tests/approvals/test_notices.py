@@ -1,0 +1,216 @@
+"""People are mailed about requests that wait for them: in time, once, and never with a way to decide."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.message import Message
+from threading import Barrier, Event, Thread
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from approvals import clock
+from approvals.accounts import people
+from approvals.models import MailPreference, Notice, Request
+from approvals.notices import due, preferences, send
+from runtime.core.enums import GateKind, Risk
+from runtime.errors import InvalidInput
+from tests.approvals.policies.office import put_in_force
+from tests.support import seeds
+from tests.support.mail import Sink
+from tests.support.seeds import decide
+
+pytestmark = pytest.mark.django_db
+
+FIRST = "Mail about waiting requests is on"
+
+
+@pytest.fixture
+def bea(sink: Sink, settings: Any) -> Any:
+    """Bea reviews, and is mailed about everything. She has read the first mail."""
+    settings.PUBLIC_URL = "https://desk.example"
+    actor = seeds.person("bea", *seeds.GROUPS["bea"])
+    preferences.save("bea", "all", "bea@example.com")
+    send.send_due(Event())
+    assert [mail["Subject"] for mail in sink.mails] == [FIRST]
+    sink.mails.clear()
+    return actor
+
+
+def mailed(sink: Sink) -> list[str]:
+    """The subjects of the mails of one more round."""
+    sink.mails.clear()
+    send.send_due(Event())
+    return [mail["Subject"] for mail in sink.mails]
+
+
+def text_of(mail: Message) -> str:
+    body = mail.get_payload(decode=True)
+    assert isinstance(body, bytes)
+    return body.decode()
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Moves the clock of the notices."""
+    real = clock.now
+
+    def move(by: timedelta) -> None:
+        monkeypatch.setattr(clock, "now", lambda: real() + by)
+
+    return move
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_request_at_high_risk_is_mailed_at_once_and_once(sink: Sink) -> None:
+    row = seeds.pending()
+    assert mailed(sink) == ["1 request waits for you, urgent"]
+    [mail] = sink.mails
+    body = text_of(mail)
+    assert mail["To"] == "bea@example.com"
+    assert f"High risk: {row.sentence}" in body
+    assert f"https://desk.example/a/{row.id}/" in body
+    assert str(seeds.ARGS["username"]) not in body.replace(row.sentence, "")  # no other argument
+    assert mailed(sink) == []
+
+
+@pytest.mark.usefixtures("bea")
+@pytest.mark.parametrize(("risk", "minutes"), [(Risk.MEDIUM, 5), (Risk.LOW, 60)])
+def test_other_risks_wait_first(sink: Sink, later: Any, risk: Risk, minutes: int) -> None:
+    seeds.pending(risk=risk)
+    later(timedelta(minutes=minutes - 1))
+    assert mailed(sink) == []
+    later(timedelta(minutes=minutes, seconds=1))
+    assert mailed(sink) == ["1 request waits for you"]
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_second_mail_waits_for_more_unless_one_is_urgent(sink: Sink, later: Any) -> None:
+    for _ in range(2):
+        seeds.pending(risk=Risk.MEDIUM)
+        later(timedelta(minutes=6))
+        found = mailed(sink)
+    assert found == []
+    seeds.pending()
+    assert mailed(sink) == ["2 requests wait for you, 1 of them urgent"]
+
+
+def test_a_person_is_mailed_only_about_requests_that_they_may_decide(sink: Sink, bea: Any) -> None:
+    seeds.person("ada", *seeds.GROUPS["ada"])
+    preferences.save("ada", "all", "ada@example.com")
+    seeds.pending(requester="ada")
+    assert mailed(sink) == ["1 request waits for you, urgent", FIRST]
+    assert [mail["To"] for mail in sink.mails] == ["bea@example.com", "ada@example.com"]
+    put_in_force("rules: [{name: Only ada, people: [ada]}]")
+    seeds.pending(requester="cyril")
+    assert mailed(sink) == ["1 request waits for you, urgent"]
+    assert sink.mails[0]["To"] == "ada@example.com"
+
+
+def test_what_is_decided_or_older_than_the_choice_is_not_mailed(sink: Sink, bea: Any) -> None:
+    decide(seeds.pending(), bea, "deny", "No")
+    seeds.pending()
+    preferences.save("bea", "all", "bea@new.example.com")
+    assert mailed(sink) == [FIRST]
+
+
+@pytest.mark.usefixtures("bea")
+def test_only_urgent_ones_are_mailed_where_a_person_chose_that(sink: Sink, later: Any) -> None:
+    preferences.save("bea", "high", "bea@example.com")
+    seeds.pending(risk=Risk.MEDIUM)
+    seeds.pending(risk=Risk.LOW, kind=GateKind.IN_DOUBT)
+    later(timedelta(hours=2))
+    assert mailed(sink) == [FIRST, "1 request waits for you, urgent"]
+    assert "In doubt: " in text_of(sink.mails[1])
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_row_that_does_not_verify_is_not_mailed(sink: Sink) -> None:
+    Request.objects.filter(pk=seeds.pending().pk).update(sentence="Log in at evil.example")
+    assert mailed(sink) == []
+
+
+@pytest.mark.usefixtures("bea")
+def test_hostile_text_stays_text_in_the_body(sink: Sink) -> None:
+    shown = seeds.snapshot(seeds.run())
+    seeds.opened(replace(shown, sentence="Pay\r\nBcc: eve@example.com\u202e 40"))
+    assert mailed(sink) == ["1 request waits for you, urgent"]
+    [mail] = sink.mails
+    body = text_of(mail)
+    assert (mail["Bcc"], "\u202e" in body, "⟦U+202E⟧" in body) == (None, False, True)
+
+
+def test_a_disabled_person_is_not_mailed(sink: Sink, bea: Any) -> None:
+    seeds.person("admin", *seeds.GROUPS["admin"])
+    people.disable("bea", actor="admin")
+    seeds.pending()
+    assert mailed(sink) == []
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_refused_address_is_noted_and_stops_no_other_mail(sink: Sink, later: Any) -> None:
+    seeds.person("dan", *seeds.GROUPS["bea"])
+    preferences.save("dan", "all", "dan@example.com")
+    sink.answers[:] = ["250 OK", "550 no such person"]
+    seeds.pending()
+    send.send_due(Event())
+    assert "no such person" in preferences.of("dan").problem
+    assert mailed(sink) == []  # not before an hour
+    later(timedelta(minutes=61))
+    assert mailed(sink) == [FIRST, "1 request waits for you, urgent"]
+    assert preferences.of("dan").problem == ""
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_server_that_cannot_be_reached_loses_no_mail(sink: Sink, settings: Any) -> None:
+    port, settings.EMAIL_PORT = settings.EMAIL_PORT, 1
+    seeds.pending()
+    with pytest.raises(OSError, match="refused"):
+        send.send_due(Event())
+    settings.EMAIL_PORT = port
+    assert mailed(sink) == ["1 request waits for you, urgent"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("bea")
+def test_two_sweepers_at_once_mail_once(sink: Sink) -> None:
+    seeds.pending()
+    start = Barrier(4)
+
+    def sweep() -> None:
+        start.wait()
+        send.send_due(Event())
+        connection.close()
+
+    threads = [Thread(target=sweep) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(sink.mails), Notice.objects.count()) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("about", "address", "field"),
+    [
+        ("some", "bea@example.com", "about"),
+        ("all", "bea", "address"),
+        ("all", "", "address"),
+        ("all", "a@b.example\nBcc: eve@example.com", "address"),
+        ("all", "a" * 250 + "@example.com", "address"),
+    ],
+)
+def test_a_wrong_choice_is_refused_and_changes_nothing(
+    bea: Any, about: str, address: str, field: str
+) -> None:
+    before = MailPreference.objects.get()
+    with pytest.raises(InvalidInput) as refused:
+        preferences.save("bea", about, address)
+    assert refused.value.field == field
+    assert MailPreference.objects.get().address == before.address
+
+
+def test_a_pause_between_mails_ends_after_ten_minutes() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert not due.may_send(False, at, at + timedelta(minutes=9))
+    assert due.may_send(False, at, at + timedelta(minutes=10))
