@@ -27,8 +27,9 @@ from approvals import (
     stored_rows,
 )
 from approvals.allowance_acts import uses
-from approvals.decisions import closing, open_requests, outcomes, readings
+from approvals.decisions import closing, escalations, open_requests, outcomes, readings
 from approvals.decisions import votes as votes_of_people
+from approvals.decisions.outlooks import Outlooks
 from approvals.errors import BrokenChain
 from approvals.models import Comment, Handover, Request
 from approvals.notices import send
@@ -36,7 +37,7 @@ from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
 from approvals.queries.requests import to_view
-from approvals.requests import schemas, snapshot, statements, verification, votes
+from approvals.requests import expiry, schemas, snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Risk, Verdict
 from runtime.core.events import AllowanceUse
@@ -63,6 +64,9 @@ from runtime.store.tables import ledger
 class Approvals:
     """Selects the calls that need approval, and stores and verifies their requests."""
 
+    def __init__(self) -> None:
+        self._outlooks = Outlooks()
+
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Evaluate the call by the policy in force. Raises PolicyBroken: then the engine opens a hold."""
         _, found = in_force.judge(
@@ -76,7 +80,11 @@ class Approvals:
                 requester=facts.requester,
             )
         )
-        return Ruling(gated=found.approval, expires_in=found.expires_after)
+        return Ruling(
+            gated=found.approval,
+            expires_in=found.expires_after,
+            extends_by=found.extends_by,
+        )
 
     def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
         """Return the allowance that passes this call, None if people must be asked."""
@@ -106,9 +114,13 @@ class Approvals:
         """Build the rows of calls that end, as a part of their step."""
         return (outcomes.recorded(ended, position=position),)
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
-        """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing."""
-        _verified(_read(_REQUEST, gate), decision)
+    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
+        """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing.
+
+        Return whether it is an expiry with which the run fails.
+        """
+        stored = _read(_REQUEST, gate)
+        return _verified(stored, decision) is None and expiry.fails_run(stored.request)
 
     def verify_approval(
         self,
@@ -170,6 +182,11 @@ class Approvals:
     def send_mail(self, stop: Event) -> None:
         """Mail people about requests that wait for them."""
         send.send_due(stop)
+
+    def look_ahead(self, stop: Event) -> None:
+        """Record the steps of escalation that have begun, and mark requests that too few people can decide."""
+        escalations.record_begun(stop)
+        self._outlooks.mark(stop)
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests at these gates, inside the caller's transaction."""
@@ -296,9 +313,12 @@ def _read(statement: str, gate: UUID) -> _Stored:
 
 
 def _verified(stored: _Stored, decision: Decision) -> Statement | None:
-    """Return the statement of this decision, None if it expired. Raises NotConfirmed if they differ, KeyMissing."""
+    """Return the statement of this decision, None if the clock decided.
+
+    Raises NotConfirmed if they differ, KeyMissing.
+    """
     snapshot.check_digests(stored.request)
-    if decision.verdict is Verdict.EXPIRE:
+    if decision.verdict is Verdict.EXPIRE or not decision.by:
         _check_expired(stored, decision)
         return None
     said = _statement(stored)
@@ -349,7 +369,7 @@ def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> 
     Return the voters.
     """
     principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
-    denial = request_rules.denial(principal, stored.request, origin)
+    denial = request_rules.denial(principal, stored.request, origin, said.at)
     if denial is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
     if said.verdict is Verdict.EDIT:
@@ -400,12 +420,15 @@ def _check_edited_at(
 
 
 def _check_expired(stored: _Stored, decision: Decision) -> None:
-    """Raise NotConfirmed unless the request expired. An expiry is not signed: the clock proves it."""
+    """Raise NotConfirmed unless the request expired, and its demands named this consequence.
+
+    An expiry is not signed: the clock proves it.
+    """
     request = stored.request
     if request.status != Request.Status.EXPIRED or request.kind != GateKind.APPROVAL:
         raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
     if request.expires_at is None or request.expires_at > stored.at:
         raise NotConfirmed("the request has not expired")
-    if (decision.by, decision.reason, decision.result) != ("", request.reason, None):
-        raise NotConfirmed("the decision differs from the recorded expiry")
     snapshot.check_seal(request)
+    if decision != expiry.decision(request) or decision.reason != request.reason:
+        raise NotConfirmed("the decision differs from the recorded expiry")

@@ -93,6 +93,12 @@ class Catalogue:
             found |= {str(tool["name"]) for tool in tools} | {str(name) for name in subagents}
         return frozenset(found)
 
+    def result_schemas(self, tool: str) -> tuple[Any, ...]:
+        """Return the schema of the result of each published tool of this name that declares one."""
+        rows = PublishedAgent.objects.values_list("tools", flat=True)
+        named = (one for tools in rows for one in tools if one["name"] == tool)
+        return tuple(one["result_schema"] for one in named if "result_schema" in one)
+
 
 def publish(registry: Registry) -> None:
     """Write every agent of `registry` in one statement. Several workers may do so at once, and repeat it.
@@ -203,5 +209,6 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),
         "secret_result": tool.secret_result,
+        **({} if tool.result_schema is None else {"result_schema": tool.result_schema}),
         **({"deny_reasons": list(tool.deny_reasons)} if tool.deny_reasons else {}),
     }

@@ -32,6 +32,7 @@ from agents.llm.pricing import cost_of
 from agents.sdk import outputs
 from agents.sdk.conversation_texts import (
     ANSWERED,
+    ANSWERED_BY_POLICY,
     EDITED,
     EXPIRED,
     GIVEN_UP,
@@ -273,7 +274,7 @@ def _result(
     content = kept if tool is None else secrets.open_result(tool, kept)
     outcome, told = _wording(result["outcome"], content, result.get("verdict"))
     if "reported_by" in result:
-        words = ANSWERED if result.get("answered") else REPORTED
+        words = _given(result)
         told = f"{words}{json.dumps(content, ensure_ascii=False)}"
     elif "edited_by" in result and outcome == "success":
         told = f"{RESULT}{json.dumps(content, ensure_ascii=False)}"
@@ -287,6 +288,13 @@ def _result(
         outcome=outcome,
         timestamp=NO_TIME,
     )
+
+
+def _given(result: dict[str, Any]) -> str:
+    """Say who gave a result that is not of the call itself. Without a name the policy gave it."""
+    if not result.get("answered"):
+        return REPORTED
+    return ANSWERED if result["reported_by"] else ANSWERED_BY_POLICY
 
 
 def _wording(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:

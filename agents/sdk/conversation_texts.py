@@ -11,6 +11,9 @@ REFUSED = "This call could not be made: "
 NOT_TAKEN = "This answer could not be taken: "
 REPORTED = "A person reported this result, because what the call itself returned was lost. The result as JSON: "
 ANSWERED = "This call was not made. A person gave this result instead. The result as JSON: "
+ANSWERED_BY_POLICY = (
+    "This call was not made. No person decided in time, so a rule gave this result: "
+)
 # The arguments and a line break follow, then the outcome as text, or RESULT and the result.
 EDITED = "A person changed the arguments of this call. The arguments as JSON: "
 RESULT = "The result as JSON: "

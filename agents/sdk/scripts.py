@@ -30,6 +30,7 @@ from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk.conversation_texts import (
     ANSWERED,
+    ANSWERED_BY_POLICY,
     EDITED,
     MESSAGE,
     REASONED,
@@ -154,9 +155,11 @@ def _result(part: ToolReturnPart) -> Result:
         edited = json.loads(args)
         if content.startswith(RESULT):
             content = json.loads(content.removeprefix(RESULT))
-    told = isinstance(content, str) and content.startswith((REPORTED, ANSWERED))
+    prefixes = (REPORTED, ANSWERED, ANSWERED_BY_POLICY)
+    told = isinstance(content, str) and content.startswith(prefixes)
     if told:
-        content = json.loads(content.removeprefix(REPORTED).removeprefix(ANSWERED))
+        prefix = next(one for one in prefixes if content.startswith(one))
+        content = json.loads(content.removeprefix(prefix))
     return Result(
         tool=part.tool_name,
         outcome=part.outcome,

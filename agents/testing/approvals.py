@@ -70,10 +70,11 @@ class Approvals:
         """Return None: there are no allowances."""
         return None
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
-        """Raise NotConfirmed unless the test made this decision."""
+    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
+        """Raise NotConfirmed unless the test made this decision. No expiry in a test fails the run."""
         if self.said.get(gate) != decision:
             raise NotConfirmed("no person made this decision")
+        return False
 
     def verify_approval(
         self,
@@ -105,6 +106,9 @@ class Approvals:
 
     def send_mail(self, stop: Event) -> None:
         """Do nothing: a test mails no people."""
+
+    def look_ahead(self, stop: Event) -> None:
+        """Do nothing: a test has no sweeper."""
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Do nothing: a closed gate leaves the continuation."""

@@ -55,7 +55,7 @@ def open_request(looked: commit.Loaded | None) -> commit.Loaded:
     """
     if looked is None or not request_rules.reads(looked.principal, looked.request):
         raise NotFound
-    check_right(looked.request, looked.principal)
+    check_right(looked.request, looked.principal, looked.at)
     check_open(looked.request)
     why = verification.fault(looked.request)
     if why is not None:
@@ -89,9 +89,9 @@ def decided(outcome: Outcome) -> requests.Approval:
     return outcome
 
 
-def check_right(row: Request, principal: Principal | None) -> None:
-    """Raise Forbidden, and log it, unless the principal may decide the request."""
-    denial = request_rules.denial(principal, row)
+def check_right(row: Request, principal: Principal | None, at: datetime | None = None) -> None:
+    """Raise Forbidden, and log it, unless the principal may decide the request at this time, by default now."""
+    denial = request_rules.denial(principal, row, at=at)
     if denial is not None:
         log.refused(principal.person if principal else None, f"request {row.id}", denial.code)
         raise denial

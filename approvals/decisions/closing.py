@@ -3,12 +3,13 @@
 The caller has locked the run's row, so no other transaction can close the request meanwhile.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import datetime
 
 from approvals import audit
 from approvals.models import Request
+from approvals.requests import expiry
 from runtime.control.settle import settle
-from runtime.core.enums import Decision, Verdict
 from runtime.ports.access import Actor
 
 
@@ -19,13 +20,17 @@ def is_expired(request: Request, at: datetime) -> bool:
 
 
 def expire(request: Request, at: datetime) -> None:
-    """Settle the gate of a request past its deadline. Raises GateNotOpen."""
-    assert request.expires_at is not None
-    due = request.expires_at.astimezone(UTC)
-    reason = f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
-    decision = Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
+    """Settle the gate of a request past its last deadline, as its demands say. Raises GateNotOpen."""
+    decision = expiry.decision(request)
     settle(gate=request.gate, decision=decision)
-    _close(request, Request.Status.EXPIRED, actor=None, at=at, reason=reason)
+    _close(
+        request,
+        Request.Status.EXPIRED,
+        actor=None,
+        at=at,
+        reason=decision.reason,
+        more={"verdict": decision.verdict},
+    )
 
 
 def cancel(request: Request, *, actor: Actor | None, at: datetime, reason: str) -> None:
@@ -41,7 +46,13 @@ def clear_decision(request: Request) -> None:
 
 
 def _close(
-    request: Request, status: Request.Status, *, actor: Actor | None, at: datetime, reason: str
+    request: Request,
+    status: Request.Status,
+    *,
+    actor: Actor | None,
+    at: datetime,
+    reason: str,
+    more: Mapping[str, str] | None = None,
 ) -> None:
     request.status, request.decided_by = status, None if actor is None else actor.person
     request.decided_at, request.reason = at, reason
@@ -52,6 +63,6 @@ def _close(
         actor=actor,
         act=status,
         subject=f"request {request.id}",
-        detail={"digest": request.request_digest, "reason": reason},
+        detail={"digest": request.request_digest, "reason": reason, **(more or {})},
         at=at,
     )

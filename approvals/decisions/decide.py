@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals import audit
-from approvals.decisions import budget_grants, checks, closing, commit, edits, results, votes
+from approvals.decisions import budget_grants, checks, closing, commit, edits, votes
 from approvals.models import Request
 from approvals.queries.requests import Approval
+from approvals.requests import results
 from runtime.core.enums import FRAME_GATES, Decision, Edit, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor

@@ -5,10 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from approvals import audit
-from approvals.decisions import checks, closing, commit, results
+from approvals.decisions import checks, closing, commit
 from approvals.errors import TooEarly
 from approvals.models import Request
 from approvals.queries.requests import Approval
+from approvals.requests import results
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor

@@ -11,13 +11,13 @@ from datetime import datetime
 
 from django.db import IntegrityError, transaction
 
-from approvals import audit
+from approvals import audit, clock
 from approvals.decisions import commit
 from approvals.errors import AlreadyVoted, TamperedWith
 from approvals.models import Request, Vote
 from approvals.permissions import principals, request_rules
-from approvals.policies import tally
-from approvals.policies.rules import Demands
+from approvals.policies import escalation, tally
+from approvals.policies.rules import Demands, Stage
 from approvals.requests import votes
 from approvals.requests.votes import STARTS, VOID, VOTED, WITHDRAWN, Cast
 from runtime.control.transaction import notify
@@ -67,13 +67,13 @@ def vote(
         audit.lock_runs(row.run_id)
         if audit.last_of(row.run_id) != looked.last:
             raise GateNotOpen
-        counted = _still_valid(row, demands, _read(looked))
-        stage = _stage(demands, counted, looked.principal, actor)
+        counted = _still_valid(row, demands, _read(looked), looked.at)
+        stage = _stage(_stages(row, demands, looked.at), counted, looked.principal, actor)
         if not isinstance(stage, int):
             return stage
         counted += (_cast(looked, decision, actor, stage),)
         people = {one.person: one.stage for one in counted}
-        _note(row, demands, people)
+        _note(row, demands, people, looked.at)
         if tally.current(demands.stages, people) is None:
             row.effective_at = effective_at
             latest = replace(looked, last=audit.last_of(row.run_id))
@@ -87,13 +87,14 @@ def lost(cast: Cast, row: Request, origin: Collection[str] = ()) -> str | None:
     """Say why a vote no longer counts; None if it does. `origin` is as in Approvals.verify_approval."""
     person = Actor(person=cast.person)
     principal = principals.from_rights(person, cast.held, cast.at, past=True)
-    denial = request_rules.denial(principal, row, origin)
+    denial = request_rules.denial(principal, row, origin, cast.at)
     if denial is not None:
         return denial.detail
     demands = votes.demands(row)
     if demands is None or principal is None or not 0 <= cast.stage < len(demands.stages):
         return "the vote is for no stage of the request"
-    if not demands.stages[cast.stage].admits(principal.person, principal.groups):
+    stage = _stages(row, demands, cast.at)[cast.stage]
+    if not stage.admits(principal.person, principal.groups):
         return f"{cast.person} is not named in this stage"
     return None
 
@@ -111,12 +112,22 @@ def take_back(row: Request, actor: Actor) -> bool:
     gone, _ = Vote.objects.filter(request=row, person=actor.person).delete()
     if gone:
         _audit(row, actor.person, WITHDRAWN, actor=actor)
-        _note(row, _demands(row), _people(row), save=False)
+        _note(row, _demands(row), _people(row), clock.now(), save=False)
     return bool(gone)
 
 
+def note_open(row: Request, at: datetime) -> None:
+    """Keep in the row who may vote at this time, for the lists. The caller locked the run."""
+    _note(row, _demands(row), _people(row), at)
+
+
+def _stages(row: Request, demands: Demands, at: datetime) -> tuple[Stage, ...]:
+    """Return the stages with the people who may vote at this time."""
+    return escalation.stages(demands, row.expires_at, at)
+
+
 def _stage(
-    demands: Demands,
+    stages: Sequence[Stage],
     counted: Sequence[Cast],
     principal: principals.Principal | None,
     actor: Actor,
@@ -125,13 +136,13 @@ def _stage(
     people = {one.person: one.stage for one in counted}
     if actor.person in people:
         return AlreadyVoted(actor.person)
-    stage = tally.current(demands.stages, people)
+    stage = tally.current(stages, people)
     assert stage is not None  # the request would be decided
     groups = principal.groups if principal else ()
-    if not demands.stages[stage].admits(actor.person, groups):
+    if not stages[stage].admits(actor.person, groups):
         return Forbidden(
             "not_eligible",
-            f"Other people must approve first: stage {stage + 1} of {len(demands.stages)} is open, and"
+            f"Other people must approve first: stage {stage + 1} of {len(stages)} is open, and"
             f" {actor.person} may vote in a later one.",
         )
     return stage
@@ -144,7 +155,9 @@ def _read(looked: commit.Loaded) -> tuple[Cast, ...]:
         raise TamperedWith(str(exc)) from exc
 
 
-def _still_valid(row: Request, demands: Demands, cast: Sequence[Cast]) -> tuple[Cast, ...]:
+def _still_valid(
+    row: Request, demands: Demands, cast: Sequence[Cast], at: datetime
+) -> tuple[Cast, ...]:
     """Delete the votes that no longer count, and return the others."""
     kept = list[Cast]()
     for one in cast:
@@ -155,7 +168,7 @@ def _still_valid(row: Request, demands: Demands, cast: Sequence[Cast]) -> tuple[
         Vote.objects.filter(request=row, person=one.person).delete()
         _audit(row, one.person, VOID, reason=why)
     if len(kept) < len(cast):
-        _note(row, demands, {one.person: one.stage for one in kept})
+        _note(row, demands, {one.person: one.stage for one in kept}, at)
     return tuple(kept)
 
 
@@ -186,11 +199,14 @@ def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, stage: int) -
     )
 
 
-def _note(row: Request, demands: Demands, people: dict[str, int], *, save: bool = True) -> None:
+def _note(
+    row: Request, demands: Demands, people: dict[str, int], at: datetime, *, save: bool = True
+) -> None:
     """Keep in the row who voted and who may vote now, for the lists."""
-    stage = tally.current(demands.stages, people)
+    stages = _stages(row, demands, at)
+    stage = tally.current(stages, people)
     row.voted = list(people)
-    row.open_to = list(demands.stages[stage if stage is not None else -1].keys)
+    row.open_to = list(stages[stage if stage is not None else -1].keys)
     if save:
         Request.objects.filter(pk=row.pk).update(voted=row.voted, open_to=row.open_to)
 

@@ -86,6 +86,11 @@ class Request(models.Model):
     revision = models.SmallIntegerField(db_default=1)  # the first proposal is 1
     allowance = models.UUIDField(null=True)  # that passed the call; covered by the MAC
     allowance_use = models.IntegerField(null=True)  # the number of this use, from 1
+    # What follows if no person decides, for lists; no check reads it. Empty in requests of earlier releases.
+    next_step = models.TextField(db_default="", default="")  # see `escalation.NextStep`
+    next_at = models.DateTimeField(null=True)
+    escalated = models.SmallIntegerField(db_default=0, default=0)  # steps that the sweeper recorded
+    undecidable_at = models.DateTimeField(null=True)  # since when too few people are left
 
     class Meta:
         constraints = [
@@ -182,6 +187,16 @@ class Request(models.Model):
                 fields=["created_at", "id"],
                 name="request_ruled",
                 condition=models.Q(status="pending", open_to__isnull=False),
+            ),
+            models.Index(
+                fields=["next_at"],
+                name="request_escalates",
+                condition=models.Q(status="pending", next_step="escalate"),
+            ),
+            models.Index(
+                fields=["undecidable_at"],
+                name="request_undecidable",
+                condition=models.Q(status="pending", undecidable_at__isnull=False),
             ),
         ]
 

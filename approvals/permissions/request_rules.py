@@ -1,16 +1,18 @@
 """Says which requests a principal may read and decide, as conditions in SQL and for one request."""
 
 from collections.abc import Collection
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
 from django.db.models import BooleanField, F, Func, Q
+from django.utils import timezone
 
 from approvals import policy, stored_rows
 from approvals.models import Request
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
+from approvals.policies import escalation
 from approvals.policies.rules import demands_of, keys_of
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import Forbidden
@@ -89,11 +91,15 @@ def of_decided_risk(principal: Principal) -> Q:
 
 
 def denial(
-    principal: Principal | None, row: Request, origin: Collection[str] = ()
+    principal: Principal | None,
+    row: Request,
+    origin: Collection[str] = (),
+    at: datetime | None = None,
 ) -> Forbidden | None:
     """Say why a reader of a request may not decide it; None if they may.
 
-    `origin` names people whom the row may lack: see Approvals.verify_approval.
+    `origin` names people whom the row may lack: see Approvals.verify_approval. The rule names those who may decide
+    at the time `at`, by default now.
     """
     if principal is None:
         return Forbidden("not_eligible", "This person may not act.")
@@ -111,7 +117,7 @@ def denial(
     )
     match code:
         case None:
-            return _not_named(principal, row)
+            return _not_named(principal, row, at or timezone.now())
         case "requester":
             return Forbidden(
                 code, f"{principal.person} started this run, so another person must decide."
@@ -132,7 +138,7 @@ def denial(
             return Forbidden(code, _cooling(principal))
 
 
-def _not_named(principal: Principal, row: Request) -> Forbidden | None:
+def _not_named(principal: Principal, row: Request, at: datetime) -> Forbidden | None:
     """Say that the request's rule names other people; None if it names this person, for any of its stages.
 
     All reviewers may resolve a call in doubt: it has no deadline. Only the people of the rule can let it run again.
@@ -144,7 +150,8 @@ def _not_named(principal: Principal, row: Request) -> Forbidden | None:
     except (ValueError, KeyError, TypeError):
         return None  # the row was tampered with, so no decision on it is signed
     if demands is None or any(
-        stage.admits(principal.person, principal.groups) for stage in demands.stages
+        stage.admits(principal.person, principal.groups)
+        for stage in escalation.stages(demands, row.expires_at, at)
     ):
         return None
     return Forbidden(

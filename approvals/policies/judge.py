@@ -10,7 +10,7 @@ from typing import Any
 from approvals import policy
 from approvals.policies import conditions
 from approvals.policies.conditions import ConditionError
-from approvals.policies.rules import MAX_QUORUM, Demands, Policy, Rule, Stage
+from approvals.policies.rules import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
 from runtime.core.enums import Risk
 
 _ORDER = tuple(Risk)
@@ -36,12 +36,16 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The result: `demands` is None if the default policy applies, `expires_after` None if the tool's own time does."""
+    """The result: `demands` is None if the default policy applies, `expires_after` None if the tool's own time does.
+
+    `extends_by` is the time of the steps of escalation, which begin after it.
+    """
 
     approval: bool
     risk: Risk
     demands: Demands | None = None
     expires_after: float | None = None
+    extends_by: float = 0.0
 
 
 def judge(of: Policy, facts: Facts) -> Judgement:
@@ -78,7 +82,10 @@ def without_policy(why: str) -> Judgement:
 
 
 def strictest(of: Policy) -> Rule:
-    """Return a rule with the strictest of each setting in the policy, and the stages that need the most people."""
+    """Return a rule with the strictest of each setting in the policy, and the stages that need the most people.
+
+    It gives no answer and escalates to no people.
+    """
     times = [rule.expires_after for rule in of.rules if rule.expires_after is not None]
     windows = [rule.undo for rule in of.rules if rule.undo is not None]
     hardest = max(of.rules, key=lambda rule: sum(stage.quorum for stage in rule.stages))
@@ -90,7 +97,12 @@ def strictest(of: Policy) -> Rule:
         reason=any(rule.reason for rule in of.rules),
         expires_after=min(times, default=None),
         undo=max(windows, default=None),
+        on_expiry=OnExpiry.FAIL if _any_fails(of) else OnExpiry.DENY,
     )
+
+
+def _any_fails(of: Policy) -> bool:
+    return any(rule.on_expiry is OnExpiry.FAIL for rule in of.rules)
 
 
 def _matches(rule: Rule, facts: Facts) -> bool:
@@ -110,7 +122,15 @@ def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
         approval=rule.approval or policy.requires_approval(gated=facts.gated, risk=risk),
         risk=risk,
         demands=Demands(
-            rule=rule.name, stages=rule.stages, reason=rule.reason, failed=failed, undo=rule.undo
+            rule=rule.name,
+            stages=rule.stages,
+            reason=rule.reason,
+            failed=failed,
+            escalate=rule.escalate,
+            on_expiry=rule.on_expiry,
+            answer=rule.answer,
+            undo=rule.undo,
         ),
         expires_after=rule.expires_after,
+        extends_by=sum(step.seconds for step in rule.escalate),
     )

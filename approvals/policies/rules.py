@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 from approvals import policy
 from runtime.core.enums import Risk
 
 GROUP, PERSON = "group:", "person:"
+_EXPIRY = ("escalate", "on_expiry", "answer")  # of Demands
 MAX_QUORUM = 10
 
 
@@ -34,12 +36,35 @@ class Stage:
         return not set(self.keys).isdisjoint(keys_of(person, groups))
 
 
+class OnExpiry(StrEnum):
+    """The consequence if people did not decide before the last deadline. None of them lets the call start."""
+
+    DENY = "deny"  # the call is denied
+    FAIL = "fail"  # the call is denied, and its run fails
+    ANSWER = "answer"  # the call gets the rule's answer as its result, without being made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """One step of escalation: at the deadline before it, these groups and people may decide too, for `seconds` more."""
+
+    seconds: float
+    groups: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The groups and people as in `Stage.keys`."""
+        return (*(GROUP + one for one in self.groups), *(PERSON + one for one in self.people))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
     """What a rule demands of the decision on a request; stored with the request and covered by its digest.
 
     `failed` says why a condition failed, if these are the strictest demands for that reason. `undo` is how many seconds
-    a decision at low or medium risk can be undone; None leaves it to the installation.
+    a decision at low or medium risk can be undone; None leaves it to the installation. `answer` is the JSON value of
+    ANSWER.
     """
 
     rule: str
@@ -47,6 +72,9 @@ class Demands:
     reason: bool = False
     failed: str = ""
     undo: float | None = None
+    escalate: tuple[Escalation, ...] = ()
+    on_expiry: OnExpiry = OnExpiry.DENY
+    answer: Any = None
 
     @property
     def quorum(self) -> int:
@@ -54,8 +82,16 @@ class Demands:
         return sum(stage.quorum for stage in self.stages)
 
     def stored(self) -> str:
-        """Return the demands as the JSON text that a request stores."""
-        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        """Return the demands as the JSON text that a request stores, without the expiry if it only denies."""
+        found = asdict(self)
+        for one in fields(self):
+            if (
+                one.name in _EXPIRY
+                and found[one.name] == one.default
+                and one.default is not MISSING
+            ):
+                del found[one.name]
+        return json.dumps(found, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +109,9 @@ class Rule:
     reason: bool = False
     expires_after: float | None = None  # seconds
     undo: float | None = None  # seconds
+    escalate: tuple[Escalation, ...] = ()
+    on_expiry: OnExpiry = OnExpiry.DENY
+    answer: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,4 +142,12 @@ def demands_of(stored: str | None) -> Demands | None:
         reason=said["reason"],
         failed=said.get("failed", ""),
         undo=said.get("undo"),
+        escalate=tuple(
+            Escalation(
+                seconds=one["seconds"], groups=tuple(one["groups"]), people=tuple(one["people"])
+            )
+            for one in said.get("escalate", ())
+        ),
+        on_expiry=OnExpiry(said.get("on_expiry", OnExpiry.DENY)),
+        answer=said.get("answer"),
     )

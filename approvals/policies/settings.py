@@ -18,6 +18,8 @@ SETTINGS: Mapping[str, str] = {
     "people": "the people who may approve, besides the members of groups",
     "stages": "stages in sequence, each with its own quorum, groups and people",
     "reason": "required: an approval needs a reason too",
-    "expires_after": "seconds until the request expires",
+    "expires_after": "seconds until the request expires, or until the first step of escalation",
+    "escalate": "steps with groups, people and expires_after: at a deadline these may decide too",
+    "on_expiry": "deny, fail (the run) or answer (with a value): the consequence of the last deadline",
     "undo": "seconds in which a decision at low or medium risk can be undone",
 }

@@ -3,6 +3,7 @@
 Only plain YAML: no tags, anchors or repeated keys, so that what a person reads is what the policy says.
 """
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from approvals import policy
 from approvals.policies import conditions
 from approvals.policies.conditions import ConditionError
-from approvals.policies.rules import MAX_QUORUM, Policy, Rule, Stage
+from approvals.policies.rules import MAX_QUORUM, Escalation, OnExpiry, Policy, Rule, Stage
 from approvals.policies.settings import SETTINGS
 from runtime.core.enums import Risk
 
@@ -23,13 +24,16 @@ DEFAULT = "rules: []\n"
 MAX_TEXT = 64 * 1024
 MAX_RULES = 100
 MAX_STAGES = 5
+MAX_STEPS = 3  # of escalation
 MAX_NAMES = 50
 MAX_NAME = 100
+MAX_ANSWER = 4_000
 MIN_EXPIRY, MAX_EXPIRY = 60, 30 * 24 * 3600  # seconds
 MAX_UNDO = 300  # seconds
 
 _REQUIRED = "required"
 _STAGE = ("quorum", "groups", "people")
+_STEP = ("expires_after", "groups", "people")
 _SPECIAL = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken)
 
 T = TypeVar("T")
@@ -101,6 +105,17 @@ class _Field:
         except (yaml.YAMLError, ValueError) as exc:
             raise self.wrong("has a value that cannot be read") from exc
 
+    def json(self) -> Any:
+        """Return a JSON value."""
+        try:
+            found = yaml.SafeLoader("").construct_document(self.node)
+            size = len(json.dumps(found, allow_nan=False))
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as exc:
+            raise self.wrong("must be a JSON value; put quotation marks around dates") from exc
+        if size > MAX_ANSWER:
+            raise self.wrong(f"has {size} characters as JSON, at most {MAX_ANSWER} are allowed")
+        return json.loads(json.dumps(found))
+
     def text(self) -> str:
         found = self.value()
         if not isinstance(found, str) or not found.strip():
@@ -153,6 +168,8 @@ def _rule(of: _Field) -> Rule:
         raise of.wrong("must have a name")
     inner = tuple(name.partition(".")[2] for name in SETTINGS if name.startswith("match."))
     match = fields["match"].fields(inner) if "match" in fields else {}
+    stages = _stages(fields)
+    on_expiry, answer = _on_expiry(fields, match)
     return Rule(
         name=fields["name"].text(),
         tools=_names(match, "tool"),
@@ -161,11 +178,12 @@ def _rule(of: _Field) -> Rule:
         when=_condition(fields),
         approval=_read(fields, "approval", _required, default=False),
         risk=_read(fields, "risk", lambda one: Risk(one.one_of(list(Risk))), default=None),
-        stages=_stages(fields),
+        stages=stages,
         reason=_read(fields, "reason", _required, default=False),
-        expires_after=_read(
-            fields, "expires_after", lambda one: one.number(MIN_EXPIRY, MAX_EXPIRY), default=None
-        ),
+        expires_after=_read(fields, "expires_after", _seconds, default=None),
+        escalate=_escalations(fields, stages),
+        on_expiry=on_expiry,
+        answer=answer,
         undo=_read(fields, "undo", lambda one: one.number(0, MAX_UNDO), default=None),
     )
 
@@ -183,17 +201,66 @@ def _stages(fields: Mapping[str, _Field]) -> tuple[Stage, ...]:
 
 
 def _stage(fields: Mapping[str, _Field]) -> Stage:
+    return Stage(
+        quorum=_read(fields, "quorum", lambda one: one.number(1, MAX_QUORUM), default=1),
+        groups=_groups(fields),
+        people=_read(fields, "people", _texts, default=()),
+    )
+
+
+def _groups(fields: Mapping[str, _Field]) -> tuple[str, ...]:
     groups: tuple[str, ...] = _read(fields, "groups", _texts, default=())
     for group in groups:
         if group not in policy.DECIDING:
             raise fields["groups"].wrong(
                 f"{group} is not a group whose members may decide; known are {', '.join(sorted(policy.DECIDING))}"
             )
-    return Stage(
-        quorum=_read(fields, "quorum", lambda one: one.number(1, MAX_QUORUM), default=1),
-        groups=groups,
-        people=_read(fields, "people", _texts, default=()),
-    )
+    return groups
+
+
+def _escalations(fields: Mapping[str, _Field], stages: Collection[Stage]) -> tuple[Escalation, ...]:
+    """Read the steps of escalation. Each must name groups or people, and when it ends."""
+    if "escalate" not in fields:
+        return ()
+    if all(set(Stage().keys) <= set(stage.keys) for stage in stages):
+        raise fields["escalate"].wrong("changes nothing, because every reviewer may decide anyway")
+    steps = list[Escalation]()
+    for one in fields["escalate"].items(MAX_STEPS):
+        given = one.fields(_STEP)
+        if "expires_after" not in given:
+            raise one.wrong("must have expires_after, the seconds until the step ends")
+        step = Escalation(
+            seconds=_seconds(given["expires_after"]),
+            groups=_groups(given),
+            people=_read(given, "people", _texts, default=()),
+        )
+        if not step.keys:
+            raise one.wrong("must name groups or people")
+        steps.append(step)
+    if not steps:
+        raise fields["escalate"].wrong("must have at least one step")
+    return tuple(steps)
+
+
+def _on_expiry(
+    fields: Mapping[str, _Field], match: Mapping[str, _Field]
+) -> tuple[OnExpiry, object]:
+    """Read the consequence of the last deadline, and the answer if it is one."""
+    if "on_expiry" not in fields:
+        return OnExpiry.DENY, None
+    of = fields["on_expiry"]
+    if not isinstance(of.node, MappingNode):
+        return OnExpiry(of.one_of((OnExpiry.DENY, OnExpiry.FAIL))), None
+    given = of.fields((OnExpiry.ANSWER,))
+    if OnExpiry.ANSWER not in given:
+        raise of.wrong("must be deny, fail or answer with a value")
+    if "tool" not in match:
+        raise of.wrong("needs match.tool, so that the answer can be compared with its result")
+    return OnExpiry.ANSWER, given[OnExpiry.ANSWER].json()
+
+
+def _seconds(of: _Field) -> int:
+    return of.number(MIN_EXPIRY, MAX_EXPIRY)
 
 
 def _names(fields: Mapping[str, _Field], name: str) -> frozenset[str]:

@@ -18,11 +18,12 @@ from approvals.errors import PolicyRefused
 from approvals.permissions import assignments, principals
 from approvals.permissions.scopes import Scope
 from approvals.policies import text as texts
-from approvals.policies.rules import Policy
+from approvals.policies.rules import OnExpiry, Policy, Rule
 from approvals.policy import Group
 from approvals.policy_versions import acts, in_force
 from approvals.policy_versions.acts import FIRST_NUMBER, Act, PolicyBroken, Version
 from approvals.queries import deciders
+from approvals.requests import results
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -53,10 +54,26 @@ def check(text: object) -> Policy:
                 FIELD,
                 f"names the agent {unknown[0]} in the rule {rule.name}, which was never published",
             )
+        _check_answer(rule)
     problem = deciders.impossible(policy, deciders.deciders())
     if problem is not None:
         raise InvalidInput(FIELD, f"cannot be met: {problem}")
     return policy
+
+
+def _check_answer(rule: Rule) -> None:
+    """Raise InvalidInput if one of the rule's tools could not return its answer."""
+    if rule.on_expiry is not OnExpiry.ANSWER:
+        return
+    for tool in sorted(rule.tools):
+        for schema in wiring.catalogue().result_schemas(tool):
+            try:
+                results.check(rule.answer, schema)
+            except InvalidInput as exc:
+                raise InvalidInput(
+                    FIELD,
+                    f"has an answer in the rule {rule.name} that {tool} could not return: {exc.field} {exc.detail}",
+                ) from exc
 
 
 def propose(text: object, *, actor: str | None) -> int:

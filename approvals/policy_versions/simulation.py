@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 from approvals import clock
 from approvals.models import Request
 from approvals.policies.judge import Facts, Judgement, judge
-from approvals.policies.rules import Demands, Policy, demands_of
+from approvals.policies.rules import Demands, OnExpiry, Policy, demands_of
 from runtime.core.enums import GateKind, Risk
 
 DAYS = 30
@@ -101,9 +102,23 @@ def _needs(demands: Demands | None, risk: str) -> str:
     if demands is None:
         return f"1 approval, {risk} risk"
     stages = ", then ".join(
-        f"{stage.quorum} of {', '.join(key.partition(':')[2] for key in stage.keys)}"
-        for stage in demands.stages
+        f"{stage.quorum} of {', '.join(_names(stage.keys))}" for stage in demands.stages
     )
     one = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
     people = "1 approval" if one else f"approvals: {stages}"
-    return f"{people}, {risk} risk{', with a reason' if demands.reason else ''}"
+    return f"{people}, {risk} risk{', with a reason' if demands.reason else ''}{_expiry(demands)}"
+
+
+def _expiry(demands: Demands) -> str:
+    """Say what follows if no person decides; empty if the call is denied, as by default."""
+    steps = (f"later also {', '.join(_names(step.keys))}" for step in demands.escalate)
+    ends = {
+        OnExpiry.DENY: "",
+        OnExpiry.FAIL: "expiry fails the run",
+        OnExpiry.ANSWER: "expiry gives an answer",
+    }
+    return "".join(f", {text}" for text in (*steps, ends[demands.on_expiry]) if text)
+
+
+def _names(keys: Iterable[str]) -> Iterable[str]:
+    return (key.partition(":")[2] for key in keys)

@@ -1,18 +1,22 @@
 """Reads who could decide: the people with a right to decide, and those of them who may still vote on a request."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from django.utils import timezone
 
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
-from approvals.policies import tally
-from approvals.policies.rules import Policy, Stage, demands_of
+from approvals.policies import escalation, tally
+from approvals.policies.rules import Policy, demands_of
 from approvals.policy import DECIDING
+from runtime.core.enums import GateKind
 from runtime.ports.access import Actor
 from runtime.store import pool
 
+_NEVER = datetime.max.replace(tzinfo=UTC)
 MAX_PEOPLE = 500  # more are not looked at: then there are enough
 
 _PEOPLE = f"""
@@ -40,23 +44,49 @@ def deciders() -> tuple[Principal, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def outlook(row: Request, people: Iterable[Principal]) -> Outlook:
-    """Return which of these people could still decide a request. Votes are counted as the row names them."""
+def outlook(
+    row: Request,
+    people: Iterable[Principal],
+    at: datetime | None = None,
+    votes: Mapping[str, int] | None = None,
+) -> Outlook:
+    """Return who of these people could decide a request at a time, by default now, and whether they suffice in time.
+
+    People of later steps of escalation suffice too, and those whose cooling-off period ends before the deadline. A
+    gate that is no approval needs one person.
+    """
+    at = at or timezone.now()
     demands = demands_of(row.rule)
-    stages = (Stage(),) if demands is None else demands.stages
-    votes = dict(row.votes.values_list("person", "stage")) if demands is not None else {}
-    able = {
-        one.person: one.groups
-        for one in people
-        if one.person not in votes and request_rules.denial(one, row) is None
-    }
+    if votes is None:
+        votes = dict(row.votes.values_list("person", "stage")) if demands is not None else {}
+    end = row.expires_at or _NEVER
+    able, later = (_able(row, people, votes, moment) for moment in (at, end))
+    if demands is None:
+        return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able))
+    stages = escalation.stages(demands, row.expires_at, at)
     stage = tally.current(stages, votes)
     now = [
         name for name, groups in able.items() if stage is None or stages[stage].admits(name, groups)
     ]
-    return Outlook(
-        people=tuple(now), suffice=tally.can_complete(stages, votes, able), able=tuple(able)
-    )
+    if row.kind == GateKind.APPROVAL:
+        last = escalation.stages(demands, row.expires_at, end)
+        suffice = tally.can_complete(last, votes, later)
+    else:
+        suffice = bool(later)
+    return Outlook(people=tuple(now), suffice=suffice, able=tuple(able))
+
+
+def _able(
+    row: Request, people: Iterable[Principal], votes: Mapping[str, int], at: datetime
+) -> dict[str, Collection[str]]:
+    """Return the people who may decide at a time and have not voted, with their groups."""
+    found = dict[str, Collection[str]]()
+    for one in people:
+        cooled = one.cooling_until is not None and one.cooling_until < at
+        then = replace(one, cooling_until=None) if cooled else one
+        if one.person not in votes and request_rules.denial(then, row, at=at) is None:
+            found[one.person] = one.groups
+    return found
 
 
 def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
@@ -68,6 +98,7 @@ def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
     groups = {one.person: one.groups for one in people}
     for rule in policy.rules:
         named = {name for stage in rule.stages for name in stage.people}
+        named |= {name for step in rule.escalate for name in step.people}
         if unknown := sorted(named - set(groups)):
             return f"the rule {rule.name} names {unknown[0]}, who may not decide"
         if not tally.can_complete(rule.stages, {}, groups):

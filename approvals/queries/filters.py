@@ -1,8 +1,8 @@
 """Turns the search text of the inbox into a condition on requests.
 
 Every word must occur in the sentence, the path or the requester. `risk:high`, `agent:…`, `tool:…` and `by:…` search
-one field. `claimed:me`, `claimed:yes`, `claimed:no` and `handed:me` ask who looks at a request. Quotes keep words
-together.
+one field, `next:…` the step that follows if no person decides. `claimed:me`, `claimed:yes`, `claimed:no` and
+`handed:me` ask who looks at a request. Quotes keep words together.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +13,15 @@ from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 
 from approvals.models import Claim, Handover
+from approvals.policies.escalation import ESCALATE
+from approvals.policies.rules import OnExpiry
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.queries.lists.filters import terms
 
 MAX_LENGTH = 200
+UNDECIDABLE = "stuck"  # too few people are left to decide
+STEPS = (*OnExpiry, ESCALATE, UNDECIDABLE)
 
 
 def condition(text: str, person: str = "") -> Q:
@@ -77,10 +81,25 @@ def _handed(wanted: str, person: str) -> Q:
 
 
 _OF_PEOPLE: Mapping[str, Callable[[str, str], Q]] = {"claimed": _claimed, "handed": _handed}
+
+
+def _next(wanted: str) -> Q:
+    if wanted.lower() not in STEPS:
+        raise InvalidInput("q", f"must name one of the steps {', '.join(STEPS)} after next:")
+    return _STEPS.get(wanted.lower(), Q(next_step=wanted.lower()))
+
+
+# Requests of earlier releases have no step: they are denied.
+_STEPS = {
+    OnExpiry.DENY: Q(next_step=OnExpiry.DENY) | Q(next_step="", expires_at__isnull=False),
+    UNDECIDABLE: Q(undecidable_at__isnull=False),
+}
+
 _PLACES: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
     "risk": _risk,
     "agent": lambda wanted: Q(IContains(Agents(F("path")), wanted)),
     "tool": lambda wanted: Q(tool__icontains=wanted),
     "by": lambda wanted: Q(requester__icontains=wanted),
+    "next": _next,
 }

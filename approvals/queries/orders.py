@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Case, F, IntegerField, Q, QuerySet, TextField, Value, When
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from approvals.models import Request
@@ -33,6 +33,7 @@ class Sort(StrEnum):
     """The order of the rows."""
 
     DEADLINE = "deadline"  # the next deadline first, without a deadline last
+    NEXT = "next"  # the next escalation or deadline first
     AGE = "age"  # the oldest first
     RISK = "risk"  # the highest first, then by deadline
 
@@ -133,7 +134,9 @@ class Order:
                 pass
         if self.sort is Sort.RISK and self.group is not Grouping.RISK:
             keys.append(_RISK)
-        if self.sort is not Sort.AGE:
+        if self.sort is Sort.NEXT:
+            keys.append(_NEXT)
+        elif self.sort is not Sort.AGE:
             keys.append(_DEADLINE)
         return [*keys, _CREATED, _ID]
 
@@ -215,6 +218,13 @@ _DEADLINE = _Key(
     "expires_at",
     lambda item: item.expires_at,
     lambda value: None if value is None else _moment(value),
+    may_be_null=True,
+)
+_NEXT = _Key(
+    "step_at",
+    lambda item: item.next_at or item.expires_at,
+    lambda value: None if value is None else _moment(value),
+    Coalesce("next_at", "expires_at"),
     may_be_null=True,
 )
 _CREATED = _Key("created_at", lambda item: item.created_at, _moment)

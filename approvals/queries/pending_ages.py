@@ -29,13 +29,17 @@ class Age:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """All pending requests: by age, the oldest, those in doubt, and those that expire within EXPIRES_SOON."""
+    """All pending requests: by age, the oldest, those in doubt, those that expire within EXPIRES_SOON, and those stuck.
+
+    A stuck request is one that too few people are left to decide.
+    """
 
     total: int
     ages: tuple[Age, ...]
     oldest: datetime | None
     in_doubt: int
     expiring: int
+    stuck: int
 
 
 def pending() -> Pending:
@@ -50,6 +54,7 @@ def pending() -> Pending:
         total=Count("id"),
         oldest=Min("created_at"),
         in_doubt=Count("id", filter=Q(kind=GateKind.IN_DOUBT)),
+        stuck=Count("id", filter=Q(undecidable_at__isnull=False)),
         expiring=Count("id", filter=Q(expires_at__lt=now + EXPIRES_SOON)),
         **numbers,
     )

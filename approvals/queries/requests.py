@@ -7,12 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from approvals import stored_rows
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
-from approvals.policies.rules import Demands, demands_of
+from approvals.policies import escalation
+from approvals.policies.escalation import NextStep
+from approvals.policies.rules import Demands, OnExpiry, demands_of
 from approvals.queries import cursors
 from approvals.requests import confirmation, schemas, statements, verification
 from runtime.core.enums import GateKind
@@ -47,7 +50,8 @@ class Approval:
     decided, and its `args` may be text. `demands` are those of the policy's rule, None under the default policy;
     `voted` lists who approved. `changes_requested` says that it was denied with a request for changes. `revises` is the
     gate of the request that this one revises as number `revision`; a first proposal has None and 1.
-    `allowance` passed the call, as its use number `allowance_use`.
+    `allowance` passed the call, as its use number `allowance_use`. `next_at` is when the next step was
+    due as the sweeper last saw it, for the order of lists; `undecidable_at` since when too few people are left.
     """
 
     id: UUID
@@ -87,6 +91,8 @@ class Approval:
     changes_requested: bool
     revises: UUID | None
     revision: int
+    next_at: datetime | None
+    undecidable_at: datetime | None
     allowance: UUID | None = None
     allowance_use: int | None = None
 
@@ -94,6 +100,20 @@ class Approval:
     def quorum(self) -> int:
         """How many people must approve."""
         return self.demands.quorum if self.demands else 1
+
+    @property
+    def next_step(self) -> NextStep | None:
+        """The step that follows if no person decides; None without a deadline, and for a closed request."""
+        if self.status != Request.Status.PENDING:
+            return None
+        return escalation.next_step(self.demands, self.expires_at, timezone.now())
+
+    @property
+    def on_expiry(self) -> OnExpiry | None:
+        """The consequence of the last deadline, None without one."""
+        if self.expires_at is None:
+            return None
+        return self.demands.on_expiry if self.demands else OnExpiry.DENY
 
     @property
     def rule(self) -> str | None:
@@ -242,6 +262,8 @@ def verified(
         revision=row.revision,
         allowance=row.allowance,
         allowance_use=row.allowance_use,
+        next_at=row.next_at,
+        undecidable_at=row.undecidable_at,
     )
 
 

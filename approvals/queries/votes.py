@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from django.utils import timezone
+
 from approvals.models import Request, Vote
-from approvals.policies import tally
+from approvals.policies import escalation, tally
 from approvals.policies.rules import Stage
 from approvals.queries import deciders
 from approvals.queries.requests import Approval
@@ -42,6 +44,17 @@ class Panel:
     mine: bool = False
 
 
+def too_few(shown: Approval, panel: Panel | None) -> tuple[str, ...] | None:
+    """Name who is left if too few people can approve a pending request in time; None if they suffice."""
+    if panel is not None:
+        return None if panel.suffice else panel.could
+    pending = shown.status == Request.Status.PENDING and not shown.tampered
+    if not pending or shown.undecidable_at is None:  # the sweeper looks each minute
+        return None
+    left = deciders.outlook(Request.objects.get(pk=shown.id), deciders.deciders())
+    return None if left.suffice else left.people[:MAX_NAMED]
+
+
 def panel(shown: Approval, person: str) -> Panel | None:
     """Return the panel of a request for this reader; None under the default policy, where one person decides."""
     demands = shown.demands
@@ -50,7 +63,8 @@ def panel(shown: Approval, person: str) -> Panel | None:
     votes = list(Vote.objects.filter(request=shown.id).order_by("at", "person"))
     counted = {vote.person: vote.stage for vote in votes}
     pending = shown.status == Request.Status.PENDING
-    current = tally.current(demands.stages, counted) if pending else None
+    stages = escalation.stages(demands, shown.expires_at, timezone.now())
+    current = tally.current(stages, counted) if pending else None
     outlook = deciders.Outlook(people=(), suffice=True)
     if pending:
         outlook = deciders.outlook(Request.objects.get(pk=shown.id), deciders.deciders())
@@ -68,7 +82,7 @@ def panel(shown: Approval, person: str) -> Panel | None:
                 votes=tuple(vote for vote in votes if vote.stage == index),
                 waits=index == current,
             )
-            for index, stage in enumerate(demands.stages)
+            for index, stage in enumerate(stages)
         ),
         could=outlook.people[:MAX_NAMED],
         more=max(0, len(outlook.people) - MAX_NAMED),

@@ -10,6 +10,7 @@ from typing import Any
 
 from approvals import policy
 from approvals.models import Request
+from approvals.policies import escalation
 from approvals.policies.rules import Demands
 from approvals.requests import schemas
 from runtime.core.digest import action_digest as digest_of_action
@@ -74,6 +75,9 @@ def row(
     if snapshot.allowed is not None:
         use = snapshot.allowed.use
         request.allowance, request.allowance_use = use.id, use.number
+    follows = escalation.next_step(demands, request.expires_at, escalation.BEGINNING)
+    if follows is not None:
+        request.next_step, request.next_at = follows.step, follows.at
     request.request_digest = request_digest(request)
     seal = macs.seal(purposes.REQUESTS, request.request_digest, short=True)
     request.seal, request.seal_key_id = seal.mac, seal.key_id

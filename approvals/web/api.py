@@ -8,7 +8,7 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.decisions import in_doubt, results
+from approvals.decisions import in_doubt
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import NotFound
@@ -17,6 +17,7 @@ from approvals.permissions import principals
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, history, requests, usual
+from approvals.requests import results
 from approvals.web import zone as zones
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind
@@ -27,6 +28,19 @@ from runtime.web.api.late_outcomes import LateOut
 from runtime.web.requests import Authenticated, Body, Reason
 
 router = Router(tags=["approvals"])
+
+
+class NextStepOut(Schema):
+    """What follows at `at` if no person decides.
+
+    `step` is `deny`, `fail` (the call is denied and its run fails) or `answer` (the policy gives the result, and the
+    call is not made). With `escalate` these groups and people may decide too, and another step follows.
+    """
+
+    at: datetime
+    step: str
+    groups: list[str]
+    people: list[str]
 
 
 class ApprovalOut(Schema):
@@ -44,7 +58,8 @@ class ApprovalOut(Schema):
     it cannot be decided. `rule` is the rule of the policy that applies: `quorum` people must approve, and `voted` lists
     those who have. `changes_requested` says that it was denied with a request for changes. `revises` is the gate of the
     request to which this one is revision `revision`, null for a first proposal.
-    `allowance` passed the call without a person, as its use number `allowance_use`.
+    `allowance` passed the call without a person, as its use number `allowance_use`. `next_step` says what follows if
+    no person decides, null without a deadline; `undecidable_at` since when too few people are left who could.
     """
 
     id: UUID
@@ -84,6 +99,8 @@ class ApprovalOut(Schema):
     revision: int
     allowance: UUID | None
     allowance_use: int | None
+    next_step: NextStepOut | None
+    undecidable_at: datetime | None
 
 
 class OddityOut(Schema):

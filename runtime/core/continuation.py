@@ -130,11 +130,11 @@ class Call:
     """One call. `gate` is the last gate opened for it; `result` goes to the model once the call is settled.
 
     `failures` counts attempts that ended in an error, not those whose worker died. `reported_by` is the person who
-    reported the result, or with `answered` gave it instead of the call. `stored` replaces a result that is stored by
-    its hash. `verdict` is kept if the model must learn more than the state says: an expiry, a request for changes, or
-    a call that was given up. `edited` is set if a person changed `args`. `preview` is the newest one, until a gate
-    shows it or the call starts; `shown` is the one that the last gate showed. `revises` is set if the call revises an
-    earlier one. A settled call has none of these three.
+    reported the result, or with `answered` gave it instead of the call, empty if the policy gave it. `stored` replaces
+    a result that is stored by its hash. `verdict` is kept if the model must learn more than the state says: an expiry,
+    a request for changes, or a call that was given up. `edited` is set if a person changed `args`. `preview` is the
+    newest one, until a gate shows it or the call starts; `shown` is the one that the last gate showed. `revises` is set
+    if the call revises an earlier one. A settled call has none of these three.
     """
 
     id: str

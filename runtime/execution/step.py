@@ -391,7 +391,7 @@ class StepBuilder:
     def _consume_decision(self, signal: GateDecidedSignal) -> None:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
-                self._checks.receive(signal)
+                fails = self._checks.receive(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 change = approve_change(self.now, pending, self._handler) if goes_on else None
                 self.add(_decided(pending, signal))
@@ -401,7 +401,7 @@ class StepBuilder:
                 granted = read_grant(self.now, pending, signal.decision)
                 if granted is not None:
                     self.add(granted)
-                if signal.decision.verdict is Verdict.STOP:
+                if fails or signal.decision.verdict is Verdict.STOP:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
 
     def _refuse_edit(self, gate: Pending, decision: Decision) -> None:

@@ -148,3 +148,6 @@ class AgentCatalogue(Protocol):
 
     def tools(self) -> frozenset[str]:
         """Return the names of all tools of published agents, and of those that agents call as tools."""
+
+    def result_schemas(self, tool: str) -> tuple[Any, ...]:
+        """Return the schema of the result of each published tool of this name that declares one."""

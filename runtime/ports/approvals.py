@@ -104,10 +104,14 @@ class PolicyFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """Whether a call waits for people, and for how many seconds; None leaves the time to the tool."""
+    """Whether a call waits for people, and for how many seconds; None leaves the time to the tool.
+
+    `extends_by` seconds follow that time, in which more people may decide.
+    """
 
     gated: bool
     expires_in: float | None = None
+    extends_by: float = 0.0
 
 
 class NotConfirmed(Exception):
@@ -185,10 +189,11 @@ class Approvals(Protocol):
     def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
         """Return the rows for a step at which these calls end. `position` is that of its entry, for their results."""
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
+    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
         """Verify a received decision: raise NotConfirmed unless the web process signed exactly this one.
 
-        An expiry (`expire`) has no signature. Raises KeyMissing.
+        A decision of the clock has no signature: it is the one that the request named for its expiry. Return whether
+        the run fails with it. Raises KeyMissing.
         """
 
     def verify_approval(
@@ -218,6 +223,12 @@ class Approvals(Protocol):
 
     def send_mail(self, stop: Event) -> None:
         """Mail people about requests that wait for them, until `stop`; several sweepers may at once."""
+
+    def look_ahead(self, stop: Event) -> None:
+        """Do the sweeper's part for pending requests until `stop`; several sweepers may at once.
+
+        That is to record the steps of escalation that have begun, and to mark requests that too few people can decide.
+        """
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests of these gates, inside the caller's transaction.

@@ -1,7 +1,7 @@
 """Runs the sweeper: one process with a loop for each scheduled job. Any number of sweepers may run.
 
-The loops are independent. The sweeper sends hints for due runs every second, mails people about requests every minute
-and does the other jobs once an hour.
+The loops are independent. The sweeper sends hints for due runs every second, looks at requests and mails people every
+minute, and does the other jobs once an hour.
 """
 
 import logging
@@ -61,12 +61,18 @@ def send_mail(_: Connection, stop: threading.Event) -> None:
     wiring.approvals().send_mail(stop)
 
 
+def look_ahead(_: Connection, stop: threading.Event) -> None:
+    """Record escalations of pending requests, and mark those that too few people can decide."""
+    wiring.approvals().look_ahead(stop)
+
+
 def run(stop: threading.Event) -> None:
     """Run every loop until `stop`. An error in the loop that sends hints ends all loops and the process."""
     scheduled = (
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
         Loop(name="ledger", duty=compare_ledger),
+        Loop(name="requests", duty=look_ahead, seconds=MINUTE),
         Loop(name="mail", duty=send_mail, seconds=MINUTE),
     )
     threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in scheduled]

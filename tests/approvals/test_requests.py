@@ -197,6 +197,10 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "changes_requested": False,
         "revises": None,
         "revision": 1,
+        "next_step": None,
+        "undecidable_at": None,
+        "allowance": None,
+        "allowance_use": None,
         "late_outcomes": [],
     }
     assert {name: answer[name] for name in promised} == promised

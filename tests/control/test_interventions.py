@@ -91,6 +91,22 @@ def test_a_gate_expires_in_a_pause(gated: Rig, monkeypatch: pytest.MonkeyPatch) 
     assert desk.effects.calls == []
 
 
+def test_an_expiry_fails_the_run_if_its_request_says_so(
+    gated: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gated.approvals.fails = True
+    run = gated.start("a")
+    gated.advance(run)
+    set_clock(monkeypatch, lambda: timezone.now() + timedelta(hours=2))
+    later(run)
+    assert gated.advance(run).status == "failed"
+    decided, *_, end = events(run)[-3:]
+    assert (decided["verdict"], end["type"]) == ("expire", "Failed")
+    assert end["error"] == decided["reason"]
+    assert (gated.effects.calls, len(gated.effects.models)) == ([], 1)
+    assert verify(run).findings == ()
+
+
 def test_running_calls_of_a_paused_run_are_journaled(rig: MakeBench) -> None:
     hold = Hold(ToolResult(value="done in the pause"))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=hold))

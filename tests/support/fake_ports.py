@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
@@ -217,6 +218,8 @@ class FakeApprovals:
         self.joined: list[tuple[UUID, str]] = []
         self.edited: dict[UUID, str] = {}
         self.forged = False
+        self.fails = False  # the run, if a request expires
+        self.extends_by = 0.0
         self.void = False
         self.allowed: Allowed | None = None
 
@@ -227,7 +230,7 @@ class FakeApprovals:
         return None
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
-        return Ruling(gated=info.gated)
+        return Ruling(gated=info.gated, extends_by=self.extends_by)
 
     def claim_query(self) -> Expression:
         return Expression(sql="NULL", parameters={})
@@ -267,11 +270,12 @@ class FakeApprovals:
             raise ApprovalVoid("the decider lost the right")
         return Approval(by=("bea",), comment="as agreed")
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> None:
+    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
         if self.forged:
             raise NotConfirmed("no person signed it")
         if decision.edit is not None:
             self.edited[gate] = decision.edit.digest
+        return self.fails and decision.verdict is Verdict.EXPIRE
 
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         return next((one.schema for one in self.snapshots if one.gate == gate), None)
@@ -283,6 +287,9 @@ class FakeApprovals:
         with suppress(GateNotOpen), transaction.atomic():
             decision = Decision(verdict=Verdict.EXPIRE, by="", reason="expired without a decision")
             settle(gate=gate, decision=decision)
+
+    def look_ahead(self, stop: Event) -> None:
+        return None
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         self.closed += gates

@@ -236,9 +236,9 @@ def heard(request: Request, **changed: Any) -> Decision:
     return replace(Decision(verdict=Verdict(body["verdict"]), **said), **changed)
 
 
-def verify_decision(request: Request, decision: Decision | None = None) -> None:
-    """Verify a decision as a worker does that hears it."""
-    Approvals().verify_decision(gate=request.gate, decision=decision or heard(request))
+def verify_decision(request: Request, decision: Decision | None = None) -> bool:
+    """Verify a decision as a worker does that hears it, and return whether the run fails with it."""
+    return Approvals().verify_decision(gate=request.gate, decision=decision or heard(request))
 
 
 def verify_approval(request: Request, **given: Any) -> None:

@@ -7,13 +7,14 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.decisions import decide, results
+from approvals.decisions import decide
 from approvals.errors import DigestMismatch
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
+from approvals.requests import results
 from approvals.web import denial
 from approvals.web.request import (
     edit,

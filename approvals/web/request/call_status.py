@@ -77,7 +77,8 @@ def _recorded(shown: requests.Approval) -> Aftermath | None:
     outcome = history.outcome_of(shown.id)
     if not outcome:
         return None
-    label = {"answered": "answered by a person", "in_doubt": "in doubt"}.get(outcome, outcome)
+    by = "a person" if shown.decided_by else "the policy"
+    label = {"answered": f"answered by {by}", "in_doubt": "in doubt"}.get(outcome, outcome)
     return Aftermath(
         css_class={"failed": "danger", "in_doubt": "warn"}.get(outcome, "ok"),
         label=f"{label}; the details were removed",

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from approvals.decisions import results
 from approvals.queries.requests import Approval
+from approvals.requests import results
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import form_text
 

@@ -182,10 +182,13 @@ class Admission:
             )
         return self._ask(now, frame, found, info, terms)
 
-    def verify_decision(self, signal: GateDecidedSignal) -> None:
-        """Raise Tampered unless a person with the right to decide signed this decision."""
+    def verify_decision(self, signal: GateDecidedSignal) -> bool:
+        """Raise Tampered unless a person with the right to decide signed this decision.
+
+        Return whether it is an expiry with which the run fails.
+        """
         try:
-            self.approvals.verify_decision(gate=signal.gate, decision=signal.decision)
+            return self.approvals.verify_decision(gate=signal.gate, decision=signal.decision)
         except NotConfirmed as exc:
             raise Tampered(f"the decision of gate {signal.gate}: {exc}") from exc
 
@@ -306,7 +309,7 @@ class Admission:
         ruling = self.approvals.judge(info, _facts(now, frame, call))
         default = float(settings.ABEYANCE_APPROVAL_SECONDS)
         given = [one for one in (ruling.expires_in, info.expires_in) if one is not None]
-        seconds = min(given, default=default)
+        seconds = min(given, default=default) + ruling.extends_by
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.APPROVAL,

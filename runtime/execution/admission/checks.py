@@ -31,12 +31,15 @@ class CallChecks:
         """Check none of these calls before its running preview ends."""
         self._previewing |= {*previewing}
 
-    def receive(self, signal: GateDecidedSignal) -> None:
-        """Verify a decision now, but an approval with its call. Raises Tampered."""
+    def receive(self, signal: GateDecidedSignal) -> bool:
+        """Verify a decision now, but an approval with its call. Raises Tampered.
+
+        Return whether it is an expiry with which the run fails.
+        """
         if signal.decision.verdict in STARTING:
             self._unverified[signal.gate] = signal
-        else:
-            self._admission.verify_decision(signal)
+            return False
+        return self._admission.verify_decision(signal)
 
     def verify_rest(self) -> None:
         """Verify the approvals whose calls do not start in this step. Raises Tampered."""

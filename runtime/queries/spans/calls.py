@@ -85,7 +85,7 @@ class CallRecord:
             case CallState.DENIED, Verdict.EXPIRE:
                 return "expired, never started"
             case CallState.RETURNED, Verdict.ANSWER:
-                return "answered by a person"
+                return "answered by a person" if self.decided_by else "answered by the policy"
             case CallState.CLOSED, _ if self.child:
                 return "ended with the run"
             case CallState.CLOSED, _ if self.lost:
@@ -111,6 +111,8 @@ class CallRecord:
     @property
     def decision(self) -> str:
         """The label of the last decision; the name of the reviewer follows, if there is one."""
+        if self.verdict is Verdict.ANSWER and not self.decided_by:
+            return "answered by the policy, because no person decided in time"
         return "" if self.verdict is None else labels.VERDICTS[self.verdict]
 
     @property

@@ -143,7 +143,12 @@ def test_the_model_is_told_that_a_person_reported_a_result() -> None:
     frame.messages[-1]["results"][0]["answered"] = True
     given, _ = cast("list[Any]", _told(frame)[-1].parts)
     assert str(given.content).startswith("This call was not made. A person gave this result")
+    frame.messages[-1]["results"][0]["reported_by"] = ""  # as the policy gave it
+    by_rule, _ = cast("list[Any]", _told(frame)[-1].parts)
+    assert str(by_rule.content).startswith("This call was not made. No person decided in time")
+    by_policy = model(_told(frame), cast("AgentInfo", None))
     heard = model(conversation, cast("AgentInfo", None))  # scripts do not use it
+    assert by_policy.parts == heard.parts
     assert heard.parts == [TextPart(content="[({'id': 1}, True), ({'id': 1}, False)]")]
 
 

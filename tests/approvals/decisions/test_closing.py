@@ -14,7 +14,7 @@ from approvals import audit, clock
 from approvals.adapter import Approvals
 from approvals.errors import AlreadyDecided, Expired
 from approvals.models import AuditEntry, Request
-from approvals.requests import snapshot
+from approvals.requests import expiry, snapshot
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run
@@ -110,20 +110,21 @@ def test_time_cannot_be_impersonated() -> None:
     doubt = seeds.in_doubt(expires_at=seeds.moment(-1))
     with pytest.raises(NotConfirmed, match="is pending"):
         seeds.verify_decision(timely, EXPIRY)
-    Request.objects.update(**expired())
-    seeds.verify_decision(timely, EXPIRY)
+    recorded = expiry.decision(timely)
+    Request.objects.update(**{**expired(), "reason": recorded.reason})
+    assert not seeds.verify_decision(timely, recorded)
     other = "differs from the recorded expiry"
     for request, said, why in (
         (timely, {"by": "bea"}, other),
         (timely, {"reason": "y"}, other),
         (timely, {"result": 1}, other),
-        (timely, {"verdict": Verdict.DENY}, "no signed decision"),
+        (timely, {"verdict": Verdict.DENY}, other),
         (early, {}, "has not expired"),
         (never, {}, "has not expired"),
         (doubt, {}, "in_doubt"),
     ):
         with pytest.raises(NotConfirmed, match=why):
-            seeds.verify_decision(request, replace(EXPIRY, **said))
+            seeds.verify_decision(request, replace(recorded, **said))
 
 
 @pytest.mark.parametrize(("digested", "why"), [(False, "stored request"), (True, "sealed")])

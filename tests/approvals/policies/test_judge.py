@@ -52,6 +52,12 @@ FLIPS: dict[str, tuple[str, str, Any]] = {
     "reason": ("quorum: 2", "quorum: 2, reason: required", "demands"),
     "expires_after": ("quorum: 2", "quorum: 2, expires_after: 60", "expires_after"),
     "undo": ("quorum: 2", "quorum: 2, undo: 60", "demands"),
+    "escalate": (
+        "people: [bea]",
+        "people: [bea], escalate: [{people: [bo], expires_after: 60}]",
+        "extends_by",
+    ),
+    "on_expiry": ("quorum: 2", "quorum: 2, on_expiry: fail", "demands"),
 }
 
 
@@ -153,6 +159,14 @@ WRONG = {
     "rules:\n  - name: A\n    match: {risk: huge}": "must be low or medium or high",
     "rules:\n  - name: A\n    expires_after: 5": "from 60 to",
     "rules:\n  - name: A\n    approval: no": "must be required",
+    "rules:\n  - name: A\n    on_expiry: approve": "must be deny or fail",
+    "rules:\n  - name: A\n    on_expiry: {answer: 1}": "needs match.tool",
+    "rules: [{name: A, match: {tool: a}, on_expiry: {answer: 2026-01-01}}]": "quotation marks",
+    "rules: [{name: A, match: {tool: a}, on_expiry: {answer: .nan}}]": "must be a JSON value",
+    "rules: [{name: A, escalate: [{people: [bo], expires_after: 60}]}]": "changes nothing",
+    "rules: [{name: A, people: [b], escalate: [{people: [c]}]}]": "must have expires_after",
+    "rules: [{name: A, people: [b], escalate: [{expires_after: 60}]}]": "must name groups or people",
+    "rules: [{name: A, people: [b], escalate: [1, 2, 3, 4]}]": "4 elements, at most 3",
     "rules:\n  - name: A\n    when: args.x >": r"line 3, rules\[1\].when: is not valid CEL",
     "rules: &a []\nx: *a": "anchors",
     "rules: !!python/object:os.system {}": "tags",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
@@ -75,6 +75,37 @@ def test_two_at_once_end_as_if_in_turn(case: str) -> None:
 
         together([partial(act, one), partial(act, other)], within=60)
         _check(request, allowed)
+
+
+STEP = """
+rules: [{name: One, people: [bea], escalate: [{people: [cora], expires_after: 60}]}]
+"""
+
+
+def look_ahead(request: Request) -> None:
+    Approvals().look_ahead(Event())
+
+
+@pytest.mark.parametrize("other", [look_ahead, by_cora], ids=["another sweeper", "a vote"])
+def test_a_step_is_recorded_once_beside_another_act(other: Act) -> None:
+    reviewers("bea", "cora")
+    put_in_force(STEP)
+    for _ in range(ROUNDS):
+        request = seeds.pending(expires_at=clock.now() + timedelta(seconds=30))
+        ready = Barrier(2, timeout=60)
+
+        def act(what: Act, request: Request = request, ready: Barrier = ready) -> None:
+            ready.wait()
+            _try(lambda: what(request))
+
+        together([partial(act, look_ahead), partial(act, other)], within=60)
+        rows = AuditEntry.objects.filter(run=request.run_id, act="escalated")
+        if other is look_ahead:
+            assert rows.count() == 1
+            _check(request, {("pending", 0)})
+        else:
+            assert rows.count() <= 1
+            _check(request, {("approved", 1)})
 
 
 def _try(act: Callable[[], object]) -> None:

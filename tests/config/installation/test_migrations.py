@@ -50,7 +50,7 @@ INDEXES = {
     "runtime_spent": 1,
     "runtime_journalentry": 1,
     "approvals_auditentry": 1,
-    "approvals_request": 17,  # five of them only after the decision
+    "approvals_request": 19,  # five of them only after the decision
     "approvals_outcome": 3,
 }
 

@@ -261,11 +261,12 @@ def test_a_gate_expires_after_the_time_of_its_tool_or_of_the_installation(
 ) -> None:
     settings.ABEYANCE_APPROVAL_SECONDS = 100.0
     desk = rig({"a": turns(ask(("t", {})))}, t=FakeTool(gated=True, expires_in=own))
+    desk.approvals.extends_by = 40
     run = desk.advance(desk.start("a"))
     (gate,) = desk.open_gates(run.id)
     assert run.due_at is not None
     assert run.due_at == desk.approvals.snapshots[0].expires_at
-    assert run.created_at <= run.due_at - timedelta(seconds=own or 100) <= gate.opened_at
+    assert run.created_at <= run.due_at - timedelta(seconds=(own or 100) + 40) <= gate.opened_at
 
 
 # Cancelling

@@ -219,7 +219,7 @@ def test_an_expired_request_says_so_and_refuses_decisions(
     assert isinstance(asked.expires_at, datetime)
     left = f'<time datetime="{asked.expires_at.isoformat()}" data-countdown>in 7 d</time>'
     shows(bea, "/inbox/", left)
-    shows(bea, asked, left, "Denied if undecided by")
+    shows(bea, asked, left, ": then the call is denied")
     seeds.set_clock(monkeypatch, timezone.now() + timedelta(days=8))
     if recorded:
         Approvals().expire(asked.gate)

@@ -166,6 +166,7 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
     assert [item.id for one in groups for item in one.items] == [item.id for item in found]
     keys: dict[Sort, Callable[[Approval], Any]] = {
         Sort.DEADLINE: lambda item: item.expires_at or now + timedelta(days=99),
+        Sort.NEXT: lambda item: item.next_at or now + timedelta(days=99),
         Sort.AGE: lambda item: item.created_at,
         Sort.RISK: lambda item: [Risk.HIGH, Risk.MEDIUM, Risk.LOW].index(Risk(item.risk)),
     }

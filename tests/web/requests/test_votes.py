@@ -1,15 +1,20 @@
 """A request that needs several people: what its page and the inbox say, and what a vote answers."""
 
+from datetime import timedelta
+from threading import Event
+
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
 from approvals.accounts import people
+from approvals.adapter import Approvals
 from approvals.models import Request
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
-from tests.support.pages import shows
+from tests.support.pages import log_in, shows
 from tests.support.seeds import Cast
 
 ATTACK = "<i>Two</i>"
@@ -39,7 +44,7 @@ def test_page_and_inbox_show_who_approved_and_who_could(
         "bea, dan",
         "&lt;i&gt;Two",
         "policy version 2",
-        hides=[ATTACK, "cannot be approved any more", "Withdraw"],
+        hides=[ATTACK, "Too few people are left", "Withdraw"],
     )
     assert "1 of 2 approvals" in inbox(bea)
 
@@ -65,4 +70,44 @@ def test_a_vote_says_that_it_waits_and_can_be_withdrawn(
 def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Request) -> None:
     for name in ("cora", "dan"):
         people.disable(name, actor=None)
-    shows(bea, request_of_two, "This cannot be approved any more", "only bea could")
+    shows(bea, request_of_two, "Too few people are left to approve this", "Only <bdi>bea</bdi>")
+    shows(bea, request_of_two, "on the page People: ask <bdi>admin</bdi>")
+    Approvals().look_ahead(Event())
+    assert "too few people left" in inbox(bea)
+    admin = log_in(User.objects.get(username="admin"))
+    shows(admin, "/overview/", "Too few people are left to decide 1 request")
+    assert str(request_of_two.id) in admin.get("/inbox/?view=others&q=next:stuck").content.decode()
+
+
+LADDER = """
+rules:
+  - name: One
+    match: {tool: set_privileges}
+    people: [bea]
+    escalate: [{people: [cora], groups: [reviewers], expires_after: 600}]
+    on_expiry: CONSEQUENCE
+"""
+# The consequence, what the page says of it before and after, and the row of the inbox in the last step
+ENDS = {
+    "deny": (": then the call is denied", "is told that it expired", ""),
+    "fail": ("is denied and the run fails", "and the run fails", ", then the run fails"),
+    "{answer: {level: 7}}": ("gets the policy's answer", "this answer", ", then a set answer"),
+}
+
+
+@pytest.mark.parametrize("consequence", ENDS)
+def test_page_and_row_say_what_follows_if_no_person_decides(
+    cast: Cast, bea: Client, consequence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after, row = ENDS[consequence]
+    reviewers("cora")
+    due = seeds.moment(1200)
+    request = asked(LADDER.replace("CONSEQUENCE", consequence), expires_at=due)
+    shows(bea, request, "Escalates", "then <bdi>cora, reviewers</bdi> may decide too", before)
+    assert "escalates <time" in inbox(bea)
+    monkeypatch.setattr("django.utils.timezone.now", lambda: due - timedelta(seconds=60))
+    shows(bea, request, before, hides=["Escalates"])
+    assert f"</time>{row}</span>" in inbox(bea)
+    seeds.set_clock(monkeypatch, due + timedelta(seconds=1))
+    Approvals().expire(request.gate)
+    shows(bea, request, "Expired: no person decided in time", after)

@@ -13,10 +13,10 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from approvals.decisions import decide, in_doubt, results
+from approvals.decisions import decide, in_doubt
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Request
-from approvals.requests import confirmation
+from approvals.requests import confirmation, results
 from runtime.control.cancel import cancel
 from runtime.control.external_events import deliver
 from runtime.control.messages import send_message

@@ -1,0 +1,81 @@
+"""Records the steps of escalation that have begun, for lists and the audit.
+
+People of a step may decide from its time on, whether it was recorded or not (`policies.escalation`). The caller is the
+sweeper, of which several may run: a step is recorded under the lock of its run, so once.
+"""
+
+import logging
+from threading import Event
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from approvals import audit, clock
+from approvals.decisions import votes
+from approvals.models import Request
+from approvals.policies import escalation
+from approvals.policies.escalation import ESCALATE
+from approvals.policies.rules import demands_of
+from approvals.requests import verification
+from runtime.control.transaction import notify
+
+log = logging.getLogger(__name__)
+
+BATCH = 200
+ESCALATED = "escalated"  # an audited act
+
+
+def record_begun(stop: Event) -> int:
+    """Record every step that has begun, and return the number of requests that escalated."""
+    number, after = 0, Q()
+    while not stop.is_set():
+        rows = Request.objects.filter(
+            after, status=Request.Status.PENDING, next_step=ESCALATE, next_at__lte=clock.now()
+        )
+        due = list(rows.order_by("next_at", "id").values_list("id", "run_id", "next_at")[:BATCH])
+        number += sum(_record(request, run) for request, run, _ in due)
+        if len(due) < BATCH:
+            break
+        last, _, at = due[-1]
+        after = Q(next_at__gt=at) | Q(next_at=at, id__gt=last)
+    return number
+
+
+def _record(request: UUID, run: UUID) -> bool:
+    """Record the steps of one request that have begun. Return False if another sweeper did, or it is closed."""
+    with transaction.atomic():
+        audit.lock_runs(run)
+        row, at = Request.objects.get(pk=request), clock.now()
+        if row.status != Request.Status.PENDING:
+            return False
+        why = verification.fault(row)
+        if why is not None:
+            log.error("Request %s does not escalate, because it was tampered with: %s", row.id, why)
+            return False
+        demands = demands_of(row.rule)
+        assert demands is not None  # the default policy has no steps
+        begun = escalation.begun(demands, row.expires_at, at)
+        if begun <= row.escalated:
+            return False
+        for number, step in enumerate(demands.escalate[row.escalated : begun], row.escalated + 1):
+            audit.append(
+                run=run,
+                actor=None,
+                act=ESCALATED,
+                subject=f"request {row.id}",
+                detail={
+                    "digest": row.request_digest,
+                    "step": str(number),
+                    "to": ", ".join((*step.people, *step.groups)),
+                },
+                at=at,
+            )
+        follows = escalation.next_step(demands, row.expires_at, at)
+        assert follows is not None  # it has a deadline
+        Request.objects.filter(pk=row.pk).update(
+            escalated=begun, next_step=follows.step, next_at=follows.at
+        )
+        votes.note_open(row, at)
+        notify(run, inbox=True, hint=False)
+    return True

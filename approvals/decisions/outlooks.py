@@ -1,0 +1,140 @@
+"""Marks pending requests that too few people are left to decide in time, for lists, pages and the log.
+
+The caller is the sweeper, each minute. The people are read once for all requests, and requests with the same rule,
+origin and votes are looked at once.
+"""
+
+import logging
+from collections import defaultdict
+from datetime import datetime
+from threading import Event
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from approvals import audit, clock
+from approvals.models import AuditEntry, Request, Vote
+from approvals.permissions.principals import Principal
+from approvals.queries import deciders
+from approvals.queries.deciders import MAX_PEOPLE, Outlook
+from runtime.control.transaction import notify
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+MOST = 10_000  # requests of one look; the next look goes on after them
+UNDECIDABLE = "undecidable"  # an audited act
+_COLUMNS = (
+    "run_id",
+    "kind",
+    "risk",
+    "requester",
+    "origin",
+    "excluded",
+    "rule",
+    "created_at",
+    "expires_at",
+    "undecidable_at",
+    "request_digest",
+)
+
+
+class Outlooks:
+    """Looks at the pending requests in their order. `_after` is where the last look ended, if it was cut short."""
+
+    def __init__(self) -> None:
+        self._after = Q()
+
+    def mark(self, stop: Event) -> int:
+        """Mark requests that too few people can decide in time, and clear marks. Return how many changed."""
+        people = deciders.deciders()
+        if len(people) >= MAX_PEOPLE:
+            return 0  # not all were read, and there are enough
+        known: dict[tuple[object, ...], Outlook] = {}
+        changed = 0
+        for _ in range(0, MOST, BATCH):
+            pending = Request.objects.filter(self._after, status=Request.Status.PENDING)
+            rows = list(pending.order_by("created_at", "id").only(*_COLUMNS)[:BATCH])
+            changed += _mark_all(rows, people, known)
+            if len(rows) < BATCH or stop.is_set():
+                self._after = Q()
+                break
+            last = rows[-1]
+            at = Q(created_at__gte=last.created_at)
+            self._after = at & (Q(created_at__gt=last.created_at) | Q(id__gt=last.id))
+        return changed
+
+
+def _mark_all(
+    rows: list[Request], people: tuple[Principal, ...], known: dict[tuple[object, ...], Outlook]
+) -> int:
+    cast: dict[UUID, dict[str, int]] = defaultdict(dict)
+    ruled = [row.pk for row in rows if row.rule is not None]
+    for request, person, stage in Vote.objects.filter(request__in=ruled).values_list(
+        "request_id", "person", "stage"
+    ):
+        cast[request][person] = stage
+    at, changed = clock.now(), 0
+    for row in rows:
+        try:
+            found = _outlook(row, people, cast[row.pk], at, known)
+        except (ValueError, KeyError, TypeError):
+            continue  # it was tampered with: its page says so
+        if found.suffice is (row.undecidable_at is not None):
+            changed += _mark(row, found, at)
+    return changed
+
+
+def _outlook(
+    row: Request,
+    people: tuple[Principal, ...],
+    votes: dict[str, int],
+    at: datetime,
+    known: dict[tuple[object, ...], Outlook],
+) -> Outlook:
+    soon = [one.person for one in people if one.cooling_until and _ends_in_time(one, row)]
+    same = (
+        row.rule,
+        row.kind,
+        row.risk,
+        row.requester,
+        tuple(row.origin),
+        tuple(row.excluded),
+        frozenset(votes.items()),
+        tuple(soon),
+    )
+    if same not in known:
+        known[same] = deciders.outlook(row, people, at, votes)
+    return known[same]
+
+
+def _ends_in_time(person: Principal, row: Request) -> bool:
+    until = person.cooling_until
+    return until is not None and (row.expires_at is None or until < row.expires_at)
+
+
+def _mark(row: Request, found: Outlook, at: datetime) -> bool:
+    """Mark the request or clear its mark, with one audited act in its life. Return False if another sweeper did."""
+    with transaction.atomic():
+        audit.lock_runs(row.run_id)
+        changed = Request.objects.filter(
+            pk=row.pk, status=Request.Status.PENDING, undecidable_at__isnull=not found.suffice
+        ).update(undecidable_at=None if found.suffice else at)
+        if not changed:
+            return False
+        subject = f"request {row.pk}"
+        acts = AuditEntry.objects.filter(run=row.run_id, act=UNDECIDABLE, subject=subject)
+        if not found.suffice and not acts.exists():
+            audit.append(
+                run=row.run_id,
+                actor=None,
+                act=UNDECIDABLE,
+                subject=subject,
+                detail={"digest": row.request_digest, "left": ", ".join(found.people)},
+                at=at,
+            )
+        notify(row.run_id, inbox=True, hint=False)
+    if not found.suffice:
+        log.error("Request %s: too few people are left who may decide it in time", row.pk)
+    return True

@@ -1,0 +1,64 @@
+"""Makes the decision of the clock: the consequence that a request's demands name for its expiry.
+
+It follows from the stored request alone, which its digest and MAC cover. So a worker makes it again and compares.
+"""
+
+from datetime import UTC
+
+from approvals.models import Request
+from approvals.policies.rules import Demands, OnExpiry
+from approvals.requests import results, votes
+from runtime.core.enums import Decision, Verdict
+from runtime.errors import InvalidInput
+from runtime.ports.approvals import NotConfirmed
+
+
+def decision(request: Request) -> Decision:
+    """Return the decision if no person decided in time. Demands that cannot be read deny the call."""
+    assert request.expires_at is not None
+    due = request.expires_at.astimezone(UTC)
+    reason = f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
+    demands = _demands(request)
+    if demands is None or demands.on_expiry is OnExpiry.DENY:
+        return Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
+    rule = f"{reason} The policy's rule {demands.rule}"
+    if demands.on_expiry is OnExpiry.FAIL:
+        return Decision(verdict=Verdict.EXPIRE, by="", reason=f"{rule} ends the run.")
+    unfit = misfit(request)
+    if unfit:
+        return Decision(
+            verdict=Verdict.EXPIRE,
+            by="",
+            reason=f"{rule} has an answer that the tool could not return: {unfit}.",
+        )
+    return Decision(
+        verdict=Verdict.ANSWER, by="", reason=f"{rule} gave this answer.", result=demands.answer
+    )
+
+
+def fails_run(request: Request) -> bool:
+    """Tell whether the run fails if the request expires."""
+    demands = _demands(request)
+    return demands is not None and demands.on_expiry is OnExpiry.FAIL
+
+
+def misfit(request: Request) -> str:
+    """Say why the tool could not return the answer of the policy; empty if it could, or if there is no answer."""
+    demands = _demands(request)
+    if demands is None or demands.on_expiry is not OnExpiry.ANSWER:
+        return ""
+    try:
+        results.check(demands.answer, results.schema_of(request))
+    except InvalidInput as exc:
+        return f"{exc.field} {exc.detail}"
+    except NotConfirmed as exc:
+        return str(exc)
+    return ""
+
+
+def _demands(request: Request) -> Demands | None:
+    """Read the demands; None also for those that cannot be read: a worker then finds that the request was changed."""
+    try:
+        return votes.demands(request)
+    except NotConfirmed:
+        return None

@@ -1,0 +1,255 @@
+"""What follows if no person decides: by the demands that the digest covers, and never an approval."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from approvals import audit, clock
+from approvals.accounts.people import disable, enable
+from approvals.adapter import Approvals
+from approvals.decisions.escalations import record_begun
+from approvals.decisions.outlooks import Outlooks
+from approvals.models import AuditEntry, Request, Vote
+from approvals.permissions.principals import principal_of
+from approvals.policies import escalation
+from approvals.policies.rules import Demands, Escalation, OnExpiry, Stage, demands_of
+from approvals.policy import Group
+from approvals.policy_versions import changes
+from approvals.queries import inbox
+from approvals.queries.inbox import View
+from approvals.requests import statements, votes
+from runtime.core.enums import Decision, Verdict
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
+from tests.approvals.policies.office import asked, reviewers
+from tests.support import seeds
+
+pytestmark = pytest.mark.django_db
+
+ONE = "{name: One, match: {tool: set_privileges}, people: [bea]"
+FAIL = f"rules: [{ONE}, on_expiry: fail}}]"
+ANSWER = f"rules: [{ONE}, on_expiry: {{answer: {{level: 0}}}}}}]"
+LADDER = """
+rules:
+  - name: One
+    people: [bea]
+    escalate: [{people: [cora], expires_after: 100}, {people: [dan], expires_after: 100}]
+"""
+LEVEL = seeds.object_of(level={"type": "integer"})
+
+
+@pytest.fixture
+def three(ada: Actor) -> list[Actor]:
+    return reviewers("bea", "cora", "dan")
+
+
+def expired(text: str, **given: Any) -> Request:
+    """Return a request under this policy whose deadline has passed, after its expiry."""
+    request = asked(text, expires_at=clock.now() - timedelta(seconds=1), **given)
+    Approvals().expire(request.gate)
+    Approvals().expire(request.gate)  # by another worker: nothing more
+    request.refresh_from_db()
+    assert AuditEntry.objects.filter(run=request.run_id, act="expired").count() == 1
+    audit.verify(request.run_id)
+    return request
+
+
+# The policy, the tool's result schema, and the clock's decision: verdict, result, whether the run fails, reason
+ENDS: dict[str, tuple[str, Any, tuple[Verdict, Any, bool, str]]] = {
+    "denied": (f"rules: [{ONE}}}]", None, (Verdict.EXPIRE, None, False, "UTC.")),
+    "fails": (FAIL, None, (Verdict.EXPIRE, None, True, "rule One ends the run.")),
+    "answered": (ANSWER, LEVEL, (Verdict.ANSWER, {"level": 0}, False, "One gave this answer.")),
+    "unfit": (
+        ANSWER,
+        seeds.object_of(name={"type": "string"}),
+        (Verdict.EXPIRE, None, False, "has an answer that the tool could not return: result.name"),
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_consequence_is_that_of_the_rule_and_the_worker_verifies_it(
+    three: list[Actor], end: str
+) -> None:
+    text, schema, (verdict, result, fails, reason) = ENDS[end]
+    request = expired(text, result_schema=schema)
+    said = seeds.heard(request)
+    assert (said.verdict, said.result, said.by, request.status) == (verdict, result, "", "expired")
+    assert reason in said.reason
+    assert seeds.verify_decision(request, said) is fails
+    others = [
+        replace(said, verdict=Verdict.ANSWER, result={"level": 9}),
+        replace(said, verdict=Verdict.APPROVE),
+        replace(said, reason="No decision before then."),
+    ]
+    if verdict is not Verdict.EXPIRE:
+        others.append(replace(said, verdict=Verdict.EXPIRE, result=None))
+    for other in others:
+        with pytest.raises(NotConfirmed):
+            seeds.verify_decision(request, other)
+
+
+@pytest.mark.parametrize(("old", "new"), [("fail", "deny"), ('"rule":"One"', '"rule":"Two"')])
+def test_a_changed_consequence_does_not_verify(three: list[Actor], old: str, new: str) -> None:
+    request = expired(FAIL)
+    said = seeds.heard(request)
+    assert request.rule is not None
+    Request.objects.filter(pk=request.pk).update(rule=request.rule.replace(old, new))
+    with pytest.raises(NotConfirmed):
+        seeds.verify_decision(request, said)
+
+
+def test_an_answer_that_its_tool_could_not_return_is_refused_when_saved(three: list[Actor]) -> None:
+    tool = {**seeds.TOOL, "result_schema": LEVEL}
+    seeds.published(input_schema={}, tools=[tool])
+    changes.check(ANSWER)
+    with pytest.raises(
+        InvalidInput, match=r"One that set_privileges could not return: result.level"
+    ):
+        changes.check(ANSWER.replace("level: 0", "level: high"))
+
+
+# Escalation
+
+AT = datetime.fromisoformat("2030-01-01T12:00:00+00:00")
+
+
+def test_the_steps_follow_from_the_last_deadline_and_only_add_people() -> None:
+    found = Demands(
+        rule="A",
+        stages=(Stage(people=("bea",)), Stage()),
+        escalate=(
+            Escalation(seconds=60, people=("bo",)),
+            Escalation(seconds=30, groups=("reviewers",), people=("di",)),
+        ),
+        on_expiry=OnExpiry.FAIL,
+    )
+    assert demands_of(found.stored()) == found
+    for seconds, people, step, due in (
+        (-91, ("bea",), "escalate", -90),
+        (-90, ("bea", "bo"), "escalate", -30),
+        (-30, ("bea", "bo", "di"), "fail", 0),
+    ):
+        at = AT + timedelta(seconds=seconds)
+        first, second = escalation.stages(found, AT, at)
+        assert (first.people, second) == (people, Stage())
+        follows = escalation.next_step(found, AT, at)
+        assert follows is not None
+        assert (follows.step, follows.at) == (step, AT + timedelta(seconds=due))
+    assert escalation.stages(found, None, AT) == found.stages  # a call in doubt has no deadline
+
+
+def test_people_of_a_step_decide_from_its_time_on_and_the_worker_finds_the_same(
+    three: list[Actor],
+) -> None:
+    _, cora, dan = three
+    request = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    with pytest.raises(Forbidden, match="rule One lets only other people"):
+        seeds.decide(request, dan)
+    assert seeds.decide(request, cora).status == "approved"
+    request.refresh_from_db()
+    seeds.verify_approval(request)
+
+
+def test_a_vote_from_before_its_step_does_not_count(three: list[Actor]) -> None:
+    request = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    seeds.decide(request, three[1])
+    request.refresh_from_db()
+    seeds.verify_approval(request)
+    vote_at(request, clock.now() - timedelta(seconds=60))
+    with pytest.raises(ApprovalVoid, match="rule One lets only other people"):
+        seeds.verify_approval(request)
+
+
+def vote_at(request: Request, at: datetime) -> None:
+    """Sign the vote and the decision of cora as of another time, as a web process with an error could."""
+    Vote.objects.filter(request=request).delete()
+    made = votes.make(
+        request, person="cora", stage=0, verdict=Verdict.APPROVE, reason="", at=at, withdrawn=0
+    )
+    made.save(force_insert=True)
+    said = Decision(verdict=Verdict.APPROVE, by="cora")
+    request.decided_at, request.effective_at = at, None
+    digest = votes.digest_of(made.statement)
+    statements.sign(request, statements.make(request, said, at, votes=[digest]))
+    request.save()
+
+
+def escalations(request: Request) -> list[dict[str, str]]:
+    rows = AuditEntry.objects.filter(run=request.run_id, act="escalated").order_by("seq")
+    return [json.loads(row.detail) for row in rows]
+
+
+def test_the_sweeper_records_each_step_once_also_those_it_missed(three: list[Actor]) -> None:
+    first = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    both = seeds.pending(expires_at=clock.now() + timedelta(seconds=50))
+    seeds.pending(expires_at=clock.now() + timedelta(seconds=250))  # not yet
+    assert [record_begun(Event()) for _ in range(2)] == [2, 0]
+    for request, people, step in ((first, ["cora"], "escalate"), (both, ["cora", "dan"], "deny")):
+        assert [row["to"] for row in escalations(request)] == people
+        request.refresh_from_db()
+        assert (request.escalated, request.next_step) == (len(people), step)
+        assert request.open_to == [f"person:{name}" for name in ("bea", *people)]
+        audit.verify(request.run_id)
+    cora = principal_of(three[1])
+    assert {item.id for item in inbox.page(cora, view=View.MINE).items} == {first.id, both.id}
+    assert {item.id for item in inbox.page(cora, view=View.MINE, q="next:deny").items} == {both.id}
+
+
+def test_a_changed_request_does_not_escalate(three: list[Actor]) -> None:
+    request = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    assert request.rule is not None
+    Request.objects.filter(pk=request.pk).update(rule=request.rule.replace("cora", "mallory"))
+    assert record_begun(Event()) == 0
+    assert escalations(request) == []
+
+
+# Too few people
+
+
+def test_a_request_that_too_few_can_decide_is_marked_until_enough_can(three: list[Actor]) -> None:
+    bea, *_ = three
+    outlooks = Outlooks()
+    fine = asked("rules: [{name: Two, match: {risk: high}, quorum: 2}]")
+    requests = [fine, seeds.pending(risk="low"), seeds.in_doubt()]
+    seeds.decide(fine, bea)
+    assert outlooks.mark(Event()) == 0
+    for name in ("cora", "dan"):
+        disable(name, actor=None)
+    assert [outlooks.mark(Event()) for _ in range(2)] == [1, 0]  # bea can still decide the others
+    assert stuck() == {fine.id}
+    disable("bea", actor=None)
+    assert outlooks.mark(Event()) == 2  # ada started the runs
+    assert stuck() == {one.id for one in requests}
+    for name in ("bea", "cora"):
+        enable(name, actor=None)
+    assert outlooks.mark(Event()) == 3
+    disable("cora", actor=None)
+    assert outlooks.mark(Event()) == 1
+    assert AuditEntry.objects.filter(act="undecidable").count() == 3  # once for each request
+    audit.verify(fine.run_id)
+
+
+def test_people_who_can_decide_in_time_suffice(three: list[Actor], settings: Any) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = 100
+    hour = clock.now() + timedelta(hours=1)
+    late = asked(LADDER, expires_at=hour)
+    for name in ("bea", "cora"):
+        disable(name, actor=None)
+    assert Outlooks().mark(Event()) == 0  # dan may decide in the last step
+    disable("dan", actor=None)
+    seeds.person("anne", Group.ADMINS)
+    enable("dan", actor="anne")
+    soon = seeds.pending(expires_at=clock.now() + timedelta(seconds=50))
+    assert Outlooks().mark(Event()) == 1  # the right of dan counts after 100 seconds
+    assert stuck() == {soon.id} != {late.id}
+
+
+def stuck() -> set[UUID]:
+    return set(Request.objects.exclude(undecidable_at=None).values_list("id", flat=True))
