@@ -27,7 +27,14 @@ from approvals import (
     stored_rows,
 )
 from approvals.allowance_acts import uses
-from approvals.decisions import closing, escalations, open_requests, outcomes, readings
+from approvals.decisions import (
+    closing,
+    escalations,
+    open_requests,
+    outcomes,
+    readings,
+    version_decisions,
+)
 from approvals.decisions import votes as votes_of_people
 from approvals.decisions.outlooks import Outlooks
 from approvals.errors import BrokenChain
@@ -37,7 +44,7 @@ from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
 from approvals.queries.requests import to_view
-from approvals.requests import expiry, schemas, snapshot, statements, verification, votes
+from approvals.requests import expiry, snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
 from runtime.core.enums import Decision, GateKind, Risk, Verdict
 from runtime.core.events import AllowanceUse
@@ -162,11 +169,20 @@ class Approvals:
 
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         """Return the schema of the arguments in the request at this gate, None if it is missing or unreadable."""
-        found = Request.objects.filter(gate=gate).values_list("schema", flat=True).first()
-        with suppress(NotConfirmed, ValueError, RecursionError):
-            schema = json.loads(schemas.text_of(found or ""))
+        with pool.in_transaction() as connection:
+            row = pool.row(connection, _SCHEMA, {"gate": gate})
+        with suppress(ValueError, RecursionError):
+            schema = json.loads(row[0] if row else "")
             return schema if isinstance(schema, dict) else None
         return None
+
+    def version_decided(
+        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+    ) -> str | None:
+        """Return the admin whose signed decision on these versions counts for a run of these people, or None."""
+        return version_decisions.decider(
+            agent=agent, before=before, after=after, requester=requester, origin=origin
+        )
 
     def expire(self, gate: UUID) -> None:
         """Expire the gate's request in a transaction. Does nothing before its deadline or if it is closed."""
@@ -270,6 +286,10 @@ class Approvals:
         return {view.gate: RequestLink(id=view.id, sentence=view.sentence) for view in views}
 
 
+_SCHEMA = """
+    SELECT coalesce(s.body, r.schema) FROM approvals_request r
+    LEFT JOIN approvals_toolschema s ON s.digest = r.schema WHERE r.gate = %(gate)s
+"""
 _RISKS = tuple(Risk)  # from the lowest to the highest
 _QUERY = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a

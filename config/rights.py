@@ -45,6 +45,7 @@ TABLES = {
     "approvals_allowanceact": (ADD, ADD),  # a worker adds uses
     "approvals_mailpreference": (ALL, "SELECT, UPDATE"),
     "approvals_notice": (NOTHING, ALL),
+    "approvals_versiondecision": (ADD, READ),
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),
 }

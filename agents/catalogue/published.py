@@ -13,6 +13,7 @@ from agents.sdk import inputs
 from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from runtime.core.digest import is_text, sha256_of
 from runtime.core.enums import Risk
+from runtime.core.events import Change
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
 from runtime.ports.agents import PublishedChange
@@ -70,6 +71,13 @@ class Catalogue:
             for one in found
             if used[one.agent] in earlier
         )
+
+    def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...] | None:
+        """Return the changes between two published versions of an agent; None if one of them is none."""
+        found = versions([before, after])
+        if {one.agent for one in found.values()} != {agent} or not {before, after} <= found.keys():
+            return None
+        return changes(found[before].definition, found[after].definition)
 
     def knows(self, agent: str) -> bool:
         """Say whether an agent of this name was ever published."""

@@ -97,6 +97,12 @@ class Approvals:
             raise ApprovalVoid(f"it was approved at {shown.risk} risk")
         return Approval(by=(said.by,), comment=said.reason or None)
 
+    def version_decided(
+        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+    ) -> str | None:
+        """Return None: in a test, each version gate is decided."""
+        return None
+
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         """Return the schema that the gate showed."""
         return self.shown[gate].schema

@@ -9,6 +9,7 @@ from approvals.models.readings import Reading
 from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
 from approvals.models.teamwork import Claim, Comment, Handover, Viewer
 from approvals.models.tools import ToolSchema
+from approvals.models.versions import VersionDecision
 
 __all__ = [
     "ASKING_AGENT",
@@ -30,6 +31,7 @@ __all__ = [
     "SavedView",
     "Token",
     "ToolSchema",
+    "VersionDecision",
     "Viewer",
     "Vote",
 ]

@@ -7,12 +7,12 @@ no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 from datetime import UTC, datetime
 from typing import Any
 
-from approvals.models import AllowanceAct, Assignment, PolicyAct, Token
+from approvals.models import AllowanceAct, Assignment, PolicyAct, Token, VersionDecision
 from runtime.core.digest import canonical
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, signatures
 
-Signed = Token | Assignment | PolicyAct | AllowanceAct
+Signed = Token | Assignment | PolicyAct | AllowanceAct | VersionDecision
 
 
 def sign(row: Signed) -> None:
@@ -51,6 +51,8 @@ def text_of(row: Signed) -> str:
             said = _policy_act(row)
         case AllowanceAct():
             said = _allowance_act(row)
+        case VersionDecision():
+            said = _version_decision(row)
     return canonical(said).decode()
 
 
@@ -110,6 +112,20 @@ def _allowance_act(row: AllowanceAct) -> dict[str, Any]:
         "by": row.by,
         "at": _moment(row.at),
         "reason": row.reason,
+    }
+
+
+def _version_decision(row: VersionDecision) -> dict[str, Any]:
+    return {
+        "kind": "version",
+        "agent": row.agent,
+        "before": row.before,
+        "after": row.after,
+        "by": row.by,
+        "token": row.token,
+        "reason": row.reason,
+        "count": row.count,
+        "at": _moment(row.at),
     }
 
 

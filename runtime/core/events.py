@@ -476,7 +476,8 @@ class AgentChanged:
     """The frame continues with another version of its agent.
 
     `before` and `fingerprint` are the digests of the two. `writes` are tools that have become writes: their running
-    calls count as writes. `instructions` are as in FrameOpened.
+    calls count as writes. `instructions` are as in FrameOpened. `by` is the admin whose decision on these two versions
+    let it, empty if no person had to agree or a version gate was decided.
     """
 
     frame: str
@@ -486,6 +487,7 @@ class AgentChanged:
     changes: tuple[Change, ...]
     writes: tuple[str, ...] = ()
     instructions: str = ""
+    by: str = ""
     type: Literal["AgentChanged"] = "AgentChanged"
 
 

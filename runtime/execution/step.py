@@ -119,11 +119,15 @@ class StepBuilder:
                 self._close_gate(gate, "the agent has changed once more")
         blocked = {gate.frame for gate in version_gates(self.now)}
         for frame, change in version_changes.items():
-            if not change.asks:
-                if not self._change_agent(frame, change):
-                    return
-            elif frame not in blocked:
+            if frame in blocked and change.asks:
+                continue
+            after, by = change.agent.fingerprint, ""
+            if change.asks:
+                by = self._admission.version_decided(self.now, frame, after)
+            if change.asks and not by:
                 self._record(open_version_gate(self.now, frame, change, self._clock()))
+            elif not self._change_agent(frame, change, by):
+                return
 
     def consume(self, signal: Signal) -> None:
         """Consume a signal. It changes nothing if its gate is not open or it comes too late.
@@ -306,10 +310,10 @@ class StepBuilder:
             instructions=instructions,
         )
 
-    def _change_agent(self, frame: str, change: VersionChange) -> bool:
+    def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
-            self.add(agent_changed(self.now, frame, change, self._handler))
+            self.add(agent_changed(self.now, frame, change, self._handler, by))
         except InvalidInput as exc:
             self.cancel(by="", reason=_invalid_input(self.now.frame(frame).agent, exc))
             return False

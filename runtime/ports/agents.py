@@ -137,6 +137,9 @@ class AgentCatalogue(Protocol):
         `used` are fingerprints by name.
         """
 
+    def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...] | None:
+        """Return the changes between two published versions of an agent; None if one of them is none."""
+
     def knows(self, agent: str) -> bool:
         """Say whether an agent of that name was ever published."""
 

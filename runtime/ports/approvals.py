@@ -212,6 +212,14 @@ class Approvals(Protocol):
         journal: an approval by one of these people does not count. Raises NotConfirmed, ApprovalVoid, or KeyMissing.
         """
 
+    def version_decided(
+        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+    ) -> str | None:
+        """Return the admin whose decision lets runs of these people continue from one version to the other, or None.
+
+        `requester` and `origin` are those of the run, by its journal.
+        """
+
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         """Return the schema of the arguments as this gate's request shows it, None if it cannot be read.
 

@@ -27,7 +27,7 @@ from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import DECISIONS, DIALOGUE, REVIEWS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
-from runtime.core.events import AllowanceUse, CallPreviewed, Event, GateDecided
+from runtime.core.events import AgentChanged, AllowanceUse, CallPreviewed, Event, GateDecided
 from runtime.core.machine.replay import initial, recover, step
 from runtime.ports.approvals import Allowed
 from runtime.store.tables.signals import PauseSignal, ResumeSignal
@@ -281,6 +281,8 @@ def _schema_of(event: Event) -> int:
     if isinstance(event, GateDecided) and event.verdict is Verdict.REQUEST_CHANGES:
         return DIALOGUE
     if isinstance(event, GateDecided) and event.allowance:
+        return DIALOGUE
+    if isinstance(event, AgentChanged) and event.by:
         return DIALOGUE
     if isinstance(event, GateDecided) and (event.stands or event.verdict is Verdict.ANSWER):
         return DECISIONS

@@ -217,6 +217,7 @@ class FakeApprovals:
         self.notes: list[tuple[UUID, Actor, str, dict[str, str | None]]] = []
         self.joined: list[tuple[UUID, str]] = []
         self.edited: dict[UUID, str] = {}
+        self.versions: dict[tuple[str, str, str], str] = {}
         self.forged = False
         self.fails = False  # the run, if a request expires
         self.extends_by = 0.0
@@ -276,6 +277,11 @@ class FakeApprovals:
         if decision.edit is not None:
             self.edited[gate] = decision.edit.digest
         return self.fails and decision.verdict is Verdict.EXPIRE
+
+    def version_decided(
+        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+    ) -> str | None:
+        return self.versions.get((agent, before, after))
 
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         return next((one.schema for one in self.snapshots if one.gate == gate), None)

@@ -184,6 +184,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "retry": why,
         "decision": {"verdict": "approve", **given},
         "stops": {"agent": "", **why},
+        "version-changes": {"agent": "a", "before": "b", "after": "c", "count": 1, **why},
         "put": {"agent": "*", "confirm": "every agent", **given},
         "settle": {"outcome": "give_up", **why},
         "run-again": {"confirm": "newhire", **given},

@@ -38,6 +38,7 @@ from runtime.core.errors import (
     Unreadable,
 )
 from runtime.core.events import (
+    AgentChanged,
     CallAdmitted,
     CallPreviewed,
     Event,
@@ -62,7 +63,7 @@ HISTORY = {
     8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
-    11: "requests for changes, and calls that an allowance passed: an entry with one, or a continuation",
+    11: "requests for changes, calls that an allowance passed, and versions that were decided for all runs",
 }
 REFERRING = 6
 BRIEF = 7
@@ -233,6 +234,8 @@ def _number(event: Event) -> int:
             return REVIEWS
         case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
             return DECISIONS
+        case AgentChanged() if event.by:
+            return DIALOGUE
         case CallPreviewed():
             return REVIEWS
         case CallAdmitted() | GateOpened() if event.terms is not None and event.terms.risk:

@@ -118,6 +118,18 @@ class Admission:
         except Exception as exc:
             return self._hold_on_error(now, frame, call, exc)
 
+    def version_decided(self, now: Continuation, frame: str, after: str) -> str:
+        """Return the admin who decided that runs continue under version `after`, empty if people are asked here."""
+        here = now.frame(frame)
+        found = self.approvals.version_decided(
+            agent=here.agent,
+            before=here.fingerprint,
+            after=after,
+            requester=now.requester,
+            origin=now.origin,
+        )
+        return found or ""
+
     def open_hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
         """Open a hold before a frame's model call if its agent's rules say so: once a turn, or after an outage."""
         found = now.frame(frame)

@@ -101,11 +101,11 @@ def now_writes(version_changes: VersionChanges) -> dict[str, tuple[str, ...]]:
 
 
 def agent_changed(
-    now: Continuation, frame: str, change: VersionChange, handler: EffectHandler
+    now: Continuation, frame: str, change: VersionChange, handler: EffectHandler, by: str = ""
 ) -> AgentChanged:
     """Build the event by which a frame continues with this process's version.
 
-    Raise InvalidInput if this version cannot make its instructions from the frame's input.
+    `by` decided that for all runs. Raise InvalidInput if this version cannot make its instructions from the input.
     """
     here = now.frame(frame)
     instructions = handler.instruct(here.agent, here.messages[0]["content"])
@@ -117,6 +117,7 @@ def agent_changed(
         instructions=instructions,
         changes=change.changes,
         writes=change.writes,
+        by=by,
     )
 
 

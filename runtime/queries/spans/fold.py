@@ -271,7 +271,8 @@ class Fold:
             case e.AgentChanged():
                 frame.fingerprint = event.fingerprint
                 frame.changed(self._at)
-                self._add_message(frame, "release", frame.agent, differences(event.changes))
+                changes = differences(event.changes)
+                self._add_message(frame, "release", frame.agent, changes, reported_by=event.by)
                 if event.instructions:
                     self._add_message(frame, "instructions", frame.agent, event.instructions)
             case e.FrameClosed():

@@ -21,7 +21,8 @@ class Message:
     """One message in a frame. `by` is a person, an agent or a tool; `value` is JSON, plain text, or a `Stored` result.
 
     `order` counts the messages of the run; `turn` is the frame's, 0 before its model replied; `agent` owns the frame.
-    `until` is the time of the next attempt; `reported_by` is the person who reported a result.
+    `until` is the time of the next attempt; `reported_by` is the person who reported a result,
+    or let the frame continue under another version with all others.
     """
 
     order: int

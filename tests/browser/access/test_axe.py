@@ -93,7 +93,15 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         ],
         "ada": ["/inbox/", asked, run, *(f"/runs/{done}/fork/{at}/" for at in (2, 3)), start],
         "admin": [
-            *("/overview/", "/inbox/", "/people/", "/people/?q=stranger", "/stops/", "/policies/"),
+            *(
+                "/overview/",
+                "/inbox/",
+                "/people/",
+                "/people/?q=stranger",
+                "/stops/",
+                "/policies/",
+                "/version-changes/",
+            ),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),
         ],
     }

@@ -1,5 +1,7 @@
 """The page of a request says, before a decision, that its agent has a newer version, with what changed."""
 
+from dataclasses import replace
+
 from django.test import Client
 
 from approvals.models import Request
@@ -25,6 +27,14 @@ def test_a_request_shows_what_changed_in_its_agent_since_it_asked(
     shows(bea, asked, SAYS, "stops at a version gate", "sub-agent helper")
     office.approve(run)
     shows(bea, asked, hides=[SAYS])
+
+
+def test_an_agent_above_the_one_that_asked_is_shown_too(bea: Client, office: Office) -> None:
+    above = replace(account_agent(), name="hr_onboarding")
+    office.effects.released["hr_onboarding"] = released(above)
+    run = office.start()
+    released(replace(above, instructions="Be brief."))
+    shows(bea, Request.objects.get(run=run), SAYS, "<bdi>hr_onboarding</bdi></b> was published")
 
 
 def test_an_older_or_unknown_version_is_no_update(bea: Client, office: Office) -> None:

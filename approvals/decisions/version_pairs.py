@@ -1,0 +1,112 @@
+"""Records an admin's decision that all waiting runs of a change of an agent continue.
+
+The decision is signed for the pair of versions, and recorded at each run's own gate by `decide`, with its checks. So a
+run that this admin may not decide stays. Runs that reach the same change later continue by the signed decision.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from approvals import clock
+from approvals.accounts import log
+from approvals.decisions import version_decisions
+from approvals.decisions.decide import decide
+from approvals.errors import ApprovalError, NotFound
+from approvals.models import VersionDecision
+from approvals.permissions import principals
+from approvals.permissions.scopes import Scope
+from approvals.queries import version_pairs
+from approvals.queries.version_pairs import Pair, Waiting
+from runtime.control.access import text
+from runtime.core.enums import Verdict
+from runtime.core.limits import MAX_REASON
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+
+NEEDS_REASON = "is required to continue all these runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A run that stays at its version gate, and why."""
+
+    run: UUID
+    request: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """The number of runs that continue, and those that stay."""
+
+    continued: int
+    left: tuple[Left, ...]
+
+
+def continue_all(
+    *, agent: object, before: object, after: object, count: object, reason: object, actor: Actor
+) -> Decided:
+    """Let every waiting run of this change continue, and every run that reaches it later.
+
+    `count` confirms the number of waiting runs. Raises, in this order: NotFound for a person who is no admin; Forbidden
+    for an admin who may not decide at version gates; NotFound if no run waits for this change; InvalidInput naming
+    `after` if a version was never published, `count` or `reason`.
+    """
+    principal = principals.principal_of(actor)
+    if principal is None or not principal.has(Scope.ADMIN):
+        raise NotFound
+    denial = version_decisions.refusal(principal)
+    if denial is not None:
+        log.refused(actor.person, "versions of agents", denial.code)
+        raise denial
+    found = version_pairs.find(_pair(agent, before, after), principal)
+    if found is None:
+        raise NotFound
+    if found.differences is None:
+        raise InvalidInput("after", "or `before` was never published, so decide each run alone")
+    if isinstance(count, bool) or not isinstance(count, int) or count != found.count:
+        raise InvalidInput("count", f"must be the number of waiting runs, which is {found.count}")
+    why = text("reason", reason, MAX_REASON, required=NEEDS_REASON)
+    _record(found.pair, found.count, why, actor)
+    left = [one for run in found.runs if (one := _decide(run, why, actor)) is not None]
+    return Decided(continued=found.count - len(left), left=tuple(left))
+
+
+def _pair(agent: object, before: object, after: object) -> Pair:
+    if not isinstance(agent, str) or not isinstance(before, str) or not isinstance(after, str):
+        raise NotFound
+    return Pair(agent=agent, before=before, after=after)
+
+
+def _record(pair: Pair, count: int, reason: str, actor: Actor) -> None:
+    version_decisions.sign(
+        VersionDecision(
+            agent=pair.agent,
+            before=pair.before,
+            after=pair.after,
+            by=actor.person,
+            token=actor.token,
+            reason=reason,
+            count=count,
+            at=clock.now(),
+        )
+    )
+    log.record(
+        actor.person,
+        f"continued {count} runs of {pair.agent} from {pair.before} under {pair.after}",
+    )
+
+
+def _decide(run: Waiting, reason: str, actor: Actor) -> Left | None:
+    """Decide one gate; return why it stays."""
+    try:
+        decide(
+            request=run.request,
+            verdict=Verdict.CONTINUE,
+            digest=run.digest,
+            reason=reason,
+            actor=actor,
+        )
+    except (ApprovalError, Forbidden, InvalidInput) as exc:
+        return Left(run=run.run, request=run.request, reason=str(exc))
+    return None

@@ -1,0 +1,130 @@
+"""Lists the changes of agents for which runs wait at version gates, each pair of versions once with its runs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from approvals.models import Request, VersionDecision
+from approvals.permissions import request_rules
+from approvals.permissions.principals import Principal
+from runtime.core.enums import GateKind
+from runtime.ports import wiring
+from runtime.queries.version_diff import Difference, differences
+
+MOST = 5_000  # version gates that are read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two versions of an agent, by their fingerprints."""
+
+    agent: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One run at a version gate. `refusal` says why the reader may not decide it, empty if they may."""
+
+    request: UUID
+    run: UUID
+    digest: str
+    requester: str
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingPair:
+    """A pair with its waiting runs, oldest first. `differences` are None if a version was never published.
+
+    `decided_by` made the last decision on it, None without one.
+    """
+
+    pair: Pair
+    runs: tuple[Waiting, ...]
+    differences: tuple[Difference, ...] | None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of waiting runs."""
+        return len(self.runs)
+
+    @property
+    def decidable(self) -> int:
+        """The number of runs that the reader may decide."""
+        return sum(not one.refusal for one in self.runs)
+
+    @property
+    def others(self) -> tuple[Waiting, ...]:
+        """The runs that another person must decide."""
+        return tuple(one for one in self.runs if one.refusal)
+
+
+def waiting(principal: Principal | None) -> tuple[WaitingPair, ...]:
+    """List the pairs, the one with the most runs first, as this reader may decide them."""
+    found: dict[Pair, list[Waiting]] = {}
+    for pair, row in _rows():
+        found.setdefault(pair, []).append(_waiting(row, principal))
+    pairs = [_pair(pair, runs) for pair, runs in found.items()]
+    return tuple(sorted(pairs, key=lambda one: (-one.count, one.pair.agent)))
+
+
+def find(pair: Pair, principal: Principal | None) -> WaitingPair | None:
+    """Return this pair, None if no run waits for it."""
+    runs = [_waiting(row, principal) for one, row in _rows() if one == pair]
+    return _pair(pair, runs) if runs else None
+
+
+def count() -> int:
+    """Count the version gates that wait for a person."""
+    return _pending().count()
+
+
+def _pending() -> QuerySet[Request]:
+    return Request.objects.filter(status=Request.Status.PENDING, kind=GateKind.VERSION)
+
+
+def _rows() -> Iterator[tuple[Pair, Request]]:
+    """Read the pending requests; those whose pair cannot be read are decided on their own pages."""
+    for row in _pending().order_by("created_at", "id")[:MOST]:
+        try:
+            args: dict[str, Any] = json.loads(row.args)
+            pair = Pair(agent=args["agent"], before=args["before"], after=args["after"])
+        except (ValueError, KeyError, TypeError):
+            continue
+        if all(isinstance(one, str) for one in (pair.agent, pair.before, pair.after)):
+            yield pair, row
+
+
+def _waiting(row: Request, principal: Principal | None) -> Waiting:
+    denial = request_rules.denial(principal, row)
+    return Waiting(
+        request=row.id,
+        run=row.run_id,
+        digest=row.request_digest,
+        requester=row.requester,
+        refusal=denial.detail if denial else "",
+    )
+
+
+def _pair(pair: Pair, runs: list[Waiting]) -> WaitingPair:
+    changes = wiring.catalogue().changes_between(pair.agent, pair.before, pair.after)
+    found = WaitingPair(
+        pair=pair,
+        runs=tuple(runs),
+        differences=None if changes is None else differences(changes),
+    )
+    last = (
+        VersionDecision.objects.filter(agent=pair.agent, before=pair.before, after=pair.after)
+        .order_by("-id")
+        .first()
+    )
+    return found if last is None else replace(found, decided_by=last.by, decided_at=last.at)

@@ -1,0 +1,64 @@
+"""The page of changed agents, for admins: each pair of versions with its waiting runs, decided once for all of them."""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals.decisions import version_decisions, version_pairs
+from approvals.errors import NotFound
+from approvals.permissions import principals
+from approvals.queries import version_pairs as pairs
+from runtime.core.limits import MAX_REASON
+from runtime.errors import Forbidden, InvalidInput
+from runtime.web.requests import actor_of, admins_only, form_text
+
+GONE = "No run waits for this change any more."
+
+
+@require_safe
+@admins_only
+def version_changes(request: HttpRequest) -> HttpResponse:
+    """Show the changes of agents for which runs wait."""
+    return _page(request)
+
+
+@require_POST
+@admins_only
+def continue_runs(request: HttpRequest) -> HttpResponse:
+    """Let all runs that wait for one change continue."""
+    count = request.POST.get("count", "").strip()
+    try:
+        done = version_pairs.continue_all(
+            agent=request.POST.get("agent"),
+            before=request.POST.get("before"),
+            after=request.POST.get("after"),
+            count=int(count) if count.isascii() and count.isdecimal() else count,
+            reason=form_text(request.POST, "reason"),
+            actor=actor_of(request),
+        )
+    except InvalidInput as refused:
+        return _page(request, f"The {refused.field} {refused.detail}.", status=refused.status)
+    except NotFound as refused:
+        return _page(request, GONE, status=refused.status)
+    except Forbidden as refused:
+        return _page(request, refused.detail, status=refused.status)
+    runs = "run continues" if done.continued == 1 else "runs continue"
+    messages.success(request, f"{done.continued} {runs}. Runs that reach this change later do too.")
+    if done.left:
+        messages.warning(request, f"{len(done.left)} still wait: see below why.")
+    return redirect("version_changes")
+
+
+def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
+    principal = principals.principal_of(actor_of(request))
+    denial = version_decisions.refusal(principal)
+    context = {
+        "section": "overview",
+        "pairs": pairs.waiting(principal),
+        "refusal": denial.detail if denial else "",
+        "problem": problem,
+        "typed": request.POST,
+        "max_reason": MAX_REASON,
+    }
+    return render(request, "approvals/version_changes.html", context, status=status)

@@ -1,0 +1,96 @@
+"""Serves decisions on changed agents in the API, for admins."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from approvals.decisions import version_pairs
+from approvals.permissions import principals
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
+from approvals.queries import version_pairs as pairs
+from runtime.web.requests import Authenticated, Body, Reason
+
+router = Router(tags=["approvals"])
+
+TEXT = {"type": "string"}
+
+
+class VersionChangeOut(Schema):
+    """A change of an agent for which runs wait, between versions that are named by their fingerprints.
+
+    `count` runs wait at a version gate; you may decide `decidable` of them. `changes` name the changed parts, null if a
+    version was never published: then each run is decided alone. `decided_by` decided it last, null without a decision.
+    """
+
+    agent: str
+    before: str
+    after: str
+    count: int
+    decidable: int
+    changes: list[str] | None
+    decided_by: str | None
+    decided_at: datetime | None
+
+
+class LeftOut(Schema):
+    """A run that still waits at its version gate, and why."""
+
+    run: UUID
+    request: UUID
+    reason: str
+
+
+class ContinuedOut(Schema):
+    """The number of runs that continue, and those that still wait."""
+
+    continued: int
+    left: list[LeftOut]
+
+
+class ContinueIn(Body):
+    """Continue all runs that wait for this change. `count` confirms their number; the `reason` is required."""
+
+    agent: Annotated[Any, WithJsonSchema(TEXT)] = None
+    before: Annotated[Any, WithJsonSchema(TEXT)] = None
+    after: Annotated[Any, WithJsonSchema(TEXT)] = None
+    count: Annotated[Any, WithJsonSchema({"type": "integer"})] = None
+    reason: Reason = ""
+
+
+@router.get("/version-changes", response=list[VersionChangeOut])
+def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
+    """List the changes of agents for which runs wait, the one with the most runs first. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    return [_shown(one) for one in pairs.waiting(principals.principal_of(request.auth))]
+
+
+@router.post("/version-changes", response=ContinuedOut)
+def continue_runs(request: Authenticated, body: ContinueIn) -> version_pairs.Decided:
+    """Let all runs of a change continue, and those that reach it later. For admins who may decide at version gates."""
+    Access().require(request.auth, Scope.ADMIN)
+    return version_pairs.continue_all(
+        agent=body.agent,
+        before=body.before,
+        after=body.after,
+        count=body.count,
+        reason=body.reason,
+        actor=request.auth,
+    )
+
+
+def _shown(one: pairs.WaitingPair) -> VersionChangeOut:
+    parts = None if one.differences is None else [change.part for change in one.differences]
+    return VersionChangeOut(
+        agent=one.pair.agent,
+        before=one.pair.before,
+        after=one.pair.after,
+        count=one.count,
+        decidable=one.decidable,
+        changes=parts,
+        decided_by=one.decided_by,
+        decided_at=one.decided_at,
+    )

@@ -1,0 +1,223 @@
+"""A release that asks costs one decision for all waiting runs, and one with a typo mended costs none."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from agents.effect_handler import AgentEffects
+from agents.sdk import tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from agents.sdk.spec import AgentSpec
+from approvals.accounts.people import set_groups
+from approvals.adapter import Approvals
+from approvals.decisions import version_pairs
+from approvals.decisions.version_decisions import sign
+from approvals.errors import NotFound
+from approvals.models import Request, VersionDecision
+from approvals.permissions import principals
+from approvals.policy import Group
+from approvals.queries.version_pairs import waiting
+from runtime.control.start import create
+from runtime.core.enums import GateKind
+from runtime.errors import Forbidden, InvalidInput
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.support import seeds
+from tests.support.engine import HandDriven, events
+from tests.support.released import released
+from tests.support.seeds import Cast
+from tests.support.specs import registry_of, spec_of
+
+RUNS = int(os.environ.get("DEPLOY_RUNS", "12"))
+ADA, BEA = Actor(person="ada"), Actor(person="bea")
+
+
+@tool(effect="idempotent", risk="medium", approval=True)
+def pay(euros: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+@tool(effect="idempotent")
+def lend(euros: int) -> str:
+    """Lend."""
+    return "lent"
+
+
+@script
+def pays(turn: Turn) -> Reply:
+    """Pay once."""
+    return say("Done.") if turn.results else call("pay", euros=40)
+
+
+def desk(instructions: str = "Pya.", *tools: Any) -> AgentSpec:
+    return spec_of("desk", instructions=instructions, tools=tools or (pay, lend), model=pays)
+
+
+FIRST, MENDED, FEWER = desk(), desk("Pay."), desk("Pya.", pay)
+
+
+class Release(HandDriven):
+    """The worker of a release, with the real agents and approvals."""
+
+    def __init__(self, spec: AgentSpec) -> None:
+        self.fingerprint = released(spec)
+        super().__init__(AgentEffects(registry_of(spec), lambda: None), Approvals())
+
+    def start(self, number: int = 1, requester: Actor = ADA) -> list[UUID]:
+        """Runs that wait for an approval."""
+        runs = []
+        for _ in range(number):
+            with transaction.atomic():
+                run = create(agent="desk", input={"name": "A-1"}, requester=requester).run
+            runs.append(run)
+            assert self.advance_once(runs[-1]).status == "suspended"
+        return runs
+
+    def approve(self, *runs: UUID) -> set[str]:
+        """Approve their calls as Bea, and take them further."""
+        for run in runs:
+            seeds.decide(Request.objects.get(run=run, kind=GateKind.APPROVAL), BEA)
+        return self.go_on(*runs)
+
+    def go_on(self, *runs: UUID) -> set[str]:
+        return {self.advance_once(run).status for run in runs}
+
+
+@pytest.fixture
+def releases(by_hand: None, cast: Cast) -> Iterator[Any]:
+    made: list[Release] = []
+
+    def release(spec: AgentSpec) -> Release:
+        made.append(Release(spec))
+        return made[-1]
+
+    yield release
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def anne(cast: Cast) -> Actor:
+    """An admin who is a reviewer too."""
+    return seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
+
+
+def _gates() -> int:
+    return Request.objects.filter(kind=GateKind.VERSION).count()
+
+
+def _changes(run: UUID) -> list[tuple[str, str, str]]:
+    found = [one for one in events(run) if one["type"] == "AgentChanged"]
+    return [(one["before"], one["fingerprint"], one["by"]) for one in found]
+
+
+def _continue(first: Release, second: Release, actor: Actor, **given: Any) -> Any:
+    pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
+    return version_pairs.continue_all(
+        **{**pair, "count": RUNS, "reason": "The new desk lends no money.", **given}, actor=actor
+    )
+
+
+def test_a_typo_in_a_prompt_costs_no_decision(releases: Any) -> None:
+    first = releases(FIRST)
+    runs = first.start(RUNS)
+    second = releases(MENDED)
+    assert second.approve(*runs) == {"completed"}
+    assert (_gates(), waiting(None)) == (0, ())
+    change = (first.fingerprint, second.fingerprint, "")
+    assert [_changes(run) for run in runs] == [[change]] * RUNS
+
+
+def test_one_decision_continues_every_run_of_a_change(releases: Any, anne: Actor) -> None:
+    first = releases(FIRST)
+    runs, later, own = first.start(RUNS), first.start(2), first.start(1, anne)
+    second = releases(FEWER)
+    assert second.approve(*runs) == {"suspended"}
+    (pair,) = waiting(principals.principal_of(anne))
+    assert (pair.count, pair.decidable, _gates()) == (RUNS, RUNS, RUNS)
+    assert [(one.part, one.asks) for one in pair.differences or ()] == [("tool lend", True)]
+    assert _continue(first, second, anne).continued == RUNS
+    assert second.go_on(*runs) == {"completed"}
+    decided = Request.objects.filter(kind=GateKind.VERSION, decided_by="anne", status="approved")
+    assert decided.count() == RUNS
+    # Runs that reach the change later open no gate, and their journal names the admin. One of her own asks another.
+    assert second.approve(*later) == {"completed"}
+    change = (first.fingerprint, second.fingerprint, "anne")
+    assert [_changes(run) for run in later] == [[change]] * 2
+    assert (second.approve(*own), _gates()) == ({"suspended"}, RUNS + 1)
+    (pair,) = waiting(principals.principal_of(anne))
+    assert (pair.count, pair.decidable, pair.decided_by) == (1, 0, "anne")
+    assert "anne started this run" in pair.others[0].refusal
+    done = _continue(first, second, anne, count=1)
+    assert (done.continued, [one.run for one in done.left]) == (0, own)
+    assert "anne started this run" in done.left[0].reason
+    assert second.go_on(*own) == {"suspended"}
+    third = releases(desk("Pya.", lend))
+    assert third.go_on(*own) == {"suspended"}, "another pair is another decision"
+
+
+def test_a_decision_counts_only_signed_and_while_its_admin_may_decide(
+    releases: Any, anne: Actor, cast: Cast
+) -> None:
+    first = releases(FIRST)
+    runs = first.start(3)
+    second = releases(FEWER)
+    pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
+    forged = VersionDecision(**pair, by="anne", reason="x", count=1, at=seeds.moment(0))
+    sign(forged)
+    for field, other in (("before", "sha256:other"), ("by", "ada"), ("count", 2)):
+        copy = VersionDecision.objects.get(pk=forged.pk)
+        copy.pk = None
+        setattr(copy, field, other)
+        copy.save()
+    with pytest.raises(DatabaseError), transaction.atomic():
+        VersionDecision.objects.filter(pk=forged.pk).update(by="bea")
+    given = {**pair, "requester": "ada", "origin": ("ada",)}
+    decided = Approvals().version_decided
+    assert decided(**given) == "anne"
+    assert decided(**{**given, "requester": "anne"}) is None
+    assert decided(**{**given, "origin": ("ada", "anne")}) is None
+    assert decided(**{**given, "before": "sha256:other"}) is None
+    assert second.approve(runs[0]) == {"completed"}
+    for groups in ([Group.ADMINS], [Group.REVIEWERS]):
+        set_groups("anne", groups, actor=None)
+        assert decided(**given) is None
+    assert (second.approve(*runs[1:]), _gates()) == ({"suspended"}, 2)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "another count": ({"count": RUNS + 1}, InvalidInput, f"which is {RUNS}"),
+    "no count": ({"count": None}, InvalidInput, "count"),
+    "a truth": ({"count": True}, InvalidInput, "count"),
+    "no reason": ({"reason": " "}, InvalidInput, "reason"),
+    "another pair": ({"after": "sha256:other"}, NotFound, ""),
+    "no text": ({"agent": ["desk"]}, NotFound, ""),
+}
+
+
+def test_what_is_refused_decides_nothing(releases: Any, anne: Actor, cast: Cast) -> None:
+    first = releases(FIRST)
+    runs = first.start(RUNS)
+    second = releases(FEWER)
+    second.approve(*runs)
+    for given, error, said in REFUSED.values():
+        with pytest.raises(error) as caught:
+            _continue(first, second, anne, **given)
+        assert said in f"{getattr(caught.value, 'field', '')} {caught.value}"
+    admin = Actor(person="admin")
+    for actor, refusal in ((BEA, NotFound), (ADA, NotFound), (admin, Forbidden)):
+        with pytest.raises(refusal):
+            _continue(first, second, actor)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM agents_agentversion WHERE fingerprint = %s", [first.fingerprint]
+        )
+    with pytest.raises(InvalidInput, match="never published"):
+        _continue(first, second, anne)
+    assert not VersionDecision.objects.exists()
+    assert set(Run.objects.values_list("status", flat=True)) == {"suspended"}
