@@ -141,6 +141,15 @@ class NotShown(ApprovalError):
         super().__init__(why)
 
 
+class NotTogether(ApprovalError):
+    """The request is not decided together with others; it is decided on its own page."""
+
+    status, code = 409, "not_together"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+
 class UnknownPerson(ApprovalError):
     """No person has this username."""
 

@@ -54,7 +54,8 @@ _CLOSE: Final = """
 class Loaded:
     """A request as read at `at`, with the state of its gate and the number of undone decisions on it.
 
-    `principal` holds the rights of the actor, `last` is the end of the run's audit chain.
+    `principal` holds the rights of the actor, `last` is the end of the run's audit chain. `batch` says that the
+    request is decided together with others.
     """
 
     request: Request
@@ -64,6 +65,7 @@ class Loaded:
     undone: int
     last: audit.Last
     votes: str | None = None  # as `requests.votes` reads them
+    batch: bool = False
 
 
 def load(request: UUID, actor: Actor) -> Loaded | None:
@@ -84,7 +86,7 @@ def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[st
     row = looked.request
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
-    row.channel = "page" if actor.token is None else "api"
+    row.channel = "api" if actor.token else "batch" if looked.batch else "page"
     row.edited = None if decision.edit is None else snapshot.text(decision.edit.args)
     statements.sign(row, statements.make(row, decision, looked.at, looked.undone, counted))
     settle(

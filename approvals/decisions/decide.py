@@ -4,7 +4,7 @@ The order of checks is part of the contract. A caller who may not read a request
 not decide learns nothing about races or digests.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from approvals import audit
@@ -28,6 +28,7 @@ class _Answer:
     result: object
     confirm: object
     arguments: object
+    batch: bool
 
 
 def decide(
@@ -41,6 +42,7 @@ def decide(
     result: object = results.ABSENT,
     confirm: object = None,
     arguments: object = results.ABSENT,
+    batch: bool = False,
 ) -> Approval:
     """Approve, deny, answer, edit or request changes to a call, or let a blocked frame `continue` or `stop` its run.
 
@@ -48,7 +50,8 @@ def decide(
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
     tool's result schema. `arguments` are all the arguments of an `edit`, which approves the call with these instead of
     the proposed ones. `confirm` repeats the request's own `confirm`, which an approval at high risk must do; an edit
-    repeats the value that its arguments have in that place.
+    repeats the value that its arguments have in that place. `batch` says that it was decided together with others, for
+    the history.
 
     Where the policy demands several people, an approval is a vote, and the one that completes them decides. A denial
     by one person decides, and so does a request for changes, `request_changes`: the call is denied, and the agent is
@@ -68,6 +71,7 @@ def decide(
         result=result,
         confirm=confirm,
         arguments=arguments,
+        batch=batch,
     )
     try:
         outcome = _attempt(request, answer, actor)
@@ -89,6 +93,7 @@ def preview_edit(*, request: UUID, digest: object, arguments: object, actor: Act
 def _attempt(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.load(request, actor))
+    looked = replace(looked, batch=answer.batch)
     row = looked.request
     decision = None if closing.is_expired(row, looked.at) else _decision(row, answer, actor)
     return checks.close(looked, decision, actor)

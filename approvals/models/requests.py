@@ -76,7 +76,7 @@ class Request(models.Model):
     removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
     channel = models.TextField(
         null=True
-    )  # of the decision: `page`, `api`, `allowance`; None in earlier ones
+    )  # of the decision: `page`, `batch`, `api`, `allowance`; None in earlier ones
     rule = models.TextField(
         null=True
     )  # what the policy demands, in the digest; None is the default

@@ -39,7 +39,7 @@ class Decision:
     """A closed request.
 
     `edited` says that the call was approved with changes, `changes_requested` that it was denied with a request for
-    them. `channel` is `page` or `api`, None if it is not known or no person decided; it is `allowance` if
+    them. `channel` is `page`, `batch` or `api`, None if it is not known or no person decided; it is `allowance` if
     `allowance` passed the call. `outcome` is a CallOutcome, None if the call has not ended or its outcome was not
     recorded; `position` is the journal entry that has its result. `tampered` names the first stored value that does
     not verify.

@@ -101,8 +101,10 @@ def history_for_worker(connection: Connection, tool: str) -> History:
     return learn(calls)
 
 
-def of_requests(items: Iterable[Approval], principal: Principal | None) -> Found:
-    """Find the odd values of the pending calls of a list, in one query."""
+def of_requests(
+    items: Iterable[Approval], principal: Principal | None, *, most: int | None = ROW_CHARACTERS
+) -> Found:
+    """Find the odd values of the pending calls of a list, in one query. `most` is as in `of_request`."""
     calls = [one for one in items if one.kind == GateKind.APPROVAL and one.status == "pending"]
     if not calls:
         return Found(by_request={})
@@ -113,7 +115,7 @@ def of_requests(items: Iterable[Approval], principal: Principal | None) -> Found
     for one in calls:
         if time_limits.is_used_up():
             return Found(by_request=found, left_out=True)
-        found[one.id] = of_request(one, past[one.tool], most=ROW_CHARACTERS)
+        found[one.id] = of_request(one, past[one.tool], most=most)
     return Found(by_request=found)
 
 

@@ -136,9 +136,10 @@ class ApprovalPage(Schema):
 class DecisionOut(Schema):
     """One closed request.
 
-    `verdict` is also `expired` or `cancelled`: then no person decided. `channel` is `page` or `api`, null if it is not
-    known. It is `allowance` if that `allowance` passed the call; `decided_by` had confirmed it. `outcome` is null until
-    the call has ended. `tampered` names the first stored value that does not verify.
+    `verdict` is also `expired` or `cancelled`: then no person decided. `channel` is `page`, `batch` (with others on a
+    page) or `api`, null if it is not known. It is `allowance` if that `allowance` passed the call; `decided_by` had
+    confirmed it. `outcome` is null until the call has ended. `tampered` names the first stored value that does not
+    verify.
     """
 
     request: UUID

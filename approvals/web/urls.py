@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from approvals.web.batch.pages import batch, undo_batch
 from approvals.web.pages.account import (
     account,
     add_own_token,
@@ -82,6 +83,8 @@ urlpatterns = [
     path("decisions/", history, name="history"),
     path("decisions.csv", download, {"format": "csv"}, name="history_csv"),
     path("decisions.jsonl", download, {"format": "jsonl"}, name="history_jsonl"),
+    path("batch/", batch, name="batch"),
+    path("batch/undo/", undo_batch, name="undo_batch"),
     path("a/<uuid:approval>/", approval, name="approval"),
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),

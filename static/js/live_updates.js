@@ -123,10 +123,12 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
   const lost = typed(region);
   const current = one("[aria-current=true]", region)?.dataset.id;
   const open = all("details[open][id]", region);
+  const detail = all(".cb :checked", region).map((it) => it.value);
   region.replaceChildren(...fresh.childNodes);
   Object.assign(region.dataset, fresh.dataset);
   if (!fresh.dataset.live) regions.splice(regions.indexOf(region), 1); // its content is final
   for (const { id } of open) one(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+  document.dispatchEvent(new CustomEvent("swapped", { detail }));
   localise(region);
   const verdict = one(".note[role=status]", region);
   if (lost) {

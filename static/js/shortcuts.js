@@ -19,6 +19,9 @@ const KEYS = {
   e: () => (isList() ? follow(".row[aria-current] .t") : follow("[data-edit]")),
   t: () => take(isList() ? chosen() : null),
   m: () => writeComment(),
+  x: () => pick(false),
+  X: () => pick(true),
+  b: () => one("#batch[data-any] [data-together]")?.click(),
   u: () => follow(".top a[href^='/inbox/']"),
   "/": () => one("input[type=search]")?.focus(),
   ".": () => regions.filter((region) => region.fresh).forEach(reveal),
@@ -53,7 +56,7 @@ function pressed(event) {
   const { key, target } = event;
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (one("dialog[open]")) return;
-  if (target.closest("input, textarea, select, [contenteditable]")) {
+  if (target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]")) {
     if (key === "Escape") target.blur();
     return;
   }

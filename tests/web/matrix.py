@@ -167,6 +167,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     name = identity if identity in {"cyril", "ada", "bea", "admin"} else "stranger"
     bodies: dict[str, dict[str, Any]] = {
         "login": {"username": name, "password": PASSWORD},
+        "batch": {"item": f"{places['approval']}:{places['digest']}", "verdict": "approve"},
+        "batch/undo": {"item": places["approval"]},
         "password": {"current": PASSWORD, **another},
         "tokens/add": {"scope": ["runs:read"]},
         "account/mail": {"about": "all", "address": "someone@example.com"},

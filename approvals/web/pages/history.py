@@ -35,7 +35,12 @@ _LABELS = {
     "in_doubt": ("In doubt", "warn"),
     "answered": ("Answered, not made", ""),
 }
-_CHANNELS = {"page": "on the page", "api": "through the API", "allowance": "by an allowance"}
+_CHANNELS = {
+    "page": "on the page",
+    "batch": "together with others",
+    "api": "through the API",
+    "allowance": "by an allowance",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     waiting = office.start(key="a-key")
     risky = office.start()
     reseal(Request.objects.filter(run=risky), risk="high")
+    together = office.request(office.start()).id
     done = office.start()
     office.approve(done)
     denied = office.start()
@@ -84,6 +85,10 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *(f"/a/{request.id}/" for request in (halt, short)),
             *(f"{asked}edit/", f"{asked}allow/"),
             *("/allowances/", f"/allowances/{_allowance(office.request(waiting))}/"),
+            *(
+                "/batch/",
+                f"/batch/?item={office.request(waiting).id}&item={office.request(risky).id}",
+            ),
             lost,
             *("/runs/", "/runs/?q=nothing-like-it", f"/runs/{done}/compare/{denied}/"),
             *(f"/runs/{run}/" for run in (*ours, parked, failed, halt.run_id, short.run_id)),
@@ -109,6 +114,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         "bea": {
             asked: partial(_refused, button="button:has-text('Deny')"),
             lost: _report_no_json,
+            f"/batch/?item={together}": _approve_together,
             f"/a/{office.request(risky).id}/": _open_second_step,
             f"/a/{halt.id}/": partial(_refused, button="button:has-text('Stop')"),
         },
@@ -231,6 +237,11 @@ def _send(page: Page) -> None:
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     with page.expect_navigation():
         page.locator("main form[method=post] button:not([type=button])").last.click()
+
+
+def _approve_together(page: Page) -> None:
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("heading", name="Approved: 1 of 1")).to_be_visible()
 
 
 def _open_second_step(page: Page) -> None:

@@ -1,0 +1,156 @@
+"""Decides several requests with one act of a reviewer. Each is checked again, and decided or refused for itself.
+
+A batch has no way of its own to decide: `decide` decides each request, with the digest that the reviewer saw of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from approvals import clock, policy
+from approvals.decisions.decide import decide
+from approvals.decisions.undo import undo
+from approvals.errors import NotFound, NotTogether
+from approvals.queries import requests
+from approvals.queries.requests import Approval
+from runtime.control.access import text
+from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.core.limits import MAX_REASON
+from runtime.errors import InvalidInput, RequestError
+from runtime.ports.access import Actor
+
+MAX_ITEMS = 50
+COUNTED_ABOVE = 20  # items: above it, the reviewer repeats their number
+VERDICTS = (Verdict.APPROVE, Verdict.DENY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one request: its state now, None if the actor cannot read it, and why nothing was done."""
+
+    request: UUID
+    shown: Approval | None
+    problem: RequestError | None = None
+
+
+def left_out(shown: Approval, verdict: Verdict) -> RequestError | None:
+    """Say why this request does not get this verdict together with others; None if it may."""
+    if shown.status != "pending":
+        by = f" by {shown.decided_by}" if shown.decided_by else ""
+        return NotTogether(f"It was already {shown.status}{by}.")
+    if shown.expires_at is not None and shown.expires_at <= clock.now():
+        return NotTogether("It has expired.")
+    if shown.denial is not None:
+        return shown.denial
+    if shown.kind == GateKind.IN_DOUBT:
+        return NotTogether("Its outcome is unknown, so it is resolved on its own page.")
+    if shown.kind in FRAME_GATES:
+        return NotTogether("An agent was stopped here. Decide on its own page how it continues.")
+    return _not_approved(shown) if verdict is Verdict.APPROVE else None
+
+
+def decide_each(
+    *,
+    items: Mapping[UUID, object],
+    verdict: object,
+    reason: object,
+    count: object,
+    actor: Actor,
+) -> tuple[Outcome, ...]:
+    """Approve or deny each request, with the digest that the reviewer saw of it, and say what became of each.
+
+    Above COUNTED_ABOVE items, `count` repeats their number. An approval is for calls of one tool. Nothing is decided
+    if this raises InvalidInput naming `item`, `verdict`, `count` or `reason`.
+    """
+    chosen, said = _checked(items, verdict, reason, count)
+    found = {one.id: one for one in requests.several(list(items), actor=actor)}
+    if chosen is Verdict.APPROVE:
+        _check_one_tool([one for one in found.values() if left_out(one, chosen) is None])
+
+    def act(shown: Approval) -> Approval:
+        return decide(
+            request=shown.id,
+            verdict=chosen,
+            digest=items[shown.id],
+            reason=said,
+            actor=actor,
+            batch=True,
+        )
+
+    return tuple(_each(list(items), found, lambda shown: left_out(shown, chosen), act))
+
+
+def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[Outcome, ...]:
+    """Undo the actor's own decision on each request whose undo window is open. Raises InvalidInput naming `item`."""
+    _check_number(items)
+    found = {one.id: one for one in requests.several(items, actor=actor)}
+    return tuple(
+        _each(items, found, lambda shown: None, lambda shown: undo(request=shown.id, actor=actor))
+    )
+
+
+def kind_of(shown: Approval) -> tuple[str, ...]:
+    """Name the kind of a call: its agent and its tool."""
+    return shown.path[-2:]
+
+
+def _not_approved(shown: Approval) -> RequestError | None:
+    if shown.confirm is not None or shown.risk not in policy.UNDOABLE:
+        return NotTogether(
+            "High risk: rights, money, or an effect that cannot be undone. Approve it on its own page."
+        )
+    if shown.quorum > 1:
+        return NotTogether(f"{shown.quorum} people must approve it, each on its own page.")
+    if isinstance(shown.preview, dict) and "before" in shown.preview:
+        return NotTogether(
+            "Its consequences changed after an earlier approval. Approve it on its own page."
+        )
+    return None
+
+
+def _checked(
+    items: Mapping[UUID, object], verdict: object, reason: object, count: object
+) -> tuple[Verdict, str]:
+    """Return verdict and reason. Raises InvalidInput."""
+    if verdict not in VERDICTS:
+        raise InvalidInput("verdict", f"must be one of {', '.join(VERDICTS)}")
+    chosen = Verdict(str(verdict))
+    _check_number(items)
+    needed = "is required to deny" if chosen is Verdict.DENY else ""
+    said = text("reason", "" if reason is None else reason, MAX_REASON, required=needed)
+    if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
+        raise InvalidInput(
+            "count", f"must be {len(items)}, the number of ticked requests, above {COUNTED_ABOVE}"
+        )
+    return chosen, said
+
+
+def _check_number(items: Mapping[UUID, object] | Sequence[UUID]) -> None:
+    if not 1 <= len(items) <= MAX_ITEMS:
+        raise InvalidInput("item", f"must be 1 to {MAX_ITEMS} requests, and {len(items)} are given")
+
+
+def _check_one_tool(approved: Sequence[Approval]) -> None:
+    if len({kind_of(one) for one in approved}) > 1:
+        raise InvalidInput("item", "must be calls of one tool by one agent to be approved together")
+
+
+def _each(
+    items: Sequence[UUID],
+    found: Mapping[UUID, Approval],
+    refused: Callable[[Approval], RequestError | None],
+    act: Callable[[Approval], Approval],
+) -> Iterator[Outcome]:
+    """Act on one request after the other. An error of one does not stop the others."""
+    for request in items:
+        shown = found.get(request)
+        if shown is None:
+            yield Outcome(request=request, shown=None, problem=NotFound())
+            continue
+        problem = refused(shown)
+        if problem is None:
+            try:
+                shown = act(shown)
+            except RequestError as exc:
+                problem = exc
+        yield Outcome(request=request, shown=shown, problem=problem)
