@@ -26,7 +26,6 @@ from approvals.permissions import principals, request_rules
 from approvals.requests import verification
 from runtime.core.enums import GateKind, Risk
 from runtime.core.limits import plain
-from runtime.ports.access import Actor
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +49,12 @@ def send_due(stop: Event) -> None:
 def _send_to(person: int) -> None:
     """Mail one person, unless another sweeper does. A refused address is noted, and tried again in an hour."""
     try:
-        with transaction.atomic():
-            rows = MailPreference.objects.select_for_update(skip_locked=True, of=("self",))
-            row = rows.select_related("person").filter(person_id=person).first()
-            if row is None:
-                return
-            _send_first(row)
-            _send_due(row)
+        for send in (_send_first, _send_due):
+            with transaction.atomic():
+                rows = MailPreference.objects.select_for_update(skip_locked=True, of=("self",))
+                row = rows.select_related("person").filter(person_id=person).first()
+                if row is not None:
+                    send(row)
     except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError) as exc:
         log.warning("The mail server refused a mail about requests to person %s: %s", person, exc)
         problem, again = plain(str(exc))[:MAX_PROBLEM], clock.now() + RETRY
@@ -73,7 +71,7 @@ def _send_first(row: MailPreference) -> None:
 def _send_due(row: MailPreference) -> None:
     at = clock.now()
     name = row.person.get_username()
-    principal = principals.principal_of(Actor(person=name))
+    principal = principals.principal_named(name)
     waiting = Request.objects.filter(
         request_rules.decidable_requests(principal), status=Request.Status.PENDING
     )

@@ -82,6 +82,7 @@ _TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at"
 # The expression for an actor, of whom `parameters_of` gives the parameters.
 CREDENTIALS = credentials_sql("%(person)s", "%(token)s")
 _LOOK = f"SELECT clock_timestamp(), {CREDENTIALS}"
+_LOOK_AT_PERSON = f"SELECT clock_timestamp(), {credentials_sql('%(person)s')}"
 
 
 def parameters_of(actor: Actor) -> dict[str, object]:
@@ -98,6 +99,14 @@ def principal_of(actor: Actor) -> Principal | None:
         row = connection.execute(_LOOK, parameters_of(actor)).fetchone()
     assert row is not None  # a SELECT without FROM has one row
     return from_rights(actor, row[1], row[0])
+
+
+def principal_named(person: str) -> Principal | None:
+    """Return a person's rights, without a token: a worker may not read tokens. None as `principal_of` does."""
+    with pool.in_transaction() as connection:
+        row = connection.execute(_LOOK_AT_PERSON, {"person": person}).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    return from_rights(Actor(person=person), row[1], row[0])
 
 
 def from_rights(

@@ -34,8 +34,9 @@ ONLY = {
     **{
         name: WORKERS
         for name in ROWS
-        if re.match("OPENAI|ANTHROPIC|SCIM|EMAIL|AGENTS|ABEYANCE_(AGENTS|MODEL)$", name)
+        if re.match("OPENAI|ANTHROPIC|SCIM|AGENTS|ABEYANCE_(AGENTS|MODEL)$", name)
     },
+    **{name: WORKERS | {"sweeper"} for name in ROWS if name.startswith("EMAIL")},
 }
 # Variables that the file sets itself, independent of .env.
 FIXED = {
@@ -135,8 +136,8 @@ def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[st
                 assert value.removeprefix("/run/secrets/") in given, (name, variable)
             assert not re.search(r"//[^/]*:[^/@]+@", value), (name, variable)
     web = {"postgres_web_password", "redis_password", "django_secret"}
-    sweeper = {"postgres_worker_password", "redis_password"}
-    worker = sweeper | {"openai_api_key", "anthropic_api_key", "scim_token", "email_password"}
+    sweeper = {"postgres_worker_password", "redis_password", "email_password"}
+    worker = sweeper | {"openai_api_key", "anthropic_api_key", "scim_token"}
     prepare = {"redis_password"} | {f"postgres_{of}password" for of in ("", "web_", "worker_")}
     assert {name: {one["source"] for one in services[name]["secrets"]} for name in services} == {
         "postgres": {"postgres_password"},

@@ -11,10 +11,13 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from pytest_django import Settings
 
+from approvals.notices import preferences, send
 from approvals.policy_versions import changes
 from config import rights
 from runtime.store import pool
 from runtime.upkeep import due_runs, partitions, retention
+from tests.support import seeds
+from tests.support.mail import Sink
 
 WEB, WORKER, UNPRIVILEGED = "rights_web", "rights_worker", "rights_nobody"
 BOTH = (WEB, WORKER)
@@ -104,6 +107,17 @@ def test_the_web_may_change_the_policy(granted: None) -> None:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
         assert changes.propose("rules: []", actor=None) == 2
         transaction.set_rollback(True)
+
+
+def test_the_sweeper_mails_people_with_the_rights_of_a_worker(granted: None, sink: Sink) -> None:
+    seeds.person("bea", *seeds.GROUPS["bea"])
+    preferences.save("bea", "all", "bea@example.com")
+    seeds.pending()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {WORKER}")
+        send.send_due(threading.Event())
+        transaction.set_rollback(True)
+    assert len(sink.mails) == 2
 
 
 def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
