@@ -30,6 +30,18 @@ UNDOABLE = frozenset({Risk.LOW, Risk.MEDIUM})
 DECIDING = frozenset().union(*DECIDERS.values())
 
 
+# Rights of a person that are no group of a policy.
+_RIGHTS = frozenset({*Group, "password"})
+
+
+def is_named(what: str) -> bool:
+    """Tell whether a right is the membership of a group that exists to be named by rules, such as `finance`.
+
+    It counts in the stages that name the group, together with the right to decide.
+    """
+    return what not in _RIGHTS
+
+
 def requires_approval(*, gated: bool, risk: Risk) -> bool:
     """Tell whether a call waits for a person. In this policy that is the tool's own setting, at any risk."""
     return gated

@@ -8,10 +8,11 @@ from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
 from approvals import clock
+from approvals.accounts import groups
 from approvals.models import Assignment, Token
 from approvals.permissions import assignments
 from approvals.permissions.scopes import Scope
-from approvals.policy import DECIDING, Group
+from approvals.policy import DECIDING, Group, is_named
 
 LIMIT = 100  # people on one page; a search by name finds the others
 
@@ -21,6 +22,7 @@ GROUPS: Mapping[Group, str] = {
     Group.ADMINS: "manage people and tokens, start runs, and read every run with its journal,"
     " but decide nothing",
 }
+NAMED = "named by rules of the policy; counts together with the right to decide"
 _WORDS: Mapping[Scope, str] = {
     Scope.RUNS_START: "start runs",
     Scope.RUNS_READ: "read runs",
@@ -109,6 +111,12 @@ def people_page(
     return PeoplePage(people=tuple(rows), more=more)
 
 
+def group_words() -> dict[str, str]:
+    """Describe each group, those that rules can name last."""
+    known = {str(group): words for group, words in GROUPS.items()}
+    return known | dict.fromkeys(groups.named(), NAMED)
+
+
 def all_people() -> list[Person]:
     """List all people by name."""
     return _read(User.objects.all())
@@ -154,7 +162,7 @@ def _right(
     is_password = what == assignments.CREDENTIAL
     if row is None or not assignments.is_of(row, person):
         return _unrecorded(what)
-    decides = is_password or what in DECIDING
+    decides = is_password or what in DECIDING or is_named(what)
     bond, until = assignments.bond(row), assignments.cools_until(row)
     waits = assignments.waits(row)
     is_chosen = row.act == Assignment.Act.CHANGED

@@ -20,6 +20,7 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
+from approvals.accounts import groups as named_groups
 from approvals.accounts import tokens
 from approvals.accounts.log import record
 from approvals.errors import LastAdmin, UnknownPerson
@@ -37,7 +38,7 @@ _FIRST = re.compile(r"[A-Za-z0-9]")
 
 
 def create_person(
-    *, username: str, password: str, groups: Collection[Group], actor: str | None = None
+    *, username: str, password: str, groups: Collection[str], actor: str | None = None
 ) -> User:
     """Create a person in these groups. Raises InvalidInput naming `username` or `password`.
 
@@ -55,7 +56,7 @@ def create_person(
     return person
 
 
-def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -> None:
+def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> None:
     """Put a person into exactly these groups. Raises LastAdmin if no active admin would be left."""
     with changing():
         person = _person(username)
@@ -63,6 +64,12 @@ def set_groups(username: str, groups: Collection[Group], *, actor: str | None) -
             _require_other_admin(person, "leave admins")
         _join(person, groups, actor)
         record(actor, f"put {username} into {_listed(groups)}")
+
+
+def create_group(name: str, *, actor: str | None) -> None:
+    """Create a group that rules of the policy can name. Raises InvalidInput naming `group`."""
+    with changing():
+        named_groups.create(name, actor=actor)
 
 
 def disable(username: str, *, actor: str | None) -> None:
@@ -78,7 +85,7 @@ def disable(username: str, *, actor: str | None) -> None:
             raise LastAdmin(f"{username} cannot disable their own account: another admin can.")
         _require_other_admin(person, "be disabled")
         User.objects.filter(pk=person.pk).update(is_active=False)
-        for group in Group:
+        for group in _known():
             assignments.end(person, group, actor=actor)
         end_sessions(person)
         tokens.revoke_all(person)
@@ -198,23 +205,31 @@ def _check_chosen(row: Assignment) -> None:
         )
 
 
-def _join(person: User, groups: Collection[Group], actor: str | None) -> None:
+def _join(person: User, groups: Collection[str], actor: str | None) -> None:
     """Record new groups and ended ones. Groups that the person keeps keep their giver and time."""
     before = _groups_of(person)
     rows = assignments.latest([person])
-    for group in Group:
+    known = _known()
+    if unknown := sorted(set(groups) - set(known)):
+        raise InvalidInput("group", f"{unknown[0]} does not exist")
+    for group in known:
         row = rows.get((person.pk, group))
         if group not in groups:
             assignments.end(person, group, actor=actor)
         elif group not in before or not assignments.in_force(row):
-            needs_second = group is Group.ADMINS and len(_admins()) > 1 and actor is not None
+            needs_second = group == Group.ADMINS and len(_admins()) > 1 and actor is not None
             assignments.grant(person, group, actor=actor, needs_second=needs_second)
     person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
 
 
-def _groups_of(person: User) -> set[Group]:
-    names = person.groups.filter(name__in=list(Group)).values_list("name", flat=True)
-    return {Group(name) for name in names}
+def _known() -> tuple[str, ...]:
+    """Name all groups: ours, and those that exist to be named by rules."""
+    return (*Group, *named_groups.named())
+
+
+def _groups_of(person: User) -> set[str]:
+    known = _known()
+    return {name for name in person.groups.values_list("name", flat=True) if name in known}
 
 
 def _admins() -> set[str]:
@@ -255,5 +270,5 @@ def _check_password(password: str, username: str) -> None:
         raise InvalidInput("password", f"is not good enough: {' '.join(exc.messages)}") from exc
 
 
-def _listed(groups: Collection[Group]) -> str:
+def _listed(groups: Collection[str]) -> str:
     return ", ".join(sorted(groups)) or "no group"

@@ -20,14 +20,13 @@ from django.contrib.auth.models import User
 from approvals import clock
 from approvals.models import Assignment
 from approvals.permissions import signatures
-from approvals.policy import DECIDING, Group
+from approvals.policy import DECIDING, Group, is_named
 
 Act = Assignment.Act
 
 CREDENTIAL = "password"  # an admin can give a password besides groups
 
 _ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # their giver can act through the person
-CONFIRMABLE = _ACTING | DECIDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +62,11 @@ def is_of(row: Assignment | None, person: User) -> bool:
         and row.username == person.get_username()
         and row.digest == _digest(person, row.what)
     )
+
+
+def is_confirmable(what: str) -> bool:
+    """Tell whether a second admin can confirm this right: all but the right to start runs."""
+    return what in _ACTING | DECIDING or is_named(what)
 
 
 def is_pending(row: Assignment) -> bool:
@@ -105,7 +109,7 @@ def waits(row: Assignment | None) -> bool:
     """Tell whether this latest row can still be confirmed by a second admin."""
     return (
         row is not None
-        and row.what in CONFIRMABLE
+        and is_confirmable(row.what)
         and in_force(row)
         and bool(row.givers)
         and row.confirmed_at is None

@@ -25,8 +25,8 @@ R = TypeVar("R", Assignment, Token)
 class Principal:
     """The rights of an actor at this moment, read from the database at each use.
 
-    `groups` lists the groups with a signed assignment. `bonds` names people in whose runs a right to decide does not
-    count; before `cooling_until` it counts in no run.
+    `groups` lists the groups with a signed assignment, those that rules name only after their cooling-off period.
+    `bonds` names people in whose runs a right to decide does not count; before `cooling_until` it counts in no run.
     """
 
     person: str
@@ -130,6 +130,8 @@ def from_rights(
     given = {what: row for what, row in held.items() if not assignments.is_pending(row)}
     if not past:
         given = _with_password(given, password)
+    given = {what: row for what, row in given.items() if not _cools(what, row, now)}
+    named = [row for what, row in given.items() if policy.is_named(what)]
     deciding = [row for what, row in given.items() if what in policy.DECIDING]
     if deciding and password is not None and not past:
         deciding.append(password)
@@ -138,9 +140,15 @@ def from_rights(
         person=actor.person,
         groups=frozenset(given),
         scopes=scopes,
-        bonds=tuple(bond for row in deciding if (bond := assignments.bond(row))),
+        bonds=tuple(bond for row in (*deciding, *named) if (bond := assignments.bond(row))),
         cooling_until=max(ends, default=None),
     )
+
+
+def _cools(what: str, row: Assignment, now: datetime) -> bool:
+    """Tell whether the membership of a named group does not count yet. A right to decide is reported instead."""
+    until = assignments.cools_until(row)
+    return policy.is_named(what) and until is not None and until > now
 
 
 def _with_password(

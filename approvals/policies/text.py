@@ -211,10 +211,8 @@ def _stage(fields: Mapping[str, _Field]) -> Stage:
 def _groups(fields: Mapping[str, _Field]) -> tuple[str, ...]:
     groups: tuple[str, ...] = _read(fields, "groups", _texts, default=())
     for group in groups:
-        if group not in policy.DECIDING:
-            raise fields["groups"].wrong(
-                f"{group} is not a group whose members may decide; known are {', '.join(sorted(policy.DECIDING))}"
-            )
+        if group not in policy.DECIDING and not policy.is_named(group):
+            raise fields["groups"].wrong(f"{group} is not a group whose members may decide")
     return groups
 
 

@@ -13,13 +13,14 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from approvals import clock
+from approvals.accounts import groups
 from approvals.accounts.log import record
 from approvals.errors import PolicyRefused
 from approvals.permissions import assignments, principals
 from approvals.permissions.scopes import Scope
 from approvals.policies import text as texts
 from approvals.policies.rules import OnExpiry, Policy, Rule
-from approvals.policy import Group
+from approvals.policy import DECIDING, Group
 from approvals.policy_versions import acts, in_force
 from approvals.policy_versions.acts import FIRST_NUMBER, Act, PolicyBroken, Version
 from approvals.queries import deciders
@@ -54,11 +55,22 @@ def check(text: object) -> Policy:
                 FIELD,
                 f"names the agent {unknown[0]} in the rule {rule.name}, which was never published",
             )
+        _check_groups(rule)
         _check_answer(rule)
     problem = deciders.impossible(policy, deciders.deciders())
     if problem is not None:
         raise InvalidInput(FIELD, f"cannot be met: {problem}")
     return policy
+
+
+def _check_groups(rule: Rule) -> None:
+    """Raise InvalidInput if the rule names a group that does not exist."""
+    named = {name for stage in rule.stages for name in stage.groups}
+    named |= {name for step in rule.escalate for name in step.groups}
+    if unknown := sorted(named - {*DECIDING, *groups.named()}):
+        raise InvalidInput(
+            FIELD, f"names the group {unknown[0]} in the rule {rule.name}, which does not exist"
+        )
 
 
 def _check_answer(rule: Rule) -> None:

@@ -19,6 +19,7 @@ from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
 from approvals.web.pages.overview import overview
 from approvals.web.pages.people import (
+    add_group,
     add_person,
     confirm,
     disable,
@@ -59,6 +60,7 @@ urlpatterns = [
     path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),
     path("people/", people, name="people"),
     path("people/add/", add_person, name="add_person"),
+    path("people/groups/add/", add_group, name="add_group"),
     path("people/<str:person>/groups/", set_groups, name="set_groups"),
     path("people/<str:person>/disable/", disable, name="disable"),
     path("people/<str:person>/enable/", enable, name="enable"),

@@ -178,6 +178,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "allow": {"rule.0": "any", "rule.1": "any", "count": "5", "days": "3"},
         "allowance": {"limits": ALLOWED, "count": 5, "days": 3},
         "revoke": why,
+        "groups/add": {"group": "finance"},
         "people/add": {"username": "newhire", "group": ["reviewers"], **another},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},

@@ -21,6 +21,7 @@ class Command(command.Command):
   people add ada --group requesters --group reviewers --password-stdin < file
   people group bea reviewers admins              exactly these groups
   people group cyril --none                      no group
+  people add-group finance                       for rules of the policy to name
   people disable cyril                           ends sessions and tokens at once
   people enable cyril
   people password bea --password-file /run/secrets/bea
@@ -30,15 +31,18 @@ class Command(command.Command):
 
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
-        known = [str(group) for group in Group]
         add = acts.add_parser("add", help="a new person")
         _name(add)
-        add.add_argument("--group", "--groups", action="append", default=[], choices=known)
+        add.add_argument("--group", "--groups", action="append", default=[])
         command.add_password_options(add)
         group = acts.add_parser("group", help="put a person into exactly these groups")
         _name(group)
-        group.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(known))
+        group.add_argument(
+            "groups", nargs="*", metavar="GROUP", help=f"{', '.join(Group)}, or added"
+        )
         group.add_argument("--none", action="store_true", help="no group at all")
+        added = acts.add_parser("add-group", help="a group that rules of the policy can name")
+        added.add_argument("name", metavar="NAME")
         password = acts.add_parser("password", help="a new password, which ends open sessions")
         _name(password)
         command.add_password_options(password)
@@ -55,6 +59,9 @@ class Command(command.Command):
                 self._add(options)
             case "group":
                 self._group(options)
+            case "add-group":
+                people.create_group(options["name"], actor=None)
+                self.stdout.write(f"The group {options['name']} is created.")
             case "password":
                 self._password(options)
             case "disable":
@@ -69,19 +76,16 @@ class Command(command.Command):
                 self._list()
 
     def _add(self, options: dict[str, Any]) -> None:
-        groups = {Group(name) for name in options["group"]}
+        groups = _known(options["group"])
         password = command.password(options)
         people.create_person(username=options["name"], password=password, groups=groups)
         self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
         self._report(options, password)
 
     def _group(self, options: dict[str, Any]) -> None:
-        unknown = sorted(set(options["groups"]) - set(Group))
-        if unknown:
-            raise CommandError(f"no such group: {', '.join(unknown)}; there are {_listed(Group)}")
+        groups = _known(options["groups"])
         if bool(options["groups"]) == options["none"]:
             raise CommandError("give the groups, or --none")
-        groups = {Group(name) for name in options["groups"]}
         people.set_groups(options["name"], groups, actor=None)
         self.stdout.write(f"{options['name']} is in: {_listed(groups)}.")
 
@@ -115,6 +119,13 @@ class Command(command.Command):
                 f"\tvalid tokens: {person.valid_tokens}"
                 f"\tto confirm: {_listed(right.what for right in person.rights if right.waits)}"
             )
+
+
+def _known(groups: list[str]) -> set[str]:
+    known = listing.group_words()
+    if unknown := sorted(set(groups) - set(known)):
+        raise CommandError(f"no such group: {', '.join(unknown)}; there are {_listed(known)}")
+    return set(groups)
 
 
 def _name(parser: CommandParser) -> None:

@@ -14,9 +14,8 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals.accounts import listing, tokens
 from approvals.accounts import people as actions
 from approvals.errors import ApprovalError, LastAdmin
-from approvals.policy import Group
 from runtime.errors import InvalidInput, RequestError
-from runtime.web.requests import admins_only
+from runtime.web.requests import admins_only, form_text
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
 
@@ -59,6 +58,19 @@ def add_person(request: HttpRequest) -> HttpResponse:
     except (ApprovalError, InvalidInput) as refused:
         return _refuse(request, refused, person="", act="add")
     return _done(request, username, f"{username} is added.")
+
+
+@require_POST
+@admins_only
+def add_group(request: HttpRequest) -> HttpResponse:
+    """Create a group that rules of the policy can name."""
+    name = form_text(request.POST, "group").strip()
+    try:
+        actions.create_group(name, actor=_admin(request))
+    except InvalidInput as refused:
+        return _refuse(request, refused, person="", act="group")
+    messages.success(request, f"The group {name} is created. It has no members yet.")
+    return redirect("people")
 
 
 @require_POST
@@ -137,7 +149,7 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
         "problem": problem,
         "typed": request.POST,
         "chosen": request.POST.getlist("group"),
-        "groups": listing.GROUPS.items(),
+        "groups": listing.group_words().items(),
         "max_username": actions.MAX_USERNAME,
         "me": request.user.get_username(),
     }
@@ -156,12 +168,11 @@ def _done(request: HttpRequest, person: str, said: str) -> HttpResponse:
     return redirect(f"{reverse('people')}?{urlencode({'open': person})}#{person}")
 
 
-def _groups(request: HttpRequest) -> set[Group]:
-    given = request.POST.getlist("group")
-    try:
-        return {Group(name) for name in given}
-    except ValueError as exc:
-        raise InvalidInput("group", "must be one of those on the page.") from exc
+def _groups(request: HttpRequest) -> set[str]:
+    given = set(request.POST.getlist("group"))
+    if given - set(listing.group_words()):
+        raise InvalidInput("group", "must be one of those on the page.")
+    return given
 
 
 def _password_typed_twice(request: HttpRequest) -> None:

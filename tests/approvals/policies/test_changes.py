@@ -85,6 +85,8 @@ def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: No
     ("text", "why"),
     [
         ("rules: [{name: A, quorum: 3}]", "needs 3 people"),
+        ("rules: [{name: A, groups: [finance]}]", "group finance in the rule A, which does not"),
+        ("rules: [{name: A, groups: [legal], quorum: 2}]", "needs 2 people"),
         ("rules: [{name: A, people: [cyril]}]", "cyril, who may not decide"),
         ("rules: [{name: A, stages: [{people: [bea]}, {people: [bea]}]}]", "needs 2 people"),
         ("rules: [{name: A, match: {tool: refnud}}]", "tool refnud"),
@@ -93,6 +95,8 @@ def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: No
     ],
 )
 def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str, why: str) -> None:
+    people.create_group("legal", actor=None)
+    people.set_groups("bea", {Group.REVIEWERS, "legal"}, actor=None)
     with pytest.raises(InvalidInput, match=why):
         changes.propose(text, actor="admin")
     assert not PolicyAct.objects.exists()

@@ -153,7 +153,7 @@ WRONG = {
     "rules:\n  - name: A\n    quorum: yes": "must be a whole number",
     "rules:\n  - name: A\n    name: B": r"line 3, rules\[1\].name: is given twice",
     "rules:\n  - {name: A}\n  - {name: A}": "two rules with the name A",
-    "rules:\n  - name: A\n    groups: [finance]": "finance is not a group whose members may decide",
+    "rules:\n  - name: A\n    groups: [admins]": "admins is not a group whose members may decide",
     "rules:\n  - name: A\n    quorum: 2\n    stages: [{}]": "must be set in each stage",
     "rules:\n  - name: A\n    stages: []": "at least one stage",
     "rules:\n  - name: A\n    match: {risk: huge}": "must be low or medium or high",

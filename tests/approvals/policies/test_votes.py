@@ -11,8 +11,9 @@ from approvals import audit
 from approvals.accounts import people
 from approvals.adapter import Approvals
 from approvals.decisions.undo import undo
-from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, TamperedWith
+from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, NotFound, TamperedWith
 from approvals.models import AuditEntry, Request, Vote
+from approvals.policy import Group
 from approvals.queries import deciders
 from approvals.requests import statements, votes
 from runtime.core.digest import action_digest, sha256_of
@@ -357,3 +358,42 @@ def test_a_call_in_doubt_can_be_given_up_by_people_the_rule_does_not_name(ada: A
     with pytest.raises(Forbidden, match="Other people must approve first"):
         seeds.settle(request, cora, "run_again", "x")
     assert seeds.settle(request, cora, "give_up", "x").status == "denied"
+
+
+FINANCE = "rules: [{name: Finance, match: {tool: set_privileges}, groups: [finance]}]"
+
+
+def test_a_group_counts_where_it_is_named_and_only_with_the_right_to_decide(
+    four: list[Actor], settings: Any
+) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = 3600
+    bea, cora, dan, _ = four
+    seeds.person("admin", Group.ADMINS)
+    people.create_group("finance", actor=None)
+    people.set_groups("bea", {Group.REVIEWERS, "finance"}, actor=None)
+    people.create_person(username="cyril", password=seeds.PASSWORD, groups={"finance"}, actor=None)
+    people.set_groups("dan", {Group.REVIEWERS, "finance"}, actor="admin")  # does not count yet
+    request = asked(FINANCE)
+    for other in (cora, dan, Actor(person="cyril")):
+        with pytest.raises((Forbidden, NotFound)):
+            decide(request, other)
+    people.confirm("dan", "finance", seq=1, actor=None)
+    assert {one.person for one in deciders.deciders() if "finance" in one.groups} == {"bea", "dan"}
+    assert decide(request, bea).status == "approved"
+    request.refresh_from_db()
+    seeds.verify_approval(request)
+    people.set_groups("bea", {Group.REVIEWERS}, actor=None)
+    with pytest.raises(ApprovalVoid, match="bea"):
+        seeds.verify_approval(request)
+
+
+def test_a_membership_given_by_the_requester_does_not_count_in_their_runs(
+    four: list[Actor], settings: Any
+) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+    seeds.person("root", Group.ADMINS)
+    people.create_group("finance", actor=None)
+    people.set_groups("bea", {Group.REVIEWERS, "finance"}, actor="root")
+    with pytest.raises(Forbidden, match="got the right to decide from root"):
+        decide(asked(FINANCE, requester="root"), four[0])
+    assert decide(seeds.pending(), four[0]).status == "approved"
