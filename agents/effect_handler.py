@@ -242,6 +242,7 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "retry": tool.retry,
         "expires_in": tool.expires_in,
         "waits": tool.waits,
+        "question": tool.question,
         "previews": tool.preview is not None or tool.precondition is not None,
     }
 

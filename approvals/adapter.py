@@ -46,7 +46,7 @@ from approvals.policy_versions import in_force
 from approvals.queries.requests import to_view
 from approvals.requests import expiry, snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
-from runtime.core.enums import Decision, GateKind, Risk, Verdict
+from runtime.core.enums import BEFORE_CALL, Decision, Risk, Verdict
 from runtime.core.events import AllowanceUse
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
@@ -445,7 +445,7 @@ def _check_expired(stored: _Stored, decision: Decision) -> None:
     An expiry is not signed: the clock proves it.
     """
     request = stored.request
-    if request.status != Request.Status.EXPIRED or request.kind != GateKind.APPROVAL:
+    if request.status != Request.Status.EXPIRED or request.kind not in BEFORE_CALL:
         raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
     if request.expires_at is None or request.expires_at > stored.at:
         raise NotConfirmed("the request has not expired")

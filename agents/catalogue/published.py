@@ -213,6 +213,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "approval": bool(approval),
         **({"waived": True} if tool.waived and not approval else {}),
         **({"depends": depends} if depends else {}),
+        **({"question": True} if tool.question else {}),
         "sentence": tool.sentence,
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),

@@ -29,6 +29,7 @@ class ToolView:
     approval: bool
     depends: tuple[str, ...]
     waived: bool
+    question: bool
     sentence: str
     deadline: float
     secret_args: tuple[str, ...]
@@ -167,6 +168,7 @@ def _tool(tool: dict[str, Any]) -> ToolView:
         approval=tool["approval"],
         depends=tuple(tool.get("depends", ())),
         waived=tool.get("waived", False),
+        question=tool.get("question", False),
         sentence=tool["sentence"],
         deadline=tool["deadline"],
         secret_args=tuple(tool["secret_args"]),

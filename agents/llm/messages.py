@@ -6,7 +6,7 @@ number its calls by position and not by the provider's ids: `c3.1` is the second
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
@@ -33,6 +33,7 @@ from agents.sdk import outputs
 from agents.sdk.conversation_texts import (
     ANSWERED,
     ANSWERED_BY_POLICY,
+    ANSWERED_QUESTION,
     EDITED,
     EXPIRED,
     GIVEN_UP,
@@ -44,6 +45,7 @@ from agents.sdk.conversation_texts import (
     RESULT,
     SUM_UP,
     SUMMARY,
+    UNANSWERED,
 )
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call
@@ -75,7 +77,7 @@ def to_provider(
     it is returned. Empty `instructions` mean the agent's own. `calls` are the frame's calls.
     """
     told = instructions or agent.instructions
-    secret = _secret_tools(agent)
+    secret, questions = _secret_tools(agent), _questions(agent)
     conversation = [] if begun is None else begun
     added = messages[len(conversation) :]
     reply = _last_reply(conversation)
@@ -89,7 +91,7 @@ def to_provider(
                 reply = _reply(secret, message, made)
                 conversation.append(reply)
             case "results":
-                parts = [_result(secret, reply, result) for result in message["results"]]
+                parts = [_result(secret, questions, reply, result) for result in message["results"]]
                 conversation.append(_request(told, parts))
             case "summary":
                 part = UserPromptPart(content=f"{SUMMARY}{message['content']}")
@@ -112,6 +114,11 @@ def _last_reply(conversation: list[ModelMessage]) -> ModelResponse:
 @lru_cache(256)
 def _secret_tools(agent: AgentSpec) -> dict[str, ToolSpec]:
     return {tool.name: tool for tool in agent.tools if tool.secret_args or tool.secret_result}
+
+
+@lru_cache(256)
+def _questions(agent: AgentSpec) -> frozenset[str]:
+    return frozenset(tool.name for tool in agent.tools if tool.question)
 
 
 def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
@@ -263,7 +270,10 @@ def _restored(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any
 
 
 def _result(
-    secret: Mapping[str, ToolSpec], reply: ModelResponse, result: dict[str, Any]
+    secret: Mapping[str, ToolSpec],
+    questions: Collection[str],
+    reply: ModelResponse,
+    result: dict[str, Any],
 ) -> ToolReturnPart | UserPromptPart:
     index = int(result["call"].rsplit(".", 1)[1])
     calls = _calls(reply)
@@ -274,8 +284,10 @@ def _result(
     content = kept if tool is None else secrets.open_result(tool, kept)
     outcome, told = _wording(result["outcome"], content, result.get("verdict"))
     if "reported_by" in result:
-        words = _given(result)
+        words = _given(result, question=result["tool"] in questions)
         told = f"{words}{json.dumps(content, ensure_ascii=False)}"
+    elif result["tool"] in questions and result.get("verdict") == "expire":
+        told = f"{UNANSWERED}{content}"
     elif "edited_by" in result and outcome == "success":
         told = f"{RESULT}{json.dumps(content, ensure_ascii=False)}"
     if "edited_by" in result:
@@ -290,11 +302,13 @@ def _result(
     )
 
 
-def _given(result: dict[str, Any]) -> str:
+def _given(result: dict[str, Any], *, question: bool) -> str:
     """Say who gave a result that is not of the call itself. Without a name the policy gave it."""
     if not result.get("answered"):
         return REPORTED
-    return ANSWERED if result["reported_by"] else ANSWERED_BY_POLICY
+    if not result["reported_by"]:
+        return ANSWERED_BY_POLICY
+    return ANSWERED_QUESTION if question else ANSWERED
 
 
 def _wording(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:

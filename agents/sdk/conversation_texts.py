@@ -3,6 +3,7 @@
 from runtime.core.denial_text import CHANGES, DENIED
 
 EXPIRED = "This call was not made, because its approval expired. "
+UNANSWERED = "No person answered this question in time. "
 GIVEN_UP = (
     "This call was started, and it is not known whether it took effect. A person looked into it and gave it up."
     " The reason given: "
@@ -14,10 +15,18 @@ ANSWERED = "This call was not made. A person gave this result instead. The resul
 ANSWERED_BY_POLICY = (
     "This call was not made. No person decided in time, so a rule gave this result: "
 )
+ANSWERED_QUESTION = "A person answered. The answer as JSON: "
 # The arguments and a line break follow, then the outcome as text, or RESULT and the result.
 EDITED = "A person changed the arguments of this call. The arguments as JSON: "
 RESULT = "The result as JSON: "
-REASONED = (DENIED, CHANGES, EXPIRED, GIVEN_UP, REFUSED)  # each is followed by the reason
+REASONED = (
+    DENIED,
+    CHANGES,
+    EXPIRED,
+    UNANSWERED,
+    GIVEN_UP,
+    REFUSED,
+)  # each is followed by the reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
     " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"

@@ -31,6 +31,7 @@ from pydantic_ai.models.function import AgentInfo
 from agents.sdk.conversation_texts import (
     ANSWERED,
     ANSWERED_BY_POLICY,
+    ANSWERED_QUESTION,
     EDITED,
     MESSAGE,
     REASONED,
@@ -42,6 +43,13 @@ from agents.sdk.conversation_texts import (
 from agents.sdk.spec import FINAL_ANSWER
 from runtime.core.denial_text import CHANGES
 
+_TOLD = (
+    REPORTED,
+    ANSWERED,
+    ANSWERED_BY_POLICY,
+    ANSWERED_QUESTION,
+)  # each is followed by the result
+
 Reply = ModelResponse
 Script = Callable[[list[ModelMessage], AgentInfo], Reply]
 
@@ -50,7 +58,7 @@ Script = Callable[[list[ModelMessage], AgentInfo], Reply]
 class Result:
     """The result of one call. `outcome` is `success`, `failed` or `denied`.
 
-    `reported` is true if a person reported the result. `edited` are the arguments of a call that a person changed.
+    `reported` is true if a person gave the result. `edited` are the arguments of a call that a person changed.
     """
 
     tool: str
@@ -155,16 +163,15 @@ def _result(part: ToolReturnPart) -> Result:
         edited = json.loads(args)
         if content.startswith(RESULT):
             content = json.loads(content.removeprefix(RESULT))
-    prefixes = (REPORTED, ANSWERED, ANSWERED_BY_POLICY)
-    told = isinstance(content, str) and content.startswith(prefixes)
+    said = content if isinstance(content, str) else ""
+    told = next((words for words in _TOLD if said.startswith(words)), "")
     if told:
-        prefix = next(one for one in prefixes if content.startswith(one))
-        content = json.loads(content.removeprefix(prefix))
+        content = json.loads(said.removeprefix(told))
     return Result(
         tool=part.tool_name,
         outcome=part.outcome,
         content=content,
-        reported=told,
+        reported=bool(told),
         edited=edited,
     )
 

@@ -83,6 +83,7 @@ class ToolSpec:
     people have to decide. `secret_args` are the names of arguments that only the model and the function may see;
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
     `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
+    `question` says that a person gives the result, and the function is never called.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
@@ -109,6 +110,7 @@ class ToolSpec:
     secret_args: frozenset[str]
     secret_result: bool
     waits: Literal["", "time", "event"] = ""
+    question: bool = False
     isolate: bool = False
     preview: Condition | None = None
     preview_ignores: tuple[str, ...] = ()
@@ -150,6 +152,8 @@ class ToolSpec:
         found: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
         if not isinstance(found.get("approval", False), bool):
             raise DefinitionError(f"{where}: approval must be True or False, not {approval!r}")
+        if self.question and found.get("approval") is False:
+            raise DefinitionError(f"{where}: a question always waits for a person")
         asks = bool(self.approval) or self.waived
         settings = replace(self.settings, **found)
         return replace(self, **found, settings=settings, waived=asks and settings.approval is False)
@@ -335,6 +339,8 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     }
     if tool.waits:
         definition["waits"] = tool.waits
+    if tool.question:
+        definition["answer"] = tool.result_schema
     definition |= {name: True for name in ("preview", "precondition") if getattr(tool, name)}
     times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
     return definition | {name: seconds for name, seconds in times.items() if seconds is not None}

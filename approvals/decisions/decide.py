@@ -12,7 +12,7 @@ from approvals.decisions import budget_grants, checks, closing, commit, edits, v
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from approvals.requests import results
-from runtime.core.enums import FRAME_GATES, Decision, Edit, GateKind, Verdict
+from runtime.core.enums import Decision, Edit, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 
@@ -44,7 +44,7 @@ def decide(
     arguments: object = results.ABSENT,
     batch: bool = False,
 ) -> Approval:
-    """Approve, deny, answer, edit or request changes to a call, or let a blocked frame `continue` or `stop` its run.
+    """Approve, deny, answer, edit or request changes to a call, answer a question, or `continue` or `stop` a frame.
 
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
@@ -82,6 +82,12 @@ def decide(
     return checks.decided(outcome)
 
 
+def require_open(*, request: UUID, digest: object, actor: Actor) -> None:
+    """Raise as `decide` does, unless this person may decide the request that they saw."""
+    row = checks.open_request(commit.load(request, actor)).request
+    checks.check_digest(row, digest)
+
+
 def preview_edit(*, request: UUID, digest: object, arguments: object, actor: Actor) -> Edit:
     """Return the edit that `decide` would record, without recording it. Raises as `decide` does."""
     row = checks.open_request(commit.load(request, actor)).request
@@ -102,7 +108,7 @@ def _attempt(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
 def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
     """Validate the values. Raises DigestMismatch, NotShown, InvalidInput."""
     checks.check_digest(row, answer.digest)
-    kind = GateKind(row.kind) if row.kind in FRAME_GATES else GateKind.APPROVAL
+    kind = GateKind.APPROVAL if row.kind == GateKind.IN_DOUBT else GateKind(row.kind)
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)
     checks.check_shown(row, verdict)
     edit = _edit(row, verdict, answer)

@@ -17,7 +17,7 @@ from approvals.policies.judge import Facts, without_policy
 from approvals.policy_versions import in_force
 from approvals.policy_versions.acts import PolicyBroken
 from approvals.requests import schemas, snapshot
-from runtime.core.enums import GateKind
+from runtime.core.enums import FRAME_GATES, GateKind
 from runtime.core.machine.origin import merged
 from runtime.ports.approvals import Part, ReviewSnapshot
 from runtime.store import pool
@@ -104,7 +104,7 @@ def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
     If the policy cannot be read, the request demands the most that a policy can. The step must be written: its call
     has already fallen into doubt.
     """
-    if shown.kind not in (GateKind.APPROVAL, GateKind.IN_DOUBT):
+    if shown.kind in FRAME_GATES:
         return snapshot.Judged(risk=str(shown.risk))
     facts = Facts(
         tool=shown.tool,
@@ -120,7 +120,10 @@ def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
     except PolicyBroken as exc:
         log.error("Run %s: a request demands the most, because %s", shown.run, exc)
         version, found = UNREADABLE, without_policy(str(exc))
-    return snapshot.Judged(version=version, risk=str(found.risk), demands=found.demands)
+    demands = found.demands
+    if demands is not None and shown.kind is GateKind.QUESTION:
+        demands = demands.of_one_person()
+    return snapshot.Judged(version=version, risk=str(found.risk), demands=demands)
 
 
 def _written(request: Request) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -80,6 +80,16 @@ class Demands:
     def quorum(self) -> int:
         """The number of people who must approve, over all stages."""
         return sum(stage.quorum for stage in self.stages)
+
+    def of_one_person(self) -> "Demands":
+        """Return the demands for a question: any one person whom one of the stages admits may answer it."""
+        groups = [one for stage in self.stages for one in stage.keys if one.startswith(GROUP)]
+        people = [one for stage in self.stages for one in stage.people]
+        stage = Stage(
+            groups=tuple(dict.fromkeys(one.removeprefix(GROUP) for one in groups)),
+            people=tuple(dict.fromkeys(people)),
+        )
+        return replace(self, stages=(stage,))
 
     def stored(self) -> str:
         """Return the demands as the JSON text that a request stores, without the expiry if it only denies."""

@@ -1,8 +1,8 @@
 """Turns the search text of the inbox into a condition on requests.
 
-Every word must occur in the sentence, the path or the requester. `risk:high`, `agent:…`, `tool:…` and `by:…` search
-one field, `next:…` the step that follows if no person decides. `claimed:me`, `claimed:yes`, `claimed:no` and
-`handed:me` ask who looks at a request. Quotes keep words together.
+Every word must occur in the sentence, the path or the requester. `risk:high`, `kind:question`, `agent:…`, `tool:…` and
+`by:…` search one field, `next:…` the step that follows if no person decides. `claimed:me`, `claimed:yes`, `claimed:no`
+and `handed:me` ask who looks at a request. Quotes keep words together.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from django.db.models.lookups import IContains
 from approvals.models import Claim, Handover
 from approvals.policies.escalation import ESCALATE
 from approvals.policies.rules import OnExpiry
-from runtime.core.enums import Risk
+from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.queries.lists.filters import terms
 
@@ -62,6 +62,12 @@ def _risk(wanted: str) -> Q:
     return Q(risk=wanted.lower())
 
 
+def _kind(wanted: str) -> Q:
+    if wanted.lower() not in list(GateKind):
+        raise InvalidInput("q", f"must name one of the kinds {', '.join(GateKind)} after kind:")
+    return Q(kind=wanted.lower())
+
+
 def _claimed(wanted: str, person: str) -> Q:
     held = Claim.objects.filter(request=OuterRef("pk"), until__gt=Func(function="clock_timestamp"))
     match wanted:
@@ -98,6 +104,7 @@ _STEPS = {
 _PLACES: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
     "risk": _risk,
+    "kind": _kind,
     "agent": lambda wanted: Q(IContains(Agents(F("path")), wanted)),
     "tool": lambda wanted: Q(tool__icontains=wanted),
     "by": lambda wanted: Q(requester__icontains=wanted),

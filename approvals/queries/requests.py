@@ -19,7 +19,7 @@ from approvals.policies.escalation import NextStep
 from approvals.policies.rules import Demands, OnExpiry, demands_of
 from approvals.queries import cursors
 from approvals.requests import confirmation, schemas, statements, verification
-from runtime.core.enums import GateKind
+from runtime.core.enums import BEFORE_CALL, GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
 from runtime.errors import Forbidden, InvalidInput
@@ -173,7 +173,7 @@ def denied_calls(approval: Approval) -> list[tuple[str, str, UUID]]:
     rows = Request.objects.exclude(statement__contains=statements.CHANGES_REQUESTED).filter(
         run_id=approval.run,
         tool=approval.tool,
-        kind=GateKind.APPROVAL,
+        kind__in=BEFORE_CALL,
         status=Request.Status.DENIED,
     )
     return list(rows.values_list("frame", "call", "gate"))
@@ -187,7 +187,7 @@ def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple
         request_rules.readable_requests(principal),
         run=approval.run,
         frame=approval.frame,
-        kind=GateKind.APPROVAL,
+        kind__in=BEFORE_CALL,
         call__startswith=f"c{turn_of(approval.call)}.",
     ).exclude(pk=approval.id)
     return tuple(to_view(row, principal) for row in rows.order_by("created_at", "id"))

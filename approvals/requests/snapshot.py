@@ -15,7 +15,7 @@ from approvals.policies.rules import Demands
 from approvals.requests import schemas
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
-from runtime.core.enums import EffectClass, GateKind
+from runtime.core.enums import BEFORE_CALL, EffectClass, GateKind
 from runtime.core.errors import NotJson
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.keyring import macs, purposes
@@ -186,7 +186,7 @@ def _nonce(at: datetime) -> str:
 def schema_texts(snapshot: ReviewSnapshot) -> list[str]:
     """Return the schemas of the call that its request refers to by their digests."""
     texts = [text(snapshot.schema)]
-    if snapshot.kind is GateKind.APPROVAL and snapshot.result_schema is not None:
+    if snapshot.kind in BEFORE_CALL and snapshot.result_schema is not None:
         texts.append(text(snapshot.result_schema))
     return texts
 
@@ -201,7 +201,7 @@ def _result_schema(snapshot: ReviewSnapshot) -> str | None:
     match snapshot.kind:
         case GateKind.IN_DOUBT:
             return text(snapshot.result_schema)
-        case GateKind.APPROVAL:
+        case GateKind.APPROVAL | GateKind.QUESTION:
             return schemas.digest_of(text(snapshot.result_schema))
         case _:
             return None

@@ -39,6 +39,7 @@ class GateKind(StrEnum):
     """Why a run waits for a person."""
 
     APPROVAL = "approval"  # a person must allow a call before it starts
+    QUESTION = "question"  # a call asks a person for a value, and is never made
     IN_DOUBT = "in_doubt"  # a call was started and its outcome was lost
     HOLD = "hold"  # a rule of the agent, or a failed check, stopped it
     LIMIT = "limit"  # a budget is exhausted
@@ -51,7 +52,7 @@ class Verdict(StrEnum):
     APPROVE = "approve"  # the call may start, once
     DENY = "deny"  # the call never starts, and its model receives the reason
     REQUEST_CHANGES = "request_changes"  # the call never starts, and its model reads the changes
-    ANSWER = "answer"  # the call never starts, and its result is the one that the person gives
+    ANSWER = "answer"  # the call never starts: its result is the value that the person gives
     EDIT = "edit"  # the call may start, once, with the arguments that the person changed
     EXPIRE = "expire"  # its deadline passed, so the call never starts
     HAPPENED = "happened"  # the call took effect, with the result that the person reports
@@ -70,6 +71,7 @@ VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
         Verdict.ANSWER,
         Verdict.EDIT,
     ),
+    GateKind.QUESTION: (Verdict.ANSWER, Verdict.DENY),
     GateKind.IN_DOUBT: (Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.GIVE_UP),
     GateKind.HOLD: (Verdict.CONTINUE, Verdict.STOP),
     GateKind.LIMIT: (Verdict.CONTINUE, Verdict.STOP),
@@ -78,6 +80,9 @@ VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
 
 # After these verdicts a call may start.
 APPROVING = frozenset({Verdict.APPROVE, Verdict.EDIT, Verdict.RUN_AGAIN})
+
+# These open before their call could start.
+BEFORE_CALL = frozenset({GateKind.APPROVAL, GateKind.QUESTION})
 
 # These are gates of a frame; the other kinds belong to a call.
 FRAME_GATES = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})

@@ -43,7 +43,8 @@ class CallInfo:
     names the sub-agent of a delegation. `gated` requires a person even if policy does not. `result_schema` is the
     JSON Schema of the result, None if the tool declares none. `expires_in` is the time to decide in seconds, None for
     the installation's default. `waits` says that the engine performs the call as a wait, for the `moment` in its
-    arguments or for an `event` that contains `match`, up to `until`. `previews` says that its tool has a
+    arguments or for an `event` that contains `match`, up to `until`. `question` says that a person gives the result,
+    and the call is never made. `previews` says that its tool has a
     preview or a precondition. `judged` says that conditions of the tool set
     `risk` and `gated` for these arguments; `problem` is the failure of one, then both are the strictest.
     """
@@ -61,6 +62,7 @@ class CallInfo:
     retry: RetryPolicy = TOOL_RETRIES
     expires_in: float | None = None
     waits: Literal["", "time", "event"] = ""
+    question: bool = False
     previews: bool = False
     judged: bool = False
     problem: str = ""

@@ -72,6 +72,7 @@ CALLS = {
 
 OPEN_GATES = {
     GateKind.APPROVAL: "waits for a person to decide",
+    GateKind.QUESTION: "waits for a person to answer",
     GateKind.IN_DOUBT: "in doubt: waits for a person to resolve it",
     GateKind.HOLD: "stopped: waits for a person to continue it",
     GateKind.LIMIT: "at its limit: waits for a person to grant more",
@@ -79,6 +80,7 @@ OPEN_GATES = {
 }
 CLOSED_GATES = {
     GateKind.APPROVAL: "not started: the run was ended first",
+    GateKind.QUESTION: "not answered: the run was ended first",
     GateKind.IN_DOUBT: "in doubt: the run was ended first",
     **dict.fromkeys(FRAME_GATES, "the run was ended first"),
 }
@@ -97,6 +99,8 @@ VERDICTS = {
     Verdict.CONTINUE: "continued by",
     Verdict.STOP: "stopped by",
 }
+# The answer to a question, in place of both texts for an answer.
+ANSWERED_BY, ANSWERED = "answered by", "Answered"
 # The same in a message, with the tool or the agent after it.
 DECISIONS = {
     Verdict.APPROVE: "Approved",
@@ -111,6 +115,18 @@ DECISIONS = {
     Verdict.CONTINUE: "Continued",
     Verdict.STOP: "Stopped",
 }
+
+
+def verdict_text(verdict: Verdict, kind: GateKind | None) -> str:
+    """Return the words for a verdict at a gate; the name of the reviewer follows, if there is one."""
+    answered = kind is GateKind.QUESTION and verdict is Verdict.ANSWER
+    return ANSWERED_BY if answered else VERDICTS[verdict]
+
+
+def decision_text(verdict: Verdict, kind: GateKind | None) -> str:
+    """Return the words for a verdict in a message; the tool or the agent follows."""
+    answered = kind is GateKind.QUESTION and verdict is Verdict.ANSWER
+    return ANSWERED if answered else DECISIONS[verdict]
 
 
 def effect_texts(effect: str) -> tuple[str, str]:

@@ -71,7 +71,7 @@ def scrap(number: str) -> str:
 
 
 def _last(turn: Turn) -> Any:
-    names = ("price", "refund", "close", "book", "post", "spend", "scrap", "desk")
+    names = ("price", "refund", "close", "book", "post", "spend", "scrap", "ask_person", "desk")
     heard = [turn.result(name) for name in names]
     return say(", ".join(f"{one.tool} {one.outcome}" for one in heard if one is not None))
 

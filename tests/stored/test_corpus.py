@@ -20,6 +20,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing import call
 from agents.testing.approvals import Approvals
 from agents.testing.worker import Worker
+from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit
 from runtime.core.continuation import Continuation, Pending
@@ -27,7 +28,14 @@ from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import DECISIONS, DIALOGUE, REVIEWS, Conversations
 from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema
-from runtime.core.events import AgentChanged, AllowanceUse, CallPreviewed, Event, GateDecided
+from runtime.core.events import (
+    AgentChanged,
+    AllowanceUse,
+    CallPreviewed,
+    Event,
+    GateDecided,
+    GateOpened,
+)
 from runtime.core.machine.replay import initial, recover, step
 from runtime.ports.approvals import Allowed
 from runtime.store.tables.signals import PauseSignal, ResumeSignal
@@ -108,7 +116,12 @@ DISCUSSED = {
         then=_allowed,
     ),
 }
-LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED}
+TALKS = {
+    "question": Scene(
+        spec=lambda: desk(call("ask_person", question="Which one?"), more=[ask_person()])
+    ),
+}
+LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED | TALKS}
 
 
 def write() -> None:
@@ -120,7 +133,7 @@ def write() -> None:
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
             _keep(name, one)
-    for name, document in written(AGAIN | JUDGED | DISCUSSED):
+    for name, document in written(AGAIN | JUDGED | DISCUSSED | TALKS):
         _keep(name, document)
         _keep(f"{name}_brief", document | {"continuation": _brief(document)})
 
@@ -156,6 +169,7 @@ ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("paused", "waiting", "message", "edited", *AGAIN, *DISCUSSED), REFUNDED),
     "judged": ("spend success", "spend denied", "spend denied"),
     "previewed": ("scrap success", "scrap denied", "scrap denied"),
+    "question": ("ask_person success", "ask_person denied", "ask_person denied"),
     "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
     "nested_approval": ("desk success",) * 3,
     "in_doubt": ("post success", "post failed", None),
@@ -210,6 +224,8 @@ class Heir(Worker):
         elif pending.kind is GateKind.IN_DOUBT:
             self.clock += timedelta(hours=1)
             verdict = IN_DOUBT[verdict]
+        elif pending.kind is GateKind.QUESTION and verdict is Verdict.APPROVE:
+            verdict = Verdict.ANSWER
         elif verdict is Verdict.EXPIRE:
             assert pending.expires_at is not None
             self.clock = max(self.clock, pending.expires_at)
@@ -239,7 +255,7 @@ def test_every_schema_has_documents_of_every_scene() -> None:
     for schema in set(codec.HISTORY) - set(LATER):
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED}
+    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED, *TALKS}
     for schema, scenes in LATER.items():
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert there == {*scenes, *(f"{name}_brief" for name in scenes)}
@@ -259,8 +275,9 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     calls = [call for frame in now.frames.values() for call in frame.calls]
     answered = any(call.answered for call in calls)
     discussed = any(denial.changes for denial in now.denials.values())
-    assert discussed is (schema == DIALOGUE)
-    assert (bool(now.denials) or answered) is (schema in (DECISIONS, DIALOGUE))
+    asks = any(one.kind is GateKind.QUESTION for one in now.pending)
+    assert (discussed or asks) is (schema == DIALOGUE)
+    assert (bool(now.denials) or answered or asks) is (schema in (DECISIONS, DIALOGUE))
     judged = any(call.terms and call.terms.risk for call in calls)
     new = judged or any(bool(call.edited or call.shown) for call in calls)
     assert new is (schema == REVIEWS)
@@ -278,6 +295,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 
 def _schema_of(event: Event) -> int:
+    if isinstance(event, GateOpened) and event.kind is GateKind.QUESTION:
+        return DIALOGUE
     if isinstance(event, GateDecided) and event.verdict is Verdict.REQUEST_CHANGES:
         return DIALOGUE
     if isinstance(event, GateDecided) and event.allowance:
@@ -330,7 +349,7 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
 
 
 def _scene(path: Path) -> Scene:
-    return (PRESENT | AGAIN | JUDGED | DISCUSSED)[path.stem.removesuffix("_brief")]
+    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS)[path.stem.removesuffix("_brief")]
 
 
 def _newer(text: str) -> str:

@@ -51,7 +51,7 @@ WORDS: dict[type[StrEnum], str] = {
     EffectClass: "read idempotent transactional write",
     Risk: "low medium high",
     FailureCause: "limit provider network time tool worker setup request",
-    GateKind: "approval in_doubt hold limit version",
+    GateKind: "approval question in_doubt hold limit version",
     Verdict: "approve deny request_changes answer edit expire happened run_again give_up continue stop",
     Limit: "turns calls tokens micros seconds depth",
 }

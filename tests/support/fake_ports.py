@@ -77,6 +77,8 @@ class FakeTool:
     expires_in: float | None = None
     deadline: float = 30.0
     waits: Literal["", "time", "event"] = ""
+    question: bool = False
+    result_schema: dict[str, Any] | None = None
     preview: Callable[[PreviewRequest], Preview] | None = None
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
 
@@ -204,6 +206,8 @@ class FakeEffects:
             retry=tool.retry,
             expires_in=tool.expires_in,
             waits=tool.waits,
+            question=tool.question,
+            result_schema=tool.result_schema,
             previews=tool.preview is not None,
         )
 

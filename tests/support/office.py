@@ -102,6 +102,8 @@ class OfficeEffects(FakeEffects):
             level = f"{args.get('username')} to {args.get('security_level')}"
             changed = {"risk": Risk.MEDIUM, "sentence": f"Set the privileges of {level}"}
             changed |= {"schema": SCHEMA}
+        elif facts.question:
+            changed = {"sentence": f"The agent asks: {args['question']}"}
         if not changed:
             return facts
         return replace(
@@ -168,6 +170,16 @@ class Office(HandDriven):
         """The hold of a run of Ada's, before the second model call of its account agent."""
         self.effects.holds = ["", "", why]
         return Request.objects.get(run=self.start(), kind=GateKind.HOLD)
+
+    def question(self, text: str, answer: dict[str, Any]) -> Request:
+        """The question of a run of Ada's, whose answer has this schema."""
+        self.effects.tools["ask_person"] = FakeTool(
+            effect=EffectClass.READ, question=True, result_schema=answer
+        )
+        self.effects.agents["hr_onboarding"] = turns(
+            ask(("ask_person", {"question": text})), say("Thank you.")
+        )
+        return Request.objects.get(run=self.start(), kind=GateKind.QUESTION)
 
     def short(self, budget: Budget) -> Request:
         """The limit gate of a run of Ada's, which may use no more than that."""

@@ -1,7 +1,7 @@
 """The history of decisions: a page with filters, and the same rows as CSV and JSON lines."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from itertools import groupby
 from typing import Any
@@ -23,6 +23,7 @@ from approvals.queries.decision_filters import DecisionFilter
 from approvals.queries.history import Decision, HistoryPage
 from approvals.web import export
 from approvals.web import zone as zones
+from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries import outcomes, time_limits
 from runtime.queries.outcomes import CallEnd, Outcome
@@ -176,6 +177,8 @@ def _rows(items: tuple[Decision, ...], principal: Principal | None) -> Iterator[
         if known is None and item.outcome in _LABELS:
             label, css_class = _LABELS[item.outcome]
             known = Outcome(label=label, css_class=css_class)
+        if known is not None and item.kind == GateKind.QUESTION:
+            known = replace(known, label="Answered")
         yield Row(
             item=item,
             outcome=known,

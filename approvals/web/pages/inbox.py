@@ -29,7 +29,7 @@ from approvals.queries.requests import Approval
 from approvals.web import place as places
 from approvals.web.place import Place, read_order
 from approvals.web.zone import of_reader
-from runtime.core.enums import Risk
+from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.queries import runs
 from runtime.queries.runs import Page
@@ -37,7 +37,11 @@ from runtime.web.requests import form_text
 
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
-OWN = (("Claimed by me", Place(q="claimed:me")), ("Handed to me", Place(q="handed:me")))
+OWN = (
+    ("Claimed by me", Place(q="claimed:me")),
+    ("Handed to me", Place(q="handed:me")),
+    ("Questions", Place(q=f"kind:{GateKind.QUESTION}")),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +176,7 @@ def _terms(items: Sequence[Approval]) -> list[str]:
     }
     terms = [f"risk:{risk}" for risk in Risk]
     terms += ["claimed:me", "claimed:no", "handed:me"]
+    terms += [f"kind:{kind}" for kind in sorted({item.kind for item in items})]
     for operator, names in found.items():
         terms += [
             f'{operator}:"{name}"' if " " in name else f"{operator}:{name}"

@@ -21,6 +21,7 @@ from approvals.web.request import (
     frame_gate,
     in_doubt,
     preview,
+    question,
     result_field,
     revisions,
     second_step,
@@ -57,6 +58,8 @@ def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
         return in_doubt.page(request, shown, actor)
     if shown.kind in FRAME_GATES:
         return frame_gate.page(request, shown, actor)
+    if shown.kind == GateKind.QUESTION:
+        return question.page(request, shown, actor)
     return _page(request, shown, actor)
 
 
@@ -84,7 +87,10 @@ def request_changes(request: HttpRequest, approval: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def answer_instead(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """Give the agent a result, and do not make the call."""
+    """Give the agent a result, and do not make the call; or answer its question."""
+    shown = requests.approval(approval, actor=principals.actor_of(request.user))
+    if shown.kind == GateKind.QUESTION:
+        return question.answer(request, shown)
     return _decide(request, approval, Verdict.ANSWER)
 
 
@@ -92,7 +98,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
     shown = requests.approval(approval, actor=principals.actor_of(request.user))
     if shown.kind in FRAME_GATES:
         raise Http404
-    answers = verdict is Verdict.ANSWER
+    is_question, answers = shown.kind == GateKind.QUESTION, verdict is Verdict.ANSWER
     return handle_decision(
         request,
         approval,
@@ -106,8 +112,8 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             result=result_field.read(request, shown) if answers else results.ABSENT,
             confirm=second_step.given(request),
         ),
-        page=_page,
-        said=_SAID[verdict],
+        page=question.page if is_question else _page,
+        said=question.DECLINED if is_question else _SAID[verdict],
     )
 
 

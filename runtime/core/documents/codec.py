@@ -29,7 +29,7 @@ from runtime.core.documents.conversations import (
 )
 from runtime.core.documents.references import resolved
 from runtime.core.documents.upcasters import upcast
-from runtime.core.enums import Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import (
     IllegalTransition,
     NewerSchema,
@@ -63,7 +63,7 @@ HISTORY = {
     8: "a short entry is compressed; it contains one of schema 5",
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
-    11: "requests for changes, calls that an allowance passed, and versions that were decided for all runs",
+    11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
 }
 REFERRING = 6
 BRIEF = 7
@@ -226,6 +226,8 @@ def _number(event: Event) -> int:
         case Forked():
             with suppress(Unreadable):  # the reducer reports that
                 return _number_of(state_of(event))
+        case GateOpened(kind=GateKind.QUESTION):
+            return DIALOGUE
         case GateDecided(verdict=Verdict.REQUEST_CHANGES):
             return DIALOGUE
         case GateDecided() if event.allowance is not None:
@@ -246,6 +248,8 @@ def _number(event: Event) -> int:
 def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
     if any(denial.changes for denial in now.denials.values()):
+        return DIALOGUE
+    if any(gate.kind is GateKind.QUESTION for gate in now.pending):
         return DIALOGUE
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]

@@ -75,6 +75,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.PROPOSED, "CallAdmitted"): CallState.ADMITTED,
     (CallState.PROPOSED, "CallRefused"): CallState.REFUSED,
     (CallState.PROPOSED, "GateOpened:approval"): CallState.GATED,
+    (CallState.PROPOSED, "GateOpened:question"): CallState.GATED,
     (CallState.GATED, "GateDecided:approve"): CallState.ADMITTED,
     (CallState.GATED, "GateDecided:deny"): CallState.DENIED,
     (CallState.GATED, "GateDecided:request_changes"): CallState.DENIED,
@@ -84,6 +85,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.GATED, "GateClosed"): CallState.CLOSED,
     # The call has changed since its approval: people are asked again.
     (CallState.ADMITTED, "GateOpened:approval"): CallState.GATED,
+    (CallState.ADMITTED, "GateOpened:question"): CallState.GATED,
     # The approved call can no longer be made.
     (CallState.ADMITTED, "CallRefused"): CallState.REFUSED,
     (CallState.ADMITTED, "ToolStarted"): CallState.STARTED,
@@ -95,6 +97,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.RETRYING, "WaitEnded"): CallState.RETRYING,
     (CallState.RETRYING, "ToolStarted"): CallState.STARTED,
     (CallState.RETRYING, "GateOpened:approval"): CallState.GATED,
+    (CallState.RETRYING, "GateOpened:question"): CallState.GATED,
     (CallState.RETRYING, "CallRefused"): CallState.REFUSED,
     (CallState.ADMITTED, "WaitStarted"): CallState.WAITING,
     (CallState.ADMITTED, "WaitEnded:refused"): CallState.FAILED,

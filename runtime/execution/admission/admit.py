@@ -98,6 +98,8 @@ class Admission:
         ruling = self.approvals.judge(info, _facts(now, frame, found))
         revises = revision_of(now.frame(frame), found) is not None
         changed = revises or terms.digest in now.edits  # by a person: then a person is asked
+        if info.question:
+            return self._ask(now, frame, found, info, terms)
         if ruling.gated or changed:
             asked = self._ask(now, frame, found, info, terms)
             return asked if changed else self._allow(asked, taken)
@@ -324,7 +326,7 @@ class Admission:
         seconds = min(given, default=default) + ruling.extends_by
         event = GateOpened(
             gate=gate_id(self.clock()),
-            kind=GateKind.APPROVAL,
+            kind=GateKind.QUESTION if info.question else GateKind.APPROVAL,
             frame=frame,
             call=call.id,
             terms=terms,

@@ -113,7 +113,12 @@ class CallRecord:
         """The label of the last decision; the name of the reviewer follows, if there is one."""
         if self.verdict is Verdict.ANSWER and not self.decided_by:
             return "answered by the policy, because no person decided in time"
-        return "" if self.verdict is None else labels.VERDICTS[self.verdict]
+        return "" if self.verdict is None else labels.verdict_text(self.verdict, self.gate_kind)
+
+    @property
+    def gate_kind(self) -> GateKind | None:
+        """The kind of its last gate, None without one."""
+        return next((span.gate_kind for span in reversed(self.spans) if span.for_people), None)
 
     @property
     def is_settled(self) -> bool:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.continuation import MAX_DEPTH, CallState, Denial, Undelivered
-from runtime.core.enums import Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
 from runtime.core.machine.failed_runs import uncounted
@@ -23,7 +23,7 @@ from runtime.core.machine.forks import state_of
 from runtime.core.machine.revisions import denial_of
 from runtime.queries import time_limits
 from runtime.queries.journal import JournalLine
-from runtime.queries.labels import DECISIONS, MessageKind
+from runtime.queries.labels import MessageKind, decision_text
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import copied
@@ -368,7 +368,7 @@ class Fold:
                 call.gated(event, self._at, self._position, self._gates.get(event.gate))
             case e.GateDecided():
                 call.decided(event, self._at, self._gates.get(event.gate))
-                self._add_decision(frame, event, call.tool)
+                self._add_decision(frame, event, call.tool, call.gate_kind)
                 if event.stands:
                     self.denials[call.digest] = denial_of(call.tool, call.id, event)
                 if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
@@ -421,8 +421,10 @@ class Fold:
             case e.GateClosed():
                 frame.gate_closed(event, self._at)
 
-    def _add_decision(self, frame: FrameRecord, event: e.GateDecided, what: str) -> None:
-        said = f"{DECISIONS[event.verdict]} {what}{_because(event.reason)}"
+    def _add_decision(
+        self, frame: FrameRecord, event: e.GateDecided, what: str, kind: GateKind | None = None
+    ) -> None:
+        said = f"{decision_text(event.verdict, kind)} {what}{_because(event.reason)}"
         self._add_message(frame, "decision", _decider(event), said)
 
     def _decide_on_run(self, by: str, what: str) -> None:

@@ -77,7 +77,7 @@ class Span:
             case SpanState.GATE_CLOSED:
                 return labels.CLOSED_GATES[self.gate_kind or GateKind.APPROVAL]
             case SpanState.AGREED | SpanState.DISAGREED if self.verdict:
-                return labels.VERDICTS[self.verdict]
+                return labels.verdict_text(self.verdict, self.gate_kind)
             case _:
                 return self.state.label
 

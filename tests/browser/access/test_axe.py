@@ -66,6 +66,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     Approvals().expire(office.request(expired).gate)
     doubt = office.in_doubt()
     cancelled = office.cancel(office.start(), reason="A mistake.")
+    question = office.question("Which level has New Hire?", SCHEMA)
     office.effects.agents["hr_onboarding"] = turns(say(""))
     parked = office.start()
     Run.objects.filter(id=parked).update(status="quarantined", reason="entry 3 is not its own")
@@ -82,7 +83,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *(f"/inbox/{query}" for query in ("", "?q=nothing-like-it", "?q=risk:none")),
             *("/inbox/?view=others", "/decisions/", "/decisions/?person=bea", "/decisions/?risk=x"),
             *(f"/a/{office.request(run).id}/" for run in (*ours, undoable)),
-            *(f"/a/{request.id}/" for request in (halt, short)),
+            *(f"/a/{request.id}/" for request in (halt, short, question)),
             *(f"{asked}edit/", f"{asked}allow/"),
             *("/allowances/", f"/allowances/{_allowance(office.request(waiting))}/"),
             *(

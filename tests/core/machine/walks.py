@@ -11,7 +11,15 @@ from runtime.core.budgets import Limit
 from runtime.core.call_options import CallOptions, CompactionOptions
 from runtime.core.commands import Command
 from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
-from runtime.core.enums import FRAME_GATES, VERDICTS, Edit, EffectClass, GateKind, Verdict
+from runtime.core.enums import (
+    BEFORE_CALL,
+    FRAME_GATES,
+    VERDICTS,
+    Edit,
+    EffectClass,
+    GateKind,
+    Verdict,
+)
 from runtime.core.events import Event, GateOpened
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.machine.compaction import cut_point
@@ -47,6 +55,7 @@ class Walk:
         self.denials = random.Random(f"denials of {seed}")
         self.edits = random.Random(f"edits of {seed}")
         self.previews = random.Random(f"previews of {seed}")
+        self.questions = random.Random(f"questions of {seed}")
         self.late = random.Random(f"late outcomes of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
@@ -109,7 +118,7 @@ class Walk:
             )
             for pending in self.now.pending
             for verdict in (*VERDICTS[pending.kind], Verdict.EXPIRE)
-            if pending.kind is GateKind.APPROVAL or verdict is not Verdict.EXPIRE
+            if pending.kind in BEFORE_CALL or verdict is not Verdict.EXPIRE
             if verdict is not Verdict.EDIT
         ]
         if self.random.random() < 0.05:
@@ -252,7 +261,7 @@ class Walk:
         if call.gate and self.random.random() < 0.1:
             assert call.terms is not None
             return [
-                self._gate(GateKind.APPROVAL, effect.frame, effect.call, call.terms),
+                self._gate(self._before(), effect.frame, effect.call, call.terms),
                 events.CallRefused(reason="gone", **_place(effect)),
             ]
         return [events.ToolStarted(attempt=effect.attempt, at=AT, **_place(effect))]
@@ -309,7 +318,7 @@ class Walk:
             terms = replace(terms, waits="event", effect=EffectClass.READ)
         judgements: list[Event] = [
             events.CallAdmitted(terms=terms, **_place(effect)),
-            self._gate(GateKind.APPROVAL, effect.frame, effect.call, terms),
+            self._gate(self._before(), effect.frame, effect.call, terms),
             events.CallRefused(reason="no such tool", **_place(effect)),
         ]
         return judgements[: 3 if self.random.random() < 0.1 else 2]
@@ -349,6 +358,9 @@ class Walk:
         limit = self.random.choice(list(Limit))
         gate = UUID(int=self.random.getrandbits(128))
         return events.BudgetExceeded(gate=gate, frame=frame, limit=limit, used=3, allowed=2, at=AT)
+
+    def _before(self) -> GateKind:
+        return GateKind.QUESTION if self.questions.random() < 0.1 else GateKind.APPROVAL
 
     def _gate(self, kind: GateKind, frame: str, call: str, terms: CallOptions | None) -> GateOpened:
         gate = UUID(int=self.random.getrandbits(128))

@@ -1,0 +1,73 @@
+"""The form of an answer to a question: its fields from the schema of the answer, and the value that they make.
+
+An answer that is an object has the fields of its properties. Any other is one field.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from runtime.core import json_schema
+from runtime.errors import InvalidInput
+from runtime.web import schema_form
+from runtime.web.schema_form import Field
+
+_ANSWER: Final = "answer"  # the one field
+_RESULT = "result"  # as `decide` names the value
+
+
+def shown(
+    schema: Any, posted: Mapping[str, str], wrong: dict[str, str]
+) -> tuple[tuple[Field, ...], list[str]]:
+    """Return the fields with the submitted texts and their problems, and the problems of no field."""
+    return schema_form.shown(_fields(schema), posted, wrong)
+
+
+def read(schema: Any, posted: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """Return the value that the form makes, and the problems of its fields, by path."""
+    made, wrong = schema_form.read(_fields(schema), posted)
+    whole = _whole(schema)
+    for path, detail in schema_form.problems(whole, made).items():
+        wrong.setdefault(path, detail)
+    if whole is schema:
+        return made, wrong
+    if made.get(_ANSWER) == "":
+        wrong.setdefault(_ANSWER, "is missing")
+    return made.get(_ANSWER), wrong
+
+
+def problem(schema: Any, found: InvalidInput) -> dict[str, str]:
+    """Return a problem of the value that `decide` names, by the path of its field."""
+    path = found.field.removeprefix(_RESULT).removeprefix(".")
+    if _whole(schema) is not schema:
+        path = f"{_ANSWER}.{path}" if path else _ANSWER
+    return {path: found.detail}
+
+
+def _fields(schema: Any) -> tuple[Field, ...]:
+    whole = _whole(schema)
+    return schema_form.fields(whole, _nulls(schema_form.fields(whole, {})))
+
+
+def _whole(schema: Any) -> dict[str, Any]:
+    """Return the schema itself if it is that of an object with properties, else that of an object with one field."""
+    if isinstance(schema, dict) and json_schema.parts(schema):
+        return schema
+    rule = {name: one for name, one in (schema or {}).items() if name != "$defs"}
+    return {
+        "type": "object",
+        "properties": {_ANSWER: {**rule, "title": "Answer"}},
+        "required": [_ANSWER],
+        "$defs": (schema or {}).get("$defs", {}),
+    }
+
+
+def _nulls(fields: tuple[Field, ...]) -> dict[str, Any]:
+    """Return null for each required property that may be null: left empty, it is null and not missing."""
+    found = dict[str, Any]()
+    for one in fields:
+        name = one.path.rpartition(".")[2]
+        if one.required and one.nullable:
+            found[name] = None
+        elif one.required and one.kind == "object" and (inside := _nulls(one.inside)):
+            found[name] = inside
+    return found

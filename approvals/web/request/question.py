@@ -1,0 +1,87 @@
+"""The page of a question that an agent asks: the question, and the form of its answer."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from approvals.decisions import decide
+from approvals.errors import DigestMismatch
+from approvals.permissions import principals
+from approvals.queries import requests
+from approvals.web import denial
+from approvals.web.request import answer_form
+from approvals.web.request.decision_form import Problem, handle_decision
+from approvals.web.request.request_page import answer as rendered
+from approvals.web.request.request_page import page_context
+from runtime.core.continuation import MAX_DENIALS
+from runtime.core.enums import Verdict
+from runtime.core.ids import turn_key
+from runtime.errors import InvalidInput
+from runtime.ports.access import Actor
+from runtime.web.requests import form_text
+
+DECLINED = ("Declined", "The agent gets your reason.")
+_ANSWERED = ("Answered", "The agent gets your answer.")
+
+
+def page(
+    request: HttpRequest,
+    shown: requests.Approval,
+    actor: Actor,
+    problem: Problem | None = None,
+    wrong: dict[str, str] | None = None,
+) -> HttpResponse:
+    """Show the page; `problem` is the error of the form just sent, `wrong` has the problems of its fields."""
+    seen = page_context(request, shown, principals.principal_of(actor), problem)
+    denied = {turn_key(frame, call) for frame, call, _ in requests.denied_calls(shown)}
+    this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
+    ends_run = len(denied | this) >= MAX_DENIALS > len(denied)
+    fields, other = answer_form.shown(shown.result_schema, request.POST, wrong or {})
+    context = {
+        **seen,
+        **denial.context(shown, ends_run=ends_run),
+        "question": _question(shown),
+        "ends_run": ends_run,
+        "fields": fields,
+        "other": other,
+        "wrong": wrong,
+        "wrong_result": wrong is not None,
+        "stale": isinstance(problem, DigestMismatch),
+        "reason": form_text(request.POST, "reason"),
+        "comment": form_text(request.POST, "comment"),
+    }
+    return rendered(request, "approvals/question.html", context)
+
+
+def answer(request: HttpRequest, shown: requests.Approval) -> HttpResponse:
+    """Record the answer of the form; or show the form again, with everything that was typed."""
+    value, wrong = answer_form.read(shown.result_schema, request.POST)
+
+    def again(
+        request: HttpRequest, shown: requests.Approval, actor: Actor, problem: Problem
+    ) -> HttpResponse:
+        if not isinstance(problem, InvalidInput) or not problem.field.startswith("result"):
+            return page(request, shown, actor, problem)
+        found = wrong or answer_form.problem(shown.result_schema, problem)
+        return page(request, shown, actor, problem, found)
+
+    def act(actor: Actor) -> object:
+        if wrong:  # only a person who may decide learns about fields
+            decide.require_open(request=shown.id, digest=request.POST.get("digest"), actor=actor)
+            raise InvalidInput("result", "does not fit")
+        return decide.decide(
+            request=shown.id,
+            verdict=Verdict.ANSWER,
+            digest=request.POST.get("digest"),
+            reason=form_text(request.POST, "comment"),
+            actor=actor,
+            result=value,
+        )
+
+    return handle_decision(request, shown.id, Verdict.ANSWER, act=act, page=again, said=_ANSWERED)
+
+
+def _question(shown: requests.Approval) -> Any:
+    """Return the text of the agent; all arguments of a call that has no such text."""
+    args = shown.args
+    return args["question"] if isinstance(args, dict) and set(args) == {"question"} else args

@@ -1,0 +1,58 @@
+"""Questions at the choke point and in the worker: who may answer under a policy, and what a forged row is worth."""
+
+import pytest
+
+from approvals.adapter import Approvals
+from approvals.models import Request
+from approvals.policies.rules import Demands, Stage
+from approvals.requests import statements
+from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.ports.access import Actor
+from runtime.ports.approvals import NotConfirmed
+from tests.support import seeds
+from tests.support.office import reseal
+from tests.support.seeds import Cast
+
+pytestmark = pytest.mark.django_db
+TEXT = {"type": "string"}
+
+
+def _asked() -> Request:
+    return seeds.pending(kind=GateKind.QUESTION, result_schema=TEXT)
+
+
+def test_a_forged_approval_of_a_question_is_refused(cast: Cast) -> None:
+    """The signature is good: the web process itself was made to sign."""
+    row = _asked()
+    forged = Decision(verdict=Verdict.APPROVE, by="bea")
+    row.status, row.decided_by, row.decided_at = "approved", "bea", row.created_at
+    row.reason = ""
+    statements.sign(row, statements.make(row, forged, row.created_at))
+    row.save()
+    with pytest.raises(NotConfirmed, match="a gate of kind question has no verdict approve"):
+        Approvals().verify_decision(gate=row.gate, decision=forged)
+    with pytest.raises(NotConfirmed):
+        Approvals().verify_approval(gate=row.gate, action_digest=row.action_digest, decision=forged)
+
+
+@pytest.mark.parametrize(
+    ("stages", "answers"),
+    [
+        ((Stage(quorum=2),), "bea"),
+        ((Stage(people=("cyril",)), Stage(quorum=2)), "bea"),
+    ],
+)
+def test_one_named_person_answers(cast: Cast, stages: tuple[Stage, ...], answers: str) -> None:
+    row = _asked()
+    demands = Demands(rule="two", stages=stages).of_one_person()
+    reseal([row], rule=demands.stored())
+    found = seeds.decide(row, Actor(person=answers), Verdict.ANSWER, result="blue")
+    assert (found.status, found.quorum) == ("answered", 1)
+
+
+def test_the_demands_of_a_question_keep_their_people() -> None:
+    only = Demands(
+        rule="r", stages=(Stage(people=("cyril",)), Stage(groups=("finance",), quorum=3))
+    )
+    [stage] = only.of_one_person().stages
+    assert (stage.quorum, stage.people, stage.groups) == (1, ("cyril",), ("finance",))

@@ -1,0 +1,59 @@
+"""A question in a browser: answered by keyboard, and without JavaScript; a wrong answer keeps the typed text."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, expect
+from pytest_django.live_server_helper import LiveServer
+
+from approvals.models import Request
+from tests.browser.conftest import window
+from tests.support.office import Office
+
+pytestmark = pytest.mark.browser
+COST = {
+    "type": "object",
+    "properties": {
+        "number": {"type": "integer", "minimum": 1000, "title": "Number"},
+        "kind": {"enum": ["staff", "project"], "title": "Kind"},
+    },
+    "required": ["number", "kind"],
+}
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_reviewer_answers(
+    chromium: Browser, live_server: LiveServer, office: Office, script: bool
+) -> None:
+    question = office.question("Which cost centre pays?", COST)
+    with window(chromium, live_server.url, java_script_enabled=script) as desk:
+        desk.log_in("bea")
+        desk.open(f"/a/{question.id}/")
+        page = desk.page
+        if script:
+            page.keyboard.press("a")  # the key that approves elsewhere
+        page.get_by_label("Number").fill("12")
+        page.get_by_label("Kind").select_option("staff")
+        page.get_by_role("button", name="Answer", exact=True).click()
+        expect(page.get_by_text("must be at least 1000")).to_be_visible()
+        expect(page.get_by_label("Kind")).to_have_value('"staff"')
+        page.get_by_label("Number").fill("4711")
+        page.get_by_label("Number").press("Enter")
+        expect(page.get_by_role("heading", name="Answered by bea")).to_be_visible()
+    question.refresh_from_db()
+    assert question.status == "answered"
+
+
+def test_it_opens_beside_the_list_and_leads_on(
+    chromium: Browser, live_server: LiveServer, office: Office
+) -> None:
+    office.question("Which cost centre pays?", {"type": "string"})
+    with window(chromium, live_server.url, viewport={"width": 1440, "height": 900}) as desk:
+        desk.log_in("bea")
+        desk.open("/inbox/")
+        desk.page.get_by_role("link", name="Questions 1").click()
+        desk.page.get_by_role("link", name="The agent asks: Which cost centre pays?").click()
+        desk.page.get_by_label("Answer", exact=True).fill("4711")
+        desk.page.keyboard.press("Control+Enter")
+        expect(desk.page.get_by_text(re.compile(r"Answered( by|:|\.)")).first).to_be_visible()
+    assert Request.objects.get().status == "answered"
