@@ -1,6 +1,5 @@
 """A release that asks costs one decision for all waiting runs, and one with a typo mended costs none."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -31,8 +30,9 @@ from tests.support.engine import HandDriven, events
 from tests.support.released import released
 from tests.support.seeds import Cast
 from tests.support.specs import registry_of, spec_of
+from tests.system.fault_injection.harness.counts import count
 
-RUNS = int(os.environ.get("DEPLOY_RUNS", "12"))
+RUNS = count("RELEASE", short=12, long=500)
 ADA, BEA = Actor(person="ada"), Actor(person="bea")
 
 

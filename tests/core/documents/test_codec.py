@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents.conversations import DIALOGUE, Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
-from runtime.core.events import EVENT_TYPES, Event, Proposal, ToolReturned
+from runtime.core.events import EVENT_TYPES, AgentChanged, Event, Proposal, ToolReturned
 from runtime.core.machine.replay import Entry
 from tests.core.machine.events import AT, STARTED, replied
 
@@ -54,6 +54,14 @@ def returned(value: Any) -> Entry:
 def test_values_that_would_be_read_differently_are_not_written(value: Any, where: str) -> None:
     with pytest.raises(NotJson, match=f"^{where}"):
         codec.encode_entry(returned(value))
+
+
+@pytest.mark.parametrize(("by", "schema"), [("", codec.SCHEMA), ("anne", DIALOGUE)])
+def test_releases_before_read_no_decision_on_versions_for_all_runs(by: str, schema: int) -> None:
+    event = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=(), by=by)
+    entry = Entry(at=AT, events=(event,))
+    text = codec.encode_entry(entry)
+    assert (json.loads(text)["schema"], codec.decode_entry(text)) == (schema, entry)
 
 
 def test_unusual_but_valid_values_are_written() -> None:
