@@ -1,6 +1,7 @@
 """The policy's text, conditions, judgement and count, without a database."""
 
 from collections.abc import Collection
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from approvals.policies import conditions, judge, tally, text
+from approvals.policies import conditions, escalation, judge, tally, text
 from approvals.policies.conditions import ConditionError
 from approvals.policies.judge import Facts, Judgement
-from approvals.policies.rules import Demands, Stage, demands_of
+from approvals.policies.rules import Demands, Escalation, Stage, demands_of
 from approvals.policies.settings import SETTINGS
 from runtime.core.enums import Risk
 
@@ -196,33 +197,66 @@ stages = st.lists(
 )
 
 
+steps = st.builds(
+    Escalation,
+    seconds=st.integers(1, 50),
+    people=st.lists(st.sampled_from(PEOPLE), min_size=1, max_size=2, unique=True).map(tuple),
+)
+START = datetime.fromisoformat("2030-01-01T12:00:00+00:00")
+
+
 class Votes(RuleBasedStateMachine):
-    """People vote, withdraw and lose the right, until the request is approved, denied or expires."""
+    """People vote, withdraw and lose the right while time passes, until the request is approved, denied or expires.
+
+    The model keeps sets of people by hand: those who may vote in each stage grow by the people of each step whose time
+    has come.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.stages: list[Stage] = [Stage(quorum=2), Stage(people=("p0", "p1"))]
+        self.demands = Demands(rule="A", stages=(Stage(quorum=2), Stage(people=("p0", "p1"))))
         self.votes: dict[str, int] = {}
+        self.at: dict[str, datetime] = {}
+        self.now, self.end, self.closed = START, START + timedelta(hours=1), ""
         self.places: list[set[str]] = [set(), set()]  # the model
-        self.closed = ""
+        self.may: list[set[str]] = [set(PEOPLE), {"p0", "p1"}]
+        self.steps: list[tuple[datetime, set[str]]] = []
 
     @precondition(lambda self: not self.votes or self.closed)
-    @rule(of=stages)
-    def ask(self, of: list[Stage]) -> None:
-        self.stages, self.places, self.votes, self.closed = of, [set() for _ in of], {}, ""
+    @rule(of=stages, first=st.integers(1, 50), steps=st.lists(steps, max_size=3))
+    def ask(self, of: list[Stage], first: int, steps: list[Escalation]) -> None:
+        self.demands = Demands(rule="A", stages=tuple(of), escalate=tuple(steps))
+        self.places, self.votes, self.at, self.closed = [set() for _ in of], {}, {}, ""
+        self.may = [set(one.people or PEOPLE) for one in of]
+        self.steps, self.end = [], self.now + timedelta(seconds=first)
+        for step in steps:
+            self.steps.append((self.end, set(step.people)))
+            self.end += timedelta(seconds=step.seconds)
+
+    @precondition(lambda self: not self.closed)
+    @rule(seconds=st.integers(0, 40))
+    def wait(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+        while self.steps and self.steps[0][0] <= self.now:
+            _, people = self.steps.pop(0)
+            self.may = [one | people for one in self.may]
+        if self.now >= self.end:
+            self.closed = "expired"
 
     @precondition(lambda self: not self.closed)
     @rule(name=st.sampled_from(PEOPLE))
     def vote(self, name: str) -> None:
-        stage = tally.current(self.stages, self.votes)
+        open_now = escalation.stages(self.demands, self.end, self.now)
+        stage = tally.current(open_now, self.votes)
         assert stage is not None
-        lacking = [n for n, of in enumerate(self.stages) if len(self.places[n]) < of.quorum]
-        assert stage == lacking[0]
-        if name in self.votes or not self.stages[stage].admits(name, REVIEWERS):
+        pairs = enumerate(zip(self.places, self.demands.stages, strict=True))
+        assert stage == next(n for n, (had, of) in pairs if len(had) < of.quorum)
+        assert open_now[stage].admits(name, REVIEWERS) is (name in self.may[stage])
+        if name in self.votes or name not in self.may[stage]:
             return
-        self.votes[name] = stage
+        self.votes[name], self.at[name] = stage, self.now
         self.places[stage].add(name)
-        if tally.current(self.stages, self.votes) is None:
+        if tally.current(open_now, self.votes) is None:
             self.closed = "approved"
 
     @precondition(lambda self: not self.closed and self.votes)
@@ -232,16 +266,30 @@ class Votes(RuleBasedStateMachine):
         self.places[self.votes.pop(name)].remove(name)
 
     @precondition(lambda self: not self.closed)
-    @rule(how=st.sampled_from(["denied", "expired"]))
-    def close(self, how: str) -> None:
-        self.closed = how
+    @rule()
+    def deny(self) -> None:
+        self.closed = "denied"
 
     @invariant()
     def approval_needs_every_stage(self) -> None:
-        full = all(len(self.places[n]) >= of.quorum for n, of in enumerate(self.stages))
+        of = self.demands.stages
+        full = all(len(self.places[n]) >= one.quorum for n, one in enumerate(of))
         assert full is (self.closed == "approved")
-        wanted = sum(max(0, of.quorum - len(self.places[n])) for n, of in enumerate(self.stages))
-        assert tally.missing(self.stages, self.votes) == wanted
+        wanted = sum(max(0, one.quorum - len(self.places[n])) for n, one in enumerate(of))
+        assert tally.missing(of, self.votes) == wanted
+
+    @invariant()
+    def a_vote_counts_by_its_own_time(self) -> None:
+        for name, stage in self.votes.items():
+            then = escalation.stages(self.demands, self.end, self.at[name])
+            assert then[stage].admits(name, REVIEWERS)
+
+    @invariant()
+    def time_alone_never_approves(self) -> None:
+        follows = escalation.next_step(self.demands, self.end, self.now)
+        assert follows is not None
+        assert follows.step in ("escalate", "deny")
+        assert follows.at == (self.steps[0][0] if self.steps else self.end)
 
 
 Votes.TestCase.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)

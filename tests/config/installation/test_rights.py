@@ -11,11 +11,14 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from pytest_django import Settings
 
+from approvals.accounts import people
+from approvals.adapter import Approvals
 from approvals.notices import preferences, send
 from approvals.policy_versions import changes
 from config import rights
 from runtime.store import pool
 from runtime.upkeep import due_runs, partitions, retention
+from tests.approvals.policies.office import asked
 from tests.support import seeds
 from tests.support.mail import Sink
 
@@ -118,6 +121,21 @@ def test_the_sweeper_mails_people_with_the_rights_of_a_worker(granted: None, sin
         send.send_due(threading.Event())
         transaction.set_rollback(True)
     assert len(sink.mails) == 2
+
+
+def test_the_sweeper_looks_ahead_with_the_rights_of_a_worker(granted: None) -> None:
+    seeds.person("bea", *seeds.GROUPS["bea"])
+    policy = (
+        "rules: [{name: A, people: [bea], escalate: [{groups: [reviewers], expires_after: 60}]}]"
+    )
+    request = asked(policy, expires_at=seeds.moment(30))
+    people.disable("bea", actor=None)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {WORKER}")
+        Approvals().look_ahead(threading.Event())
+        request.refresh_from_db()
+        transaction.set_rollback(True)
+    assert (request.escalated, request.undecidable_at is not None) == (1, True)
 
 
 def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
