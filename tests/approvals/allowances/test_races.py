@@ -3,13 +3,18 @@
 from collections import Counter
 from functools import partial
 from threading import Barrier
+from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from approvals.allowance_acts import acts, changes
 from approvals.models import AllowanceAct, Request
 from runtime.control.verification.verification import verify
+from runtime.execution import commit
+from runtime.store import pool
+from runtime.store.pool import Connection
 from tests.approvals.allowances.office import in_force, reviewers
 from tests.support.office import Office
 from tests.support.threads import together
@@ -63,3 +68,28 @@ def test_no_use_follows_a_revocation(office: Office) -> None:
     assert statuses(runs)["approved"] == found.used
     assert sum(office.started(run) for run in runs) <= found.used
     assert not any(verify(run).findings for run in runs)
+
+
+def test_a_commit_whose_answer_is_lost_takes_one_use(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reviewers("cora", "dan")
+    allowance = in_force(office.request(office.start()), count=2)
+    lost, row = list[str](), pool.row
+
+    def answer(connection: Connection, statement: str, *given: Any, **more: Any) -> Any:
+        found = row(connection, statement, *given, **more)
+        if "INTO approvals_allowanceact" in statement and not lost:
+            lost.append(statement)
+            raise psycopg.OperationalError("the connection is lost")
+        return found
+
+    monkeypatch.setattr(pool, "row", answer)
+    monkeypatch.setattr(commit, "RETRY_SECONDS", 0)
+    run = office.start()
+    assert lost
+    assert office.started(run) == 1
+    found = acts.one(allowance)
+    assert found is not None
+    assert found.used == 1
+    assert verify(run).findings == ()
