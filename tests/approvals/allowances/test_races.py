@@ -1,6 +1,7 @@
 """Workers take the uses of one allowance at once: each is taken once, and a revocation stops the next."""
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from threading import Barrier
 from typing import Any
@@ -12,9 +13,12 @@ import pytest
 from approvals.allowance_acts import acts, changes
 from approvals.models import AllowanceAct, Request
 from runtime.control.verification.verification import verify
+from runtime.core.enums import Verdict
+from runtime.core.events import AllowanceUse, GateDecided
 from runtime.execution import commit
 from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.records import Records, changed
 from tests.approvals.allowances.office import in_force, reviewers
 from tests.support.office import Office
 from tests.support.threads import together
@@ -93,3 +97,15 @@ def test_a_commit_whose_answer_is_lost_takes_one_use(
     assert found is not None
     assert found.used == 1
     assert verify(run).findings == ()
+
+
+def test_a_step_with_a_use_is_written_before_no_message() -> None:
+    """The sender of a message is in the origin, so the allowance is looked at again."""
+    use = AllowanceUse(id=UUID(int=1), number=1, of=1, by=("bea", "cora"))
+    decided = GateDecided(
+        gate=UUID(int=2), frame="0", call="c1.0", verdict=Verdict.APPROVE, by="cora", reason=""
+    )
+    for event in (decided, replace(decided, allowance=use)):
+        records = Records()
+        records.add(changed(event))
+        assert records.needs_first is (event.allowance is not None)
