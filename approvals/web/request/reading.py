@@ -49,7 +49,8 @@ def record(request: HttpRequest, decided: Approval, actor: Actor) -> None:
 
 def panel(shown: Approval, reader: str) -> Panel | None:
     """Return the reader's own reading of a request that they decided or voted on; None for other people's."""
-    is_theirs = shown.decided_by == reader or reader in shown.voted
+    decided = shown.decided_by == reader and shown.allowance is None
+    is_theirs = decided or reader in shown.voted
     if not is_theirs or shown.removed_at is not None:
         return None
     found = readings.of(shown, reader)

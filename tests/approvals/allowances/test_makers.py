@@ -39,7 +39,7 @@ def test_two_people_make_one_and_a_third_revokes_it(request_: Request) -> None:
         changes.confirm(allowance, actor=Actor(person="dan"))
     changes.revoke(allowance, actor=Actor(person="dan"), reason="Enough.")
     for again in (changes.revoke, changes.confirm):
-        with pytest.raises(AllowanceRefused, match="revoked"):
+        with pytest.raises(AllowanceRefused, match=r"was revoked before|it is revoked"):
             again(allowance, actor=CORA)
     found = acts.one(allowance)
     assert found is not None
