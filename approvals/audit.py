@@ -161,6 +161,11 @@ def count(run: UUID, subject: str, *, besides: str) -> int:
     return rows.count()
 
 
+def number(run: UUID, subject: str, *, act: str) -> int:
+    """Count the rows of the run about a subject that record this act."""
+    return AuditEntry.objects.filter(run=run, subject=subject, act=act).count()
+
+
 def undone(request: Request) -> int:
     """Count the undone decisions on a request, from audit rows, which cannot be changed or deleted."""
     with connection.cursor() as cursor:

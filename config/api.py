@@ -24,6 +24,7 @@ from approvals.permissions import access, principals, scopes
 from approvals.web.allowances_api import router as allowances_router
 from approvals.web.api import router as approvals_router
 from approvals.web.company_api import router as company_router
+from approvals.web.questions_api import router as questions_router
 from approvals.web.versions_api import router as versions_router
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
@@ -153,6 +154,7 @@ api.add_router("", approvals_router)
 api.add_router("", company_router)
 api.add_router("", allowances_router)
 api.add_router("", versions_router)
+api.add_router("", questions_router)
 api.add_router("", agents_router)
 
 

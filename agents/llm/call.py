@@ -24,7 +24,7 @@ from agents.llm.failures import (
     provider_text,
     too_slow,
 )
-from agents.llm.messages import from_provider, sum_up, tools_of
+from agents.llm.messages import from_provider, sum_up, to_provider, tools_of
 from agents.llm.outages import Outages
 from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.llm.replies import whole
@@ -88,7 +88,8 @@ def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFai
             return answer
         reply, usage = run_script(agent, _conversation(agent, request), request.instructions)
         name = agent.model_name
-        return from_provider(agent, reply, model=name, summary=request.summary, usage=usage)
+        as_text = request.summary or request.question is not None
+        return from_provider(agent, reply, model=name, summary=as_text, usage=usage)
     except Exception as exc:
         return _Call(agent, request, None, Outages()).failure(exc)
 
@@ -102,6 +103,10 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
 
 
 def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
+    if (
+        request.question is not None
+    ):  # it is asked once, beside the conversation that the cache knows
+        return to_provider(agent, request.messages, [], request.instructions, request.calls)
     conversation = conversation_of(
         agent, request.run, request.frame, request.messages, request.instructions, request.calls
     )
@@ -175,7 +180,12 @@ class _Call:
         deliver(outcome)
 
     def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFailure:
-        return from_provider(self._agent, reply, model=self.model, summary=self._request.summary)
+        return from_provider(self._agent, reply, model=self.model, summary=self._as_text)
+
+    @property
+    def _as_text(self) -> bool:
+        """Whether the reply is read as text, even if the agent's result is typed."""
+        return self._request.summary or self._request.question is not None
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""
@@ -216,8 +226,12 @@ class _Call:
         async with model_request_stream(
             model,
             conversation,
-            model_request_parameters=tools_of(self._agent, summary=self._request.summary),
-            model_settings=_settings(self._agent, self._request.deadline),
+            model_request_parameters=tools_of(
+                self._agent,
+                summary=self._request.summary,
+                as_text=self._request.question is not None,
+            ),
+            model_settings=_settings(self._agent, self._request),
         ) as stream:
             self._stream = stream
             async for _ in stream:
@@ -257,8 +271,12 @@ class _Call:
         return failure
 
 
-def _settings(agent: AgentSpec, deadline: float) -> ModelSettings:
-    settings = ModelSettings(timeout=deadline)
+def _settings(agent: AgentSpec, request: ModelRequest) -> ModelSettings:
+    settings = ModelSettings(timeout=request.deadline)
+    if request.question is not None:
+        settings["tool_choice"] = (
+            "none"  # the tools stay in the request: replies in it have called them
+        )
     if agent.temperature is not None:
         settings["temperature"] = agent.temperature
     if agent.max_tokens is not None:

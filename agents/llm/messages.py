@@ -31,14 +31,17 @@ from agents.llm.plain_replies import NO_TIME
 from agents.llm.pricing import cost_of
 from agents.sdk import outputs
 from agents.sdk.conversation_texts import (
+    ANSWER_IT,
     ANSWERED,
     ANSWERED_BY_POLICY,
     ANSWERED_QUESTION,
+    ASKS,
     EDITED,
     EXPIRED,
     GIVEN_UP,
     MESSAGE,
     NOT_TAKEN,
+    QUESTION,
     REFUSED,
     REPEATED,
     REPORTED,
@@ -46,6 +49,7 @@ from agents.sdk.conversation_texts import (
     SUM_UP,
     SUMMARY,
     UNANSWERED,
+    WAITING,
 )
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call
@@ -99,6 +103,10 @@ def to_provider(
             case "message":
                 part = UserPromptPart(content=f"{MESSAGE}{message['by']}: {message['content']}")
                 conversation.append(_request(told, [part]))
+            case "question":
+                conversation.append(
+                    _request(told, [UserPromptPart(content=question_text(message))])
+                )
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
     return conversation
@@ -121,16 +129,23 @@ def _questions(agent: AgentSpec) -> frozenset[str]:
     return frozenset(tool.name for tool in agent.tools if tool.question)
 
 
+def question_text(message: Mapping[str, Any]) -> str:
+    """Word a person's question to the model."""
+    return f"{QUESTION}{ANSWER_IT}{message['tool']} ({message['call']}). {message['by']}{ASKS}{message['content']}"
+
+
 def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
     """Return the message that requests a summary instead of the next step."""
     return _request(instructions or agent.instructions, [UserPromptPart(content=SUM_UP)])
 
 
 @lru_cache(256)
-def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParameters:
+def tools_of(
+    agent: AgentSpec, *, summary: bool = False, as_text: bool = False
+) -> ModelRequestParameters:
     """List the model's functions: the agent's tools, its sub-agents, and `final_answer` if its result is typed.
 
-    With a typed result the model must call one of them, unless it is asked for a `summary`.
+    With a typed result the model must call one of them, unless it is asked for a `summary`, or answers `as_text`.
     """
     tools = [
         ToolDefinition(
@@ -147,7 +162,7 @@ def tools_of(agent: AgentSpec, *, summary: bool = False) -> ModelRequestParamete
         for child in agent.subagents
     ]
     function_tools = [*tools, *delegations]
-    if agent.output_schema is None:
+    if agent.output_schema is None or as_text:
         return ModelRequestParameters(function_tools=function_tools, allow_text_output=True)
     final = ToolDefinition(
         name=FINAL_ANSWER,
@@ -279,6 +294,13 @@ def _result(
     calls = _calls(reply)
     if index >= len(calls):  # a text that was refused, because the result is typed
         return UserPromptPart(content=f"{NOT_TAKEN}{result['content']}")
+    if result["outcome"] == "waiting":
+        return ToolReturnPart(
+            tool_name=result["tool"],
+            content=WAITING,
+            tool_call_id=calls[index].tool_call_id,
+            timestamp=NO_TIME,
+        )
     tool = secret.get(result["tool"])
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)

@@ -35,5 +35,14 @@ SUM_UP = (
 SUMMARY = "What happened up to here, summed up: "
 MESSAGE = "A message from "  # its author's name and a colon follow
 
+WAITING = "This call has not been made: it waits for a person's decision."
+# The tool, its call, the person, ASKS and the question follow.
+QUESTION = "A person who decides about a call that you proposed asks you a question about it. "
+ANSWER_IT = (
+    "Answer it now, in plain text, for this person to read, and call no tool. You will not see this question or your"
+    " answer again. The call: "
+)
+ASKS = " asks: "
+
 # Replaces arguments: the call repeats the earlier call of its reply at this position.
 REPEATED = "$repeated"

@@ -32,8 +32,10 @@ from agents.sdk.conversation_texts import (
     ANSWERED,
     ANSWERED_BY_POLICY,
     ANSWERED_QUESTION,
+    ASKS,
     EDITED,
     MESSAGE,
+    QUESTION,
     REASONED,
     REPORTED,
     RESULT,
@@ -94,7 +96,8 @@ class Turn:
     """The conversation so far: the agent's input and every result, oldest first.
 
     `summary` replaces the removed messages, empty if there are none; `sums_up` asks for a new one.
-    `messages` are what people wrote to the run, each as `(who, text)`.
+    `messages` are what people wrote to the run, each as `(who, text)`. `question` is what a person asks about a call
+    that waits for them, empty if no person does.
     """
 
     input: Any
@@ -102,20 +105,46 @@ class Turn:
     summary: str = ""
     sums_up: bool = False
     messages: tuple[tuple[str, str], ...] = ()
+    question: str = ""
 
     def result(self, tool: str) -> Result | None:
         """Return the latest result of `tool`, or None if it was not called yet."""
         return next((result for result in reversed(self.results) if result.tool == tool), None)
 
 
-def script(fn: Callable[[Turn], Reply]) -> Script:
-    """Make the model of an agent of a function that returns the next reply."""
+def script(fn: Callable[[Turn], Reply], *, answers: Callable[[Turn], str] | None = None) -> Script:
+    """Make the model of an agent of a function that returns the next reply.
+
+    A person may ask the agent about a call that waits for them. `answers` returns the text for `turn.question`;
+    without it the script says that it cannot answer.
+    """
 
     @functools.wraps(fn)
     def model(messages: list[ModelMessage], _: AgentInfo) -> Reply:
-        return fn(_turn(messages))
+        turn = _turn(messages)
+        if not turn.question:
+            return fn(turn)
+        return say(answers(turn) if answers is not None else _own_words(messages))
 
     return model
+
+
+def own_answer(messages: list[ModelMessage]) -> Reply | None:
+    """Return the answer of a script without `answers` if a person asks it a question, else None."""
+    return say(_own_words(messages)) if _question(messages) else None
+
+
+def _own_words(messages: list[ModelMessage]) -> str:
+    replies = [one for one in messages if isinstance(one, ModelResponse)]
+    said = (replies[-1].text or "") if replies else ""
+    return f"I am a script and cannot answer questions. {said}".strip()
+
+
+def _question(messages: list[ModelMessage]) -> str:
+    """Return the question at the end of the conversation, empty without one."""
+    last = messages[-1].parts[-1] if messages else None
+    text = str(last.content) if isinstance(last, UserPromptPart) else ""
+    return text.partition(ASKS)[2] if text.startswith(QUESTION) else ""
 
 
 def say(text: str) -> Reply:
@@ -152,6 +181,7 @@ def _turn(messages: list[ModelMessage]) -> Turn:
         summary=summaries[-1] if summaries else "",
         sums_up=told[-1:] == [SUM_UP],
         messages=tuple(_message(text) for text in told if text.startswith(MESSAGE)),
+        question=_question(messages),
     )
 
 

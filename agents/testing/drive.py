@@ -21,7 +21,14 @@ from runtime.core.enums import (
     GateKind,
     Verdict,
 )
-from runtime.core.events import AgentChanged, Event, FrameOpened, RunStarted, WaitStarted
+from runtime.core.events import (
+    AgentChanged,
+    Event,
+    FrameOpened,
+    QuestionAnswered,
+    RunStarted,
+    WaitStarted,
+)
 from runtime.core.ids import ROOT
 from runtime.ports.approvals import ReviewSnapshot
 
@@ -175,6 +182,13 @@ class Flow:
             given={**gate.args, **changes},
         )
         return self._decide(Verdict.EDIT, tool, edit=changed)
+
+    def ask(self, question: str, tool: str | None = None) -> str:
+        """Ask the agent about the call at the gate, which stays open. Return its answer, or why it gave none."""
+        self._worker.ask(gate=self._gate(tool).gate, by=DECIDER, text=question)
+        self._go_on()
+        last = self.events[-1]
+        return last.text if isinstance(last, QuestionAnswered) else getattr(last, "error", "")
 
     def settle(
         self,

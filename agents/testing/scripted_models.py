@@ -10,6 +10,7 @@ from agents.sdk.scripts import (
     Reply,
     Script,
     Turn,
+    own_answer,
     script,
 )
 from agents.sdk.spec import AgentSpec
@@ -34,6 +35,8 @@ def replies(*steps: ScriptedReply) -> Script:
     """
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> Reply:
+        if (answer := own_answer(messages)) is not None:
+            return answer
         number = sum(isinstance(message, ModelResponse) for message in messages)
         if number >= len(steps):
             raise NoReplyLeft(f"the test wrote {len(steps)} replies, and turn {number + 1} began")

@@ -24,7 +24,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing import setup
 from agents.testing.approvals import Approvals
 from agents.testing.event_match import contains
-from runtime.core.commands import CallModel, StartTool
+from runtime.core.commands import AnswerQuestion, CallModel, StartTool
 from runtime.core.continuation import Phase
 from runtime.core.documents.blobs import InlinedMessages, value_of
 from runtime.core.documents.codec import (
@@ -60,6 +60,7 @@ from runtime.store.tables.signals import (
     EventSignal,
     GateDecidedSignal,
     MessageSignal,
+    QuestionSignal,
     Signal,
 )
 
@@ -165,6 +166,13 @@ class Worker:
         self._signals += 1
         self.advance(MessageSignal(id=self._signals, by=by, text=text))
 
+    def ask(self, *, gate: uuid.UUID, by: str, text: str) -> None:
+        """Deliver a person's question about the call at a gate."""
+        self._signals += 1
+        self.advance(
+            QuestionSignal(id=self._signals, gate=gate, question=uuid.uuid4(), by=by, text=text)
+        )
+
     def cancel(self, *, by: str, reason: str) -> None:
         """Cancel the run."""
         self._signals += 1
@@ -209,6 +217,7 @@ class Worker:
         step_builder.plan_next(
             {work.frame for work in self._ready if isinstance(work, CallModel)},
             {(work.frame, work.call) for work in self._ready if isinstance(work, PreviewCall)},
+            {work.question for work in self._ready if isinstance(work, AnswerQuestion)},
         )
         if not step_builder.records.changes:
             self._ready.extend(step_builder.records.work)

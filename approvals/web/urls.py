@@ -45,6 +45,7 @@ from approvals.web.request.company import claim, comment, hand_over, here, relea
 from approvals.web.request.edit import approve_edit, edit
 from approvals.web.request.frame_gate import resume, stop
 from approvals.web.request.in_doubt import give_up, happened, run_again
+from approvals.web.request.questions import ask
 from approvals.web.request.undo import undo
 
 urlpatterns = [
@@ -91,6 +92,7 @@ urlpatterns = [
     path("a/<uuid:approval>/approve/", approve, name="approve"),
     path("a/<uuid:approval>/deny/", deny, name="deny"),
     path("a/<uuid:approval>/changes/", request_changes, name="changes"),
+    path("a/<uuid:approval>/ask/", ask, name="ask"),
     path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
     path("a/<uuid:approval>/edit/", edit, name="edit"),
     path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,14 @@ class CallModel:
 
     frame: str
     summary: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerQuestion:
+    """Have the frame's model answer a person's question about a call, outside of its conversation."""
+
+    frame: str
+    question: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +87,7 @@ class EndRun:
 Command = (
     OpenFrame
     | CallModel
+    | AnswerQuestion
     | CheckCall
     | StartTool
     | StartWait

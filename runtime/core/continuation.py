@@ -271,6 +271,18 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A person's question about `call`, which waits at `gate`, that the agent has not answered yet."""
+
+    id: UUID
+    gate: UUID
+    frame: str
+    call: str
+    by: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """A wait and its due time. `call` is None for the frame's model call."""
 
@@ -318,7 +330,8 @@ class Continuation:
     while the clock stands still. Both are kept only if a limit is set. `origin` names the people who steered the run
     (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again. `denials` are
     by action digest; such an action is refused from then on. `edits` name the person who changed the arguments of an
-    action, by its digest; such an action is asked again even if policy would not ask.
+    action, by its digest; such an action is asked again even if policy would not ask. `questions` are unanswered and
+    about calls of `pending`.
     """
 
     run: UUID
@@ -333,6 +346,7 @@ class Continuation:
     frames: dict[str, Frame] = field(default_factory=dict)
     left: dict[str, Frame] = field(default_factory=dict)
     pending: tuple[Pending, ...] = ()
+    questions: tuple[Question, ...] = ()
     usage: dict[str, int] = field(default_factory=dict)
     refusals: int = 0
     denials: dict[str, Denial] = field(default_factory=dict)

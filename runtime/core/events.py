@@ -553,6 +553,47 @@ class MessageReceived:
     type: Literal["MessageReceived"] = "MessageReceived"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked:
+    """A person asked the agent about the call that waits at this gate, which stays open."""
+
+    frame: str
+    call: str
+    gate: UUID
+    question: UUID
+    by: str
+    text: str
+    type: Literal["QuestionAsked"] = "QuestionAsked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswered:
+    """The model answered the question outside of its conversation. `usage`, `model` and `cost` are as in ModelReplied.
+
+    `text` is the beginning of a longer answer.
+    """
+
+    frame: str
+    call: str
+    question: UUID
+    text: str
+    usage: dict[str, int]
+    model: str = ""
+    cost: int | None = None
+    type: Literal["QuestionAnswered"] = "QuestionAnswered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionFailed:
+    """The question has no answer: the model gave none, or could not be called."""
+
+    frame: str
+    call: str
+    question: UUID
+    error: str
+    type: Literal["QuestionFailed"] = "QuestionFailed"
+
+
 FrameEvent = ModelReplied | Compacted | ModelFailed | AgentChanged | FrameClosed
 CallEvent = (
     CallPreviewed
@@ -568,6 +609,7 @@ CallEvent = (
     | OutcomeArrived
 )
 WaitEvent = RetryScheduled | WaitStarted | WaitEnded
+QuestionEvent = QuestionAsked | QuestionAnswered | QuestionFailed
 TravelEvent = Forked | Exported | Imported
 PaceEvent = Paused | Resumed
 RunEvent = (
@@ -582,7 +624,7 @@ RunEvent = (
     | TravelEvent
 )
 BudgetEvent = BudgetExceeded | BudgetGranted
-Event = RunEvent | FrameOpened | FrameEvent | CallEvent | WaitEvent | BudgetEvent
+Event = RunEvent | FrameOpened | FrameEvent | CallEvent | QuestionEvent | WaitEvent | BudgetEvent
 
 TaggedEvent = Annotated[Event, Field(discriminator="type")]
 EVENT_TYPES: tuple[type, ...] = get_args(Event)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core.commands import CallModel, StartTool
+from runtime.core.commands import AnswerQuestion, CallModel, StartTool
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.lost_results import journaled
 from runtime.core.errors import NotJson
 from runtime.core.machine.planning import plan
+from runtime.core.machine.questions import open_question
 from runtime.core.machine.replay import recover
 from runtime.errors import LeaseLost
 from runtime.execution.admission.admit import Admission
@@ -32,6 +33,7 @@ from runtime.execution.commit import Loaded, StepWriter
 from runtime.execution.concurrency import RunSlots
 from runtime.execution.effects.outcomes import (
     CANCELLED,
+    DECIDED,
     RELEASED,
     STALE,
     event_of,
@@ -149,7 +151,9 @@ class Runner:
             require_agents(self._step.now, self._version_changes)
             self._step.end_waits()
             writer.retry_while_unreachable(
-                lambda: self._step.plan_next(self._calling_models(), self._previewing())
+                lambda: self._step.plan_next(
+                    self._calling_models(), self._previewing(), self._answering()
+                )
             )
             release = self._at_rest()
             try:
@@ -221,7 +225,15 @@ class Runner:
         """Return the frames whose model call is recorded or running."""
         waiting = {work.frame for work in self._ready if isinstance(work, CallModel)}
         running = (effect.request for effect in self._running)
-        return waiting | {one.frame for one in running if isinstance(one, ModelRequest)}
+        calls = (one for one in running if isinstance(one, ModelRequest) and one.question is None)
+        return waiting | {one.frame for one in calls}
+
+    def _answering(self) -> set[UUID]:
+        """Return the questions whose model call is recorded or running."""
+        waiting = {work.question for work in self._ready if isinstance(work, AnswerQuestion)}
+        running = (effect.request for effect in self._running)
+        asked = (one.question for one in running if isinstance(one, ModelRequest))
+        return waiting | {one for one in asked if one is not None}
 
     def _previewing(self) -> set[tuple[str, str]]:
         """Return the calls whose preview is recorded or running."""
@@ -266,6 +278,8 @@ class Runner:
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
         self._yielding.made_progress()
+        if _is_too_late(self._step.now, effect.request):
+            return
         event = event_of(
             self._step.now,
             effect.request,
@@ -338,7 +352,13 @@ class Runner:
             self._running.clear()
 
     def _withdraw_ready(self) -> None:
-        """Free the slots of recorded work that must not start any more, and record that its calls do not start."""
+        """Free the slots of recorded work that must not start any more, and record that its calls do not start.
+
+        End the model calls of questions whose gate is no longer open.
+        """
+        for effect in self._running:
+            if _is_too_late(self._writer.now, effect.request):
+                effect.abort()
         for work in tuple(self._ready):
             why = self._must_not_start(work)
             if why is None:
@@ -359,6 +379,8 @@ class Runner:
             return CANCELLED
         if self._yielding.ended(now):
             return RELEASED
+        if isinstance(work, AnswerQuestion) and open_question(now, work.question) is None:
+            return DECIDED
         if isinstance(work, StartTool):
             written = now.call(work.frame, work.call).started_at
             assert written is not None  # by its intent
@@ -423,6 +445,12 @@ class Runner:
         except NotJson as exc:
             result.discard()
             return exc
+
+
+def _is_too_late(now: Continuation, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
+    """Say whether this is the answer to a question whose gate was decided or closed meanwhile: it is dropped."""
+    asked = request.question if isinstance(request, ModelRequest) else None
+    return asked is not None and open_question(now, asked) is None
 
 
 def _kept(now: Continuation, change: Changed) -> Changed:

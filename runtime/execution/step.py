@@ -6,6 +6,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.commands import (
+    AnswerQuestion,
     CallModel,
     CancelRun,
     CheckCall,
@@ -41,6 +42,8 @@ from runtime.core.events import (
     GateOpened,
     MessageReceived,
     Paused,
+    QuestionAsked,
+    QuestionFailed,
     Resumed,
     ToolStarted,
     WaitEnded,
@@ -51,6 +54,7 @@ from runtime.core.machine.budget_accounting import exhausted, fits, limited
 from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
+from runtime.core.machine.questions import open_question
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
 from runtime.execution.admission.admit import Admission, denied_before, repeats
@@ -76,6 +80,7 @@ from runtime.store.tables.signals import (
     GateDecidedSignal,
     MessageSignal,
     PauseSignal,
+    QuestionSignal,
     ResumeSignal,
     Signal,
 )
@@ -99,6 +104,7 @@ class StepBuilder:
         self._reserve = reserve
         self._clock = clock
         self._checks = CallChecks(admission, self._begin)
+        self._answering: set[UUID] = set()
 
     def add(self, event: Event) -> None:
         """Add an event."""
@@ -150,6 +156,8 @@ class StepBuilder:
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
                     self.add(MessageReceived(by=signal.by, text=signal.text))
+            case QuestionSignal():
+                self._consume_question(signal)
             case EventSignal():
                 self._consume_event(signal)
             case _ as never:
@@ -194,14 +202,21 @@ class StepBuilder:
             if wait.until <= self._clock() and wait.call is not None:
                 self.add(timed_out(self.now, wait.frame, wait.call))
 
-    def plan_next(self, busy: set[str], previewing: Collection[tuple[str, str]] = ()) -> None:
+    def plan_next(
+        self,
+        busy: set[str],
+        previewing: Collection[tuple[str, str]] = (),
+        answering: Collection[UUID] = (),
+    ) -> None:
         """Add everything that follows without I/O. `busy` frames wait for their model.
 
-        `previewing` calls wait for their preview. A run that is ending waits for its models: their calls are stopped,
-        and the partial replies are kept as evidence. Raises Tampered for an approval that no person gave.
+        `previewing` calls wait for their preview, `answering` questions for their answer. A run that is ending waits
+        for its models: their calls are stopped, and the partial replies are kept as evidence. Raises Tampered for an
+        approval that no person gave.
         """
         asked = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
         self._checks.wait_for(previewing)
+        self._answering |= {*answering}
         while True:
             before = self.now
             is_limited = limited(before)
@@ -216,6 +231,9 @@ class StepBuilder:
             for command in commands:
                 if self._is_blocked(command):
                     continue  # by another part of this plan
+                if isinstance(command, AnswerQuestion):
+                    self._answer(command, fits=not is_limited or fits(self.now, command, asked))
+                    continue
                 if is_limited and not fits(self.now, command, asked):
                     continue  # until running calls are settled
                 if isinstance(command, CallModel):
@@ -269,7 +287,7 @@ class StepBuilder:
                 self.add(self._close(command))
             case EndRun():
                 self.add(self._end())
-            case CallModel() | CheckCall():
+            case CallModel() | CheckCall() | AnswerQuestion():
                 pass
             case _ as never:
                 assert_never(never)
@@ -325,7 +343,24 @@ class StepBuilder:
             self._checks.passed(result.event.gate, result.allowed.use)
             self.add(_allowed(result.event, result.allowed.use))
 
-    def _begin(self, work: CallModel | PreviewCall) -> bool:
+    def _answer(self, command: AnswerQuestion, *, fits: bool) -> None:
+        """Have a question answered, unless it is under way. It fails at once if the budget does not suffice."""
+        asked = open_question(self.now, command.question)
+        if asked is None or command.question in self._answering:
+            return
+        if not fits:
+            self.add(
+                QuestionFailed(
+                    frame=asked.frame,
+                    call=asked.call,
+                    question=asked.id,
+                    error="the budget does not suffice for an answer",
+                )
+            )
+        elif self._begin(command):
+            self._answering.add(command.question)
+
+    def _begin(self, work: CallModel | AnswerQuestion | PreviewCall) -> bool:
         """Record work that has no intent, if a slot is free."""
         if not self._reserve(work):
             return False
@@ -379,6 +414,21 @@ class StepBuilder:
         if root.state is FrameState.ANSWERED:
             return Completed(output="" if root.outcome is None else root.outcome)
         return Failed(error=root.outcome or "")
+
+    def _consume_question(self, signal: QuestionSignal) -> None:
+        """Record the question if its gate is still open."""
+        for pending in self.now.pending:
+            if pending.gate == signal.gate and pending.call and self.now.phase is Phase.STARTED:
+                self.add(
+                    QuestionAsked(
+                        frame=pending.frame,
+                        call=pending.call,
+                        gate=pending.gate,
+                        question=signal.question,
+                        by=signal.by,
+                        text=signal.text,
+                    )
+                )
 
     def _consume_event(self, signal: EventSignal) -> None:
         if self.now.phase is Phase.STARTED and waits(self.now, signal.frame, signal.call):

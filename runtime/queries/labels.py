@@ -36,6 +36,8 @@ MessageKind = Literal[
     "summary",
     "instructions",
     "message",
+    "question",
+    "answer",
 ]
 
 MESSAGES: dict[MessageKind, str] = {
@@ -52,6 +54,8 @@ MESSAGES: dict[MessageKind, str] = {
     "release": "another version of",
     "frame_gate": "stopped:",
     "message": "message from",
+    "question": "question of",
+    "answer": "answer to a question by",
 }
 
 CALLS = {

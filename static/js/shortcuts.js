@@ -16,6 +16,7 @@ const KEYS = {
   a: () => (isList() ? open("approve") : approve()),
   d: () => (isList() ? open("deny") : writeReason()),
   c: () => (isList() ? open("changes") : openForm("changes")),
+  q: () => (isList() ? open("ask") : openForm("ask")),
   e: () => (isList() ? follow(".row[aria-current] .t") : follow("[data-edit]")),
   t: () => take(isList() ? chosen() : null),
   m: () => writeComment(),

@@ -89,7 +89,8 @@ async function send(form, submitter) {
   if (!answer.redirected) return showProblem();
   const link = rowOf(opened) ?? one(".t", from ?? panel);
   if (rowOf(opened)) remember(link);
-  if (from) from.dataset.decided = "";
+  const stays = link?.closest(".row") === from && one("[data-live=approval][data-status=pending]", panel);
+  if (from && !stays) from.dataset.decided = "";
   link?.focus();
   refresh(list());
 }

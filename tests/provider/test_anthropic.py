@@ -10,6 +10,7 @@ from pytest_django import Settings
 
 from agents.endpoints import Endpoint, Kind
 from runtime.core.enums import FailureCause
+from runtime.execution.effects.perform import perform
 from tests.support.specs import CREATE, Frame
 
 KEY = "sk-canary-anthropic"
@@ -50,6 +51,9 @@ def _stream(reply: dict[str, Any]) -> bytes:
     return "".join(lines).encode()
 
 
+BODIES: list[dict[str, Any]] = []
+
+
 @pytest.fixture
 def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The API's answers to the next requests: a status and a document each."""
@@ -59,7 +63,8 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         known = request.headers["Authorization"].startswith(f"Bearer {KEY}")
         right = known and request.url.path == "/v1/messages"
         status, document = answers.pop(0) if right else (401, _error(KEY))
-        asks = json.loads(request.content).get("stream")
+        BODIES.append(json.loads(request.content))
+        asks = BODIES[-1].get("stream")
         if status == WHOLE:
             status = 400 if asks else 200
         headers = {"Retry-After": "3"}
@@ -107,3 +112,16 @@ def test_a_refusal_names_its_cause_and_no_key(answers: list[Any], frame: Frame) 
         assert KEY not in fault.error
         assert fault.said == ("" if message == KEY else message)
         assert answers == []  # the client itself does not ask again
+
+
+def test_a_question_goes_out_with_the_tools_and_allows_none(
+    answers: list[Any], frame: Frame
+) -> None:
+    answers += [(200, REPLY), (200, REPLY)]
+    frame.ask()
+    perform(frame.handler, frame.question("Why her?"))
+    first, asked = BODIES[-2:]
+    assert (asked["tool_choice"], asked["tools"]) == ({"type": "none"}, first["tools"])
+    told = [part for one in asked["messages"][-3:] for part in one["content"]]
+    assert [part["type"] for part in told] == ["tool_use", "tool_result", "text"]
+    assert told[-1]["text"].endswith("bea asks: Why her?")

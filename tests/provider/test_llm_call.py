@@ -97,6 +97,21 @@ def test_a_request_goes_out_as_the_provider_wants_it(
     assert [first, last] == strict
 
 
+@pytest.mark.parametrize("row", KINDS, ids=lambda row: row[0])
+def test_a_question_goes_out_after_results_of_all_calls_and_allows_none(
+    provider: Provider, at: MakeFrame, row: tuple[Any, ...]
+) -> None:
+    name, kind, provider.root, model, *_ = row
+    frame = at(name, kind, model)
+    frame.ask()
+    perform(frame.handler, frame.question("Why her?"))
+    body = provider.bodies[-1]
+    roles = [one["role"] for one in body["messages"]]
+    assert roles[-3:] == ["assistant", "tool", "user"]
+    assert (body["tool_choice"], len(body["tools"])) == ("none", len(provider.bodies[0]["tools"]))
+    assert body["messages"][-1]["content"].endswith("bea asks: Why her?")
+
+
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, *_ in KINDS])
 def test_a_wrong_key_or_address_is_a_matter_of_setup(
     provider: Provider, at: MakeFrame, name: str, kind: Kind, caplog: pytest.LogCaptureFixture

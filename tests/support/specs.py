@@ -1,7 +1,8 @@
 """Agents, frames and tool requests for tests to which most of their parts do not matter."""
 
+from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pydantic import BaseModel
 
@@ -60,6 +61,17 @@ class Frame:
             )
         ]
         self.messages.append({"role": "results", "results": told})
+
+    def question(self, text: str) -> ModelRequest:
+        """The request with a question about the last turn, none of whose calls has a result."""
+        waiting = [
+            {"call": f"c{self.turn}.{index}", "tool": tool, "outcome": "waiting", "content": ""}
+            for index, tool in enumerate(self.tools)
+        ]
+        asked = {"role": "question", "by": "bea", "content": text, "tool": self.tools[0]}
+        more = ({"role": "results", "results": waiting}, {**asked, "call": f"c{self.turn}.0"})
+        request = self.request()
+        return replace(request, messages=(*request.messages, *more), question=uuid4())
 
     def request(self, deadline: float = 10.0) -> ModelRequest:
         return ModelRequest(

@@ -192,6 +192,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "settle": {"outcome": "give_up", **why},
         "run-again": {"confirm": "newhire", **given},
         "happened": {"result": '{"message_id": "1"}', **given},
+        "ask": {"question": "Why?"},
+        "questions": {"question": "Why?"},
         "changes": {"reason": "Less.", **given},
         "answer": {"result": "1", **given},
         "comment": {"text": "Looks right."},

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -28,8 +27,8 @@ from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_REASON
 from runtime.errors import RequestError
-from runtime.queries import runs
 from runtime.queries.labels import effect_texts
+from runtime.queries.questions import unreceived
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.transcript import call_context
 from runtime.queries.transcript.transcript import Transcript, read_transcript
@@ -74,6 +73,7 @@ def page_context(
     before, next_ = inbox.previous_and_next(principal, shown, place.q, place.order)
     status = _status(shown)
     call = transcript.call(shown.frame, shown.call)
+    sent = unreceived(shown.run)
     around = call_context.context_of(transcript, frame=shown.frame, call=shown.call)
     return {
         "before": before,
@@ -98,7 +98,8 @@ def page_context(
         "transcript": transcript,
         "updates": agent_update.updates(shown, transcript),
         "unshown": checks.unshown(transcript.unreadable),
-        "stopped": runs.quarantined(Q(id=shown.run)) > 0,
+        "stopped": sent.quarantined,
+        "sent": sent,
         "undo_until": _undo_until(shown, principal),
         "reading": reading_panel(shown, request.user.get_username()),
         "problem": problem,

@@ -45,6 +45,9 @@ from runtime.core.events import (
     Forked,
     GateDecided,
     GateOpened,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionFailed,
     TaggedEvent,
 )
 from runtime.core.fast_replace import replace
@@ -228,6 +231,8 @@ def _number(event: Event) -> int:
                 return _number_of(state_of(event))
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE
+        case QuestionAsked() | QuestionAnswered() | QuestionFailed():
+            return DIALOGUE
         case GateDecided(verdict=Verdict.REQUEST_CHANGES):
             return DIALOGUE
         case GateDecided() if event.allowance is not None:
@@ -247,7 +252,7 @@ def _number(event: Event) -> int:
 
 def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
-    if any(denial.changes for denial in now.denials.values()):
+    if now.questions or any(denial.changes for denial in now.denials.values()):
         return DIALOGUE
     if any(gate.kind is GateKind.QUESTION for gate in now.pending):
         return DIALOGUE

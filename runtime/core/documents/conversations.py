@@ -26,7 +26,7 @@ from runtime.core.events import BlobRef
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id
 from runtime.core.machine.messages import MESSAGE
-from runtime.core.machine.reducer import result_of
+from runtime.core.machine.results import result_of
 
 Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call
@@ -390,5 +390,8 @@ _SILENT = frozenset(
         "ModelFailed",
         "BudgetExceeded",
         "BudgetGranted",
+        "QuestionAsked",
+        "QuestionAnswered",
+        "QuestionFailed",
     }
 )

@@ -25,6 +25,7 @@ from runtime.core.budgets import (
     tokens_of,
 )
 from runtime.core.commands import (
+    AnswerQuestion,
     CallModel,
     Command,
     OpenFrame,
@@ -39,6 +40,7 @@ from runtime.core.events import (
     Event,
     ModelReplied,
     OutcomeUnknown,
+    QuestionAnswered,
     RetryScheduled,
     ToolFailed,
     ToolReturned,
@@ -53,6 +55,7 @@ _OPENING = (Limit.DEPTH, Limit.SECONDS)
 _WAITING = (Limit.SECONDS,)
 _COUNTED = {
     CallModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
+    AnswerQuestion: (Limit.TOKENS, Limit.MICROS),
     StartTool: (Limit.CALLS,),
 }
 _A_CALL = Spent(calls=1)
@@ -89,7 +92,7 @@ def charge(now: Continuation, event: Event) -> Continuation:
                 turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
             )
             return _add(now, event.frame, spent, context=tokens)
-        case Compacted(by="model"):
+        case Compacted(by="model") | QuestionAnswered():
             spent = Spent(
                 tokens=tokens_of(event.usage),
                 micros=event.cost or 0,
@@ -124,7 +127,7 @@ def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
     `asking` are the frames with a running model call.
     """
     limits = _COUNTED.get(type(effect), ())
-    if not limits or not isinstance(effect, CallModel | StartTool):
+    if not limits or not isinstance(effect, CallModel | AnswerQuestion | StartTool):
         return True
     for scope in _scopes(now, effect.frame):
         used = scope.spent + reserved(now, scope, asking)

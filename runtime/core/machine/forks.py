@@ -54,7 +54,9 @@ def without_permissions(now: Continuation) -> Continuation:
     `write` with an unknown outcome to run again, it is in doubt again. Budgets and their usage stay.
     """
     frames = {name: _without_permissions_of(frame) for name, frame in now.frames.items()}
-    return replace(now, frames=frames, pending=(), paused=None, short=None, ticking=None)
+    return replace(
+        now, frames=frames, pending=(), questions=(), paused=None, short=None, ticking=None
+    )
 
 
 def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Continuation:
@@ -63,7 +65,7 @@ def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Conti
         case Forked():
             return _apply_fork(now, event)
         case Exported():
-            return replace(now, phase=phase, pending=())
+            return replace(now, phase=phase, pending=(), questions=())
         case Imported():
             return joined(
                 replace(without_permissions(now), phase=phase, requester=event.by), event.by

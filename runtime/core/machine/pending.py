@@ -38,7 +38,7 @@ def of_call(now: Continuation, frame: str, call: str) -> Pending | None:
 
 
 def drop(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
-    """Remove the gate. Raises UnknownSubject if it is not open at that place."""
+    """Remove the gate with its questions. Raises UnknownSubject if it is not open at that place."""
     place = (event.gate, event.frame, event.call)
     if all((one.gate, one.frame, one.call) != place for one in now.pending):
         raise UnknownSubject("open gate", str(event.gate))
@@ -46,4 +46,7 @@ def drop(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
 
 
 def _without(now: Continuation, gate: UUID | None) -> Continuation:
-    return replace(now, pending=tuple(one for one in now.pending if one.gate != gate))
+    now = replace(now, pending=tuple(one for one in now.pending if one.gate != gate))
+    if not now.questions:
+        return now
+    return replace(now, questions=tuple(one for one in now.questions if one.gate != gate))

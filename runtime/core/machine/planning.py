@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from runtime.core.commands import (
+    AnswerQuestion,
     CallModel,
     CancelRun,
     CheckCall,
@@ -53,6 +54,9 @@ def plan(now: Continuation) -> tuple[Command, ...]:
     for frame in now.frames.values():
         if not is_blocked_by_gate(now, frame.id):
             effects += _plan_frame(frame)
+    for one in now.questions:
+        if not is_blocked_by_gate(now, one.frame):
+            effects.append(AnswerQuestion(frame=one.frame, question=one.id))
     return tuple(effects)
 
 

@@ -47,6 +47,9 @@ from runtime.core.events import (
     OutcomeArrived,
     OutcomeUnknown,
     Paused,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionFailed,
     Resumed,
     Retried,
     RetryScheduled,
@@ -70,6 +73,8 @@ from runtime.core.machine.forks import apply_transfer
 from runtime.core.machine.gates import evolve_frame_gate, is_frame_gate
 from runtime.core.machine.messages import deliver, receive, undelivered_to
 from runtime.core.machine.origin import joined, merged
+from runtime.core.machine.questions import evolve_question
+from runtime.core.machine.results import result_of
 from runtime.core.machine.revisions import denial_of, remember_changes, revise
 from runtime.core.machine.transitions import (
     CALLS,
@@ -133,6 +138,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
         case RetryScheduled() | WaitEnded(outcome="again"):
             return _change_retry(now, event)
+        case QuestionAsked() | QuestionAnswered() | QuestionFailed():
+            return evolve_question(now, event)
         case BudgetExceeded():
             return exceed(now, event)
         case BudgetGranted():
@@ -179,7 +186,9 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
     if now.phase is not Phase.CANCELLING:
         _move_frame(now.frame(ROOT), event.type)
     left = now.frames if phase is Phase.FAILED else {}  # the run may be tried again
-    return replace(now, phase=phase, frames={}, left=left, pending=(), outcome=_outcome(event))
+    return replace(
+        now, phase=phase, frames={}, left=left, pending=(), questions=(), outcome=_outcome(event)
+    )
 
 
 def _change_pace(now: Continuation, event: Paused | Resumed) -> None:
@@ -465,22 +474,3 @@ def _settled(frame: Frame) -> Frame:
     results = ({"role": "results", "results": [result_of(call) for call in calls]},)
     state = next_state(FRAMES, frame.state, "TurnSettled", subject=frame.id)
     return replace(frame, state=state, messages=frame.messages + results)
-
-
-def result_of(call: Call) -> dict[str, Any]:
-    """Return the result of a settled call as the model receives it."""
-    result: dict[str, Any] = {
-        "call": call.id,
-        "tool": call.tool,
-        "outcome": str(call.state),
-        "content": call.result,
-    }
-    if call.stored is not None:
-        result["stored"] = {"digest": call.stored.digest, "size": call.stored.size}
-    if call.verdict is not None:
-        result["verdict"] = call.verdict
-    if call.answered:
-        result["answered"] = True
-    if call.edited is not None:
-        result |= {"edited_by": call.edited.by, "args": call.args}
-    return result if call.reported_by is None else {**result, "reported_by": call.reported_by}

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.core.call_options import CallOptions
-from runtime.core.commands import CallModel, StartTool
+from runtime.core.commands import AnswerQuestion, CallModel, StartTool
 from runtime.core.continuation import Call, Continuation, Frame
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.effect_classes import RULES
@@ -22,14 +22,17 @@ from runtime.core.events import (
     ModelReplied,
     OutcomeArrived,
     Preview,
+    QuestionAnswered,
+    QuestionFailed,
     RetryScheduled,
     ToolFailed,
     ToolReturned,
 )
 from runtime.core.ids import idempotency_key
-from runtime.core.limits import MAX_SUMMARY
+from runtime.core.limits import MAX_ANSWER, MAX_SUMMARY
 from runtime.core.machine.compaction import cut_point
 from runtime.core.machine.messages import undelivered_to
+from runtime.core.machine.questions import conversation, open_question
 from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown
 from runtime.ports.approvals import Approval
 from runtime.ports.effects import (
@@ -51,6 +54,7 @@ from runtime.store.tables.late_outcomes import LateOutcome
 
 # Why a call does not start although its intent is written
 CANCELLED = "the run was cancelled before this call was started"
+DECIDED = "its question was about a call that is decided"
 RELEASED = "the worker released the run before the call started"
 STALE = "it could not start in time, because Postgres was unreachable"
 
@@ -59,7 +63,7 @@ _NO_APPROVAL = Approval()
 
 def request_for(
     now: Continuation,
-    work: CallModel | PreviewCall | StartTool,
+    work: CallModel | AnswerQuestion | PreviewCall | StartTool,
     filled: InlinedMessages,
     approved: Mapping[UUID, Approval],
 ) -> ModelRequest | PreviewRequest | ToolRequest:
@@ -84,6 +88,8 @@ def request_for(
             instructions=frame.instructions,
             calls=frame.calls,
         )
+    if isinstance(work, AnswerQuestion):
+        return _question_request(now, frame, work, filled)
     call = frame.find(work.call)
     if isinstance(work, PreviewCall):
         of = _tool_request(now, frame, call, work.terms, call.attempt + 1)
@@ -94,6 +100,23 @@ def request_for(
     approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
     found = _tool_request(now, frame, call, call.terms, work.attempt)
     return replace(found, approvers=approval.by, comment=approval.comment)
+
+
+def _question_request(
+    now: Continuation, frame: Frame, work: AnswerQuestion, filled: InlinedMessages
+) -> ModelRequest:
+    question = open_question(now, work.question)
+    assert question is not None  # a question that ended is withdrawn before
+    return ModelRequest(
+        run=now.run,
+        frame=frame.id,
+        agent=frame.agent,
+        messages=filled.messages(conversation(frame, question)),
+        deadline=frame.terms.deadline,
+        instructions=frame.instructions,
+        calls=frame.calls,
+        question=question.id,
+    )
 
 
 def _tool_request(
@@ -149,6 +172,8 @@ def _model_event(
     now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, jitter: float
 ) -> Event:
     frame = now.frame(request.frame)
+    if request.question is not None:
+        return _answered(now, request.question, outcome)
     match outcome:
         case ModelAnswer() if request.summary:
             return _summarised(frame, outcome)
@@ -192,6 +217,34 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
         cost=answer.cost,
         heard=request.unheard,
     )
+
+
+def _answered(
+    now: Continuation, question: UUID, outcome: Outcome
+) -> QuestionAnswered | QuestionFailed:
+    """Return the answer to a question that is still open, or why there is none. It is not asked again by itself."""
+    of = open_question(now, question)
+    assert of is not None  # the runner drops other answers
+    if isinstance(outcome, ModelAnswer) and (text := outcome.text.strip()):
+        return QuestionAnswered(
+            frame=of.frame,
+            call=of.call,
+            question=question,
+            text=text if len(text) <= MAX_ANSWER else f"{text[: MAX_ANSWER - 1]}…",
+            usage=outcome.usage,
+            model=outcome.model,
+            cost=outcome.cost,
+        )
+    match outcome:
+        case ModelAnswer():
+            error = "the model gave no answer in text"
+        case RateLimited():
+            error = f"{outcome.model} was not asked: its provider wants fewer requests"
+        case ToolResult():
+            error = "a tool's result instead of a reply"
+        case _:
+            error = outcome.error
+    return QuestionFailed(frame=of.frame, call=of.call, question=question, error=error)
 
 
 def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetryScheduled:

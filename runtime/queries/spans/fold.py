@@ -28,6 +28,7 @@ from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import copied
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
+from runtime.queries.spans.questions import QuestionRecord, follow
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 from runtime.queries.version_diff import differences
@@ -105,6 +106,7 @@ class Fold:
         self.exported = False
         self.pause: Pause | None = None
         self.denials: dict[str, Denial] = {}
+        self.questions: dict[UUID, QuestionRecord] = {}
         self.start = start or datetime.min.replace(tzinfo=UTC)
         self._whole = whole
         self._gates = gates
@@ -181,6 +183,8 @@ class Fold:
                 self._imported(event)
             case e.BudgetExceeded() | e.BudgetGranted():
                 return
+            case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionFailed():
+                self._question(event)
             case _:
                 frame = self.frames.get(event.frame)
                 if frame is not None:
@@ -406,6 +410,20 @@ class Fold:
                     self._add_message(frame, "fault", call.tool, call.note)
             case _:
                 assert_never(event)
+
+    def _question(self, event: e.QuestionEvent) -> None:
+        """Follow a question. Its answer is no message of the frame, but the transcript has it at its place."""
+        follow(self.questions, event, self._at)
+        frame = self.frames.get(event.frame)
+        if frame is None:
+            return
+        match event:
+            case e.QuestionAsked():
+                self._add_message(frame, "question", event.by, event.text)
+            case e.QuestionAnswered():
+                self._add_message(frame, "answer", frame.agent, event.text)
+            case e.QuestionFailed():
+                self._add_message(frame, "fault", frame.agent, event.error)
 
     def _frame_gate(
         self, frame: FrameRecord, event: e.GateOpened | e.GateDecided | e.GateClosed

@@ -10,6 +10,7 @@ from runtime.queries.journal import read
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
+from runtime.queries.spans.questions import QuestionRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class Transcript:
     origin: Origin | None = None
     pause: Pause | None = None
     denials: Mapping[str, Denial] = field(default_factory=dict)
+    questions: tuple[QuestionRecord, ...] = ()
 
     def frames(self) -> Iterator[FrameRecord]:
         """Yield the frames, a parent before its children."""
@@ -89,6 +91,7 @@ def transcript_of(told: Fold) -> Transcript:
         origin=told.origin,
         pause=told.pause,
         denials=told.denials,
+        questions=tuple(told.questions.values()),
     )
 
 

@@ -21,6 +21,7 @@ CANCEL = "cancel"
 PAUSE = "pause"
 RESUME = "resume"
 MESSAGE = "message"
+QUESTION = "question"
 EVENT = "event"
 
 # The part of the step statement that consumes signals.
@@ -90,7 +91,26 @@ class EventSignal:
     by: str = ""
 
 
-Signal = GateDecidedSignal | CancelSignal | PauseSignal | ResumeSignal | MessageSignal | EventSignal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSignal:
+    """A person asked the agent about the call that waits at this gate."""
+
+    id: int
+    gate: UUID
+    question: UUID
+    by: str
+    text: str
+
+
+Signal = (
+    GateDecidedSignal
+    | CancelSignal
+    | PauseSignal
+    | ResumeSignal
+    | MessageSignal
+    | QuestionSignal
+    | EventSignal
+)
 
 
 def body_of(gate: UUID, decision: Decision) -> str:
@@ -145,6 +165,14 @@ def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
 def send_message(connection: Connection, *, run: UUID, by: str, text: str) -> None:
     """Write the signal; the caller has increased the signal count in the same transaction."""
     _send(connection, run, MESSAGE, {"by": by, "text": text})
+
+
+def send_question(
+    connection: Connection, *, run: UUID, gate: UUID, question: UUID, by: str, text: str
+) -> None:
+    """Write the signal; the caller has increased the signal count in the same transaction."""
+    body: dict[str, object] = {"gate": str(gate), "question": str(question), "by": by, "text": text}
+    _send(connection, run, QUESTION, body)
 
 
 def send_event(
@@ -254,6 +282,10 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             return ResumeSignal(id=number, by=document["by"])
         if kind == MESSAGE:
             return MessageSignal(id=number, by=document["by"], text=document["text"])
+        if kind == QUESTION:
+            gate, question = UUID(document["gate"]), UUID(document["question"])
+            by, text = document["by"], document["text"]
+            return QuestionSignal(id=number, gate=gate, question=question, by=by, text=text)
         if kind == EVENT:
             frame, call, result = document["frame"], document["call"], document["result"]
             by = document.get("by", "")  # the previous version did not write it

@@ -56,6 +56,7 @@ class Walk:
         self.edits = random.Random(f"edits of {seed}")
         self.previews = random.Random(f"previews of {seed}")
         self.questions = random.Random(f"questions of {seed}")
+        self.asking = random.Random(f"asking of {seed}")
         self.late = random.Random(f"late outcomes of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
@@ -129,7 +130,7 @@ class Walk:
             choices = self._of_a_live_run(choices)
         elif self.now.phase is Phase.CANCELLING:
             choices += self._closures()
-        return self._pace() or self._letter() or choices
+        return self._pace() or self._letter() or self._question() or choices
 
     def _edited(self, event: events.GateDecided) -> events.GateDecided:
         """Sometimes approve with changes instead."""
@@ -209,6 +210,22 @@ class Walk:
             for frame in self.now.frames.values()
         ]
 
+    def _question(self) -> list[Event]:
+        """Now and then a person asks about a call that waits."""
+        if self.now.phase is not Phase.STARTED or self.asking.random() > 0.1:
+            return []
+        return [
+            events.QuestionAsked(
+                gate=one.gate,
+                question=UUID(int=self.asking.getrandbits(128)),
+                by="bea",
+                text="Why?",
+                **_place(one),
+            )
+            for one in self.now.pending
+            if one.kind is GateKind.APPROVAL
+        ]
+
     def _answers(self, effect: Command) -> list[Event]:
         match effect:
             case commands.OpenFrame():
@@ -220,6 +237,13 @@ class Walk:
                 return self._summaries(effect.frame)
             case commands.CallModel():
                 return self._replies(effect.frame)
+            case commands.AnswerQuestion():
+                [asked] = [one for one in self.now.questions if one.id == effect.question]
+                of: dict[str, Any] = {**_place(asked), "question": asked.id}
+                return [
+                    events.QuestionAnswered(text="Because.", usage={"input_tokens": 3}, **of),
+                    events.QuestionFailed(error="no answer", **of),
+                ]
             case commands.CheckCall():
                 return self._judgements(effect)
             case commands.StartTool():

@@ -4,6 +4,7 @@ The input is a list of turns, each a list of calls; a call of a sub-agent carrie
 So a test defines the whole run before it starts, and nothing depends on chance.
 """
 
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -105,7 +106,14 @@ def linger(context: ToolContext, name: str) -> str:
     return name
 
 
-@script
+def _explain(turn: Turn) -> str:
+    """Answer a question, unless it shall have no answer."""
+    if turn.question == "fail":
+        raise ValueError("this model has no answer")
+    return "Because the score says so."
+
+
+@functools.partial(script, answers=_explain)
 def play(turn: Turn) -> Reply:
     """Plays all five: the next turn of the score, or the end of it."""
     ok, past = _summed_up(turn.summary)

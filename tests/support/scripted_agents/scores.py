@@ -17,7 +17,8 @@ BELOW = ("middle", "inner", "lower", "lowest")  # the agents below outer, each b
 class Score:
     """One run: its script, Bea's verdict at its gates, whether Ada cancels it, and its required end.
 
-    A `paused` run is paused at its first gate for a while, a `written` one gets a message there. Bea grants one unit
+    A `paused` run is paused at its first gate for a while, a `written` one gets a message there. Of an `asked` one
+    Bea asks two questions at each gate. She grants one unit
     of each limit in `budget` at a time.
     """
 
@@ -26,6 +27,7 @@ class Score:
     cancelled: bool = False
     paused: bool = False
     written: bool = False
+    asked: bool = False
     ends: str = "completed"
     budget: Budget | None = None
 
@@ -142,6 +144,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "denials": lambda: Score(_nested(lambda depth: [[_call("pay", depth)]][:depth]), denied=True),
     "paused at a gate": lambda: Score([[_call("pay", 0)]], paused=True),
     "written to at a gate": lambda: Score([[_call("pay", 0)]], written=True),
+    "asked about its calls": lambda: Score(_one_by_one("pay"), asked=True),
     "external events": lambda: Score(_nested(lambda depth: [[_wait()], [_call("send", depth)]])),
     "waits": waits,
     "failures": failures,

@@ -14,8 +14,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals.decisions import decide, in_doubt
+from approvals.decisions.ask import ASKED, ask
 from approvals.errors import ApprovalError, TooEarly
-from approvals.models import Request
+from approvals.models import AuditEntry, Request
 from approvals.requests import confirmation, results
 from runtime.control.cancel import cancel
 from runtime.control.external_events import deliver
@@ -37,6 +38,7 @@ from tests.support.scripted_agents.scores import Score, planned
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 ENDS = ("completed", "failed", "cancelled", "quarantined")
+ANSWERS = ("QuestionAnswered", "QuestionFailed")
 ONCE, AGAIN = ("send", "stay", "pay", "book", "labour"), ("look", "put", "insist")
 
 
@@ -79,6 +81,8 @@ class Office:
                 confirm=confirmation.required(request),
             )
             return
+        if score.asked and request.kind == GateKind.APPROVAL and self._asks(request):
+            return
         verdict, grant = "deny" if score.denied else "approve", None
         if request.kind == GateKind.LIMIT:
             used_up = json.loads(request.args)["limits"]
@@ -116,6 +120,17 @@ class Office:
             return False
         if "GateOpened" in happened and not waits:
             send_message(run=run, actor=ADA, text="mind the gap")
+        return True
+
+    def _asks(self, request: Request) -> bool:
+        """Ask two questions, one after the other: one is answered. Whether it is too early to decide."""
+        asked = AuditEntry.objects.filter(run=request.run_id, act=ASKED)
+        ended = [kind for kind in types(request.run_id) if kind in ANSWERS]
+        if len(ended) == asked.count():
+            left = ("Why?", "fail")[asked.filter(subject=f"request {request.id}").count() :]
+            if not left:
+                return False
+            ask(request=request.id, question=left[0], actor=BEA)
         return True
 
     def _tell(self, run: UUID) -> None:

@@ -1,0 +1,47 @@
+"""Asks the agent about the call of a request. The request stays open, and no value of it changes."""
+
+from uuid import UUID
+
+from django.db import transaction
+
+from approvals import audit
+from approvals.decisions import checks, closing, commit
+from approvals.errors import Expired, TooManyQuestions
+from approvals.queries import requests
+from runtime.control import questions
+from runtime.control.access import text
+from runtime.core.documents.blobs import digest_of
+from runtime.core.enums import GateKind
+from runtime.core.limits import MAX_QUESTION, MAX_QUESTIONS
+from runtime.errors import InvalidInput
+from runtime.ports.access import Actor
+
+ASKED = "asked"
+
+
+def ask(*, request: UUID, question: object, actor: Actor) -> requests.Approval:
+    """Send a question of a person who may decide the request to its agent, which answers without tools.
+
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; InvalidInput naming
+    `question`; TooManyQuestions; RunEnded. Nothing is written when it raises.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(request)
+        looked = checks.open_request(commit.load(request, actor))
+        row = looked.request
+        if closing.is_expired(row, looked.at) and row.expires_at is not None:
+            raise Expired(row.expires_at)
+        if row.kind != GateKind.APPROVAL:
+            raise InvalidInput("question", "is only for a call that waits for an approval")
+        said = text("question", question, MAX_QUESTION, required="is required")
+        if audit.number(row.run_id, f"request {row.id}", act=ASKED) >= MAX_QUESTIONS:
+            raise TooManyQuestions
+        sent = questions.ask(run=row.run_id, gate=row.gate, by=actor.person, text=said)
+        audit.append(
+            run=row.run_id,
+            actor=actor,
+            act=ASKED,
+            subject=f"request {row.id}",
+            detail={"question": str(sent), "text": digest_of(said)},
+        )
+    return requests.verified(row, looked.principal)

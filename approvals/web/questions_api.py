@@ -1,0 +1,89 @@
+"""Serves the questions of people to an agent about its call in the API."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from approvals.decisions.ask import ask
+from approvals.errors import NotFound
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
+from approvals.queries import requests
+from runtime.core.limits import MAX_QUESTION
+from runtime.queries.questions import of_gate, unreceived
+from runtime.queries.spans.questions import QuestionRecord
+from runtime.queries.transcript.transcript import read_transcript
+from runtime.web.requests import Authenticated, Body
+
+router = Router(tags=["approvals"])
+
+Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_QUESTION})]
+
+
+class QuestionOut(Schema):
+    """A question about the call of a request.
+
+    `answer` is text that the agent's model wrote, `error` says why there is none. `ended` means that the request was
+    decided or closed first. `asked_at` is null until a worker has received the question.
+    """
+
+    id: UUID
+    person: str
+    question: str
+    state: Literal["waiting", "answered", "failed", "ended"]
+    asked_at: datetime | None
+    answer: str | None
+    error: str | None
+
+
+class QuestionIn(Body):
+    """A question to the agent."""
+
+    question: Text = None
+
+
+@router.get("/approvals/{approval}/questions", response=list[QuestionOut])
+def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
+    """List the questions that people asked the agent about the call of this request, oldest first."""
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    return _questions(requests.approval(_id(approval), actor=request.auth))
+
+
+@router.post("/approvals/{approval}/questions", response=list[QuestionOut])
+def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[QuestionOut]:
+    """Ask the agent about the call of a pending request, which stays open.
+
+    The agent's model answers outside of its conversation and without tools. Read the answer with the list of questions.
+    """
+    return _questions(ask(request=_id(approval), question=body.question, actor=request.auth))
+
+
+def _questions(shown: requests.Approval) -> list[QuestionOut]:
+    return list(
+        _shown(shown, of_gate(read_transcript(shown.run), unreceived(shown.run), shown.gate))
+    )
+
+
+def _shown(shown: requests.Approval, found: Iterable[QuestionRecord]) -> Iterable[QuestionOut]:
+    for one in found:
+        waiting: Literal["waiting", "ended"] = "waiting" if shown.status == "pending" else "ended"
+        yield QuestionOut(
+            id=one.id,
+            person=one.by,
+            question=one.text,
+            state=waiting if one.waits else "failed" if one.error else "answered",
+            asked_at=one.at,
+            answer=one.answer or None,
+            error=one.error or None,
+        )
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as exc:
+        raise NotFound from exc

@@ -1,0 +1,81 @@
+"""The part of the page that asks the agent about its call, and shows its answers."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from approvals.decisions.ask import ask as send
+from approvals.errors import (
+    AlreadyDecided,
+    Cancelled,
+    Expired,
+    TamperedWith,
+    TooManyQuestions,
+)
+from approvals.permissions import principals
+from approvals.queries import requests
+from approvals.web import place as places
+from approvals.web.request.request_page import to_page
+from runtime.core.enums import GateKind
+from runtime.core.limits import MAX_QUESTION, MAX_QUESTIONS
+from runtime.errors import InvalidInput, RunEnded
+from runtime.queries.questions import of_gate
+from runtime.web.requests import form_text
+
+FIELD = "question"
+
+
+def context(shown: requests.Approval, seen: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the context: the questions about the call, oldest first, and whether this reader may ask another one.
+
+    `seen` is the context of the page so far.
+    """
+    asked = of_gate(seen["transcript"], seen["sent"], shown.gate)
+    may_ask = (
+        seen["status"] == "pending" and shown.denial is None and shown.kind == GateKind.APPROVAL
+    )
+    return {
+        "questions": asked,
+        "may_ask": may_ask and len(asked) < MAX_QUESTIONS,
+        "asked_enough": may_ask and len(asked) >= MAX_QUESTIONS,
+        "max_question": MAX_QUESTION,
+        "max_questions": MAX_QUESTIONS,
+    }
+
+
+@require_POST
+@login_required
+def ask(request: HttpRequest, approval: UUID) -> HttpResponse:
+    """Ask the agent, or show the form again with its text and the error."""
+    actor, text = principals.actor_of(request.user), form_text(request.POST, FIELD)
+    try:
+        send(request=approval, question=text, actor=actor)
+    except InvalidInput as exc:
+        shown = requests.approval(approval, actor=actor)
+        found = {
+            "section": "inbox",
+            "approval": shown,
+            "place": places.read(request).query,
+            "text": text,
+            "problem": exc,
+            "max_question": MAX_QUESTION,
+        }
+        return render(request, "approvals/ask.html", found, status=exc.status)
+    except (
+        AlreadyDecided,
+        Cancelled,
+        Expired,
+        RunEnded,
+        TamperedWith,
+        TooManyQuestions,
+    ) as exc:
+        messages.error(request, f"Not asked. {exc.detail}")
+    else:
+        messages.success(request, "Asked. The answer appears in this request, which stays open.")
+    return to_page(request, approval)

@@ -1,0 +1,50 @@
+"""The questions of people to an agent about its calls, as the journal tells them."""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from runtime.core import events as e
+from runtime.queries.redaction import redact
+
+
+@dataclass(slots=True, kw_only=True)
+class QuestionRecord:
+    """One question, changed only by the fold. It waits while it has neither an answer nor an error.
+
+    `at` is None until a worker has received it; `answered_at` is also the time of a failure.
+    """
+
+    id: UUID
+    gate: UUID
+    by: str
+    text: str
+    at: datetime | None = None
+    answer: str = ""
+    error: str = ""
+    answered_at: datetime | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the agent has not answered yet."""
+        return not self.answer and not self.error
+
+
+def follow(
+    questions: MutableMapping[UUID, QuestionRecord], event: e.QuestionEvent, at: datetime
+) -> None:
+    """Add a question, or end it."""
+    if isinstance(event, e.QuestionAsked):
+        questions[event.question] = QuestionRecord(
+            id=event.question, gate=event.gate, by=event.by, text=redact(event.text), at=at
+        )
+        return
+    found = questions.get(event.question)
+    if found is None:  # the entry with the question cannot be read
+        return
+    found.answered_at = at
+    if isinstance(event, e.QuestionAnswered):
+        found.answer = redact(event.text)
+    else:
+        found.error = redact(event.error)

@@ -1,0 +1,81 @@
+"""A question to an agent while its worker dies, or while people decide: answered once, or not at all."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from runtime.control.questions import ask as ask_agent
+from runtime.control.verification.verification import verify
+from runtime.core.enums import Verdict
+from runtime.models import Signal
+from runtime.ports.effects import ModelRequest, Outcome
+from tests.support.engine import MakeBench, Rig, lose, pause, resume, types
+from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.people import until
+from tests.support.threads import Hold, holding
+
+
+@pytest.fixture
+def desk(rig: MakeBench) -> tuple[Rig, Hold]:
+    """An agent with a gated call; its model holds while it answers a question."""
+    work, hold = turns(ask(("t", {})), say("done")), Hold(say("Because."))
+
+    def model(request: ModelRequest) -> Outcome:
+        return work(request) if request.question is None else hold(request)
+
+    return rig({"a": model}, t=FakeTool(gated=True)), hold
+
+
+def asked(desk: Rig) -> UUID:
+    run = desk.start("a")
+    assert desk.advance(run).status == "suspended"
+    [gate] = desk.open_gates(run)
+    ask_agent(run=run, gate=gate.id, by="bea", text="Why?")
+    return run
+
+
+def test_a_lost_answer_is_given_again_and_recorded_once(desk: tuple[Rig, Hold]) -> None:
+    worker, hold = desk
+    run = asked(worker)
+    with holding(worker, run, hold):
+        assert types(run)[-1] == "QuestionAsked"
+        lose(run)
+    assert worker.advance(run).status == "suspended"
+    assert types(run).count("QuestionAnswered") == 1
+    assert len([one for one in worker.effects.models if one.question]) == 2
+    assert worker.answer(run).status == "completed"
+    assert verify(run).is_consistent
+
+
+def test_a_decision_during_the_answer_drops_it(desk: tuple[Rig, Hold]) -> None:
+    worker, hold = desk
+    run = asked(worker)
+    with holding(worker, run, hold):
+        worker.decide(worker.open_gates(run)[0].id, Verdict.APPROVE)
+        worker.heartbeat.check_signals(run)
+        until(lambda: "Completed" in types(run) or None, "the run to end")
+    assert [kind for kind in types(run) if kind.startswith("Question")] == ["QuestionAsked"]
+    assert verify(run).is_consistent
+
+
+def test_a_paused_run_answers_when_it_is_resumed(desk: tuple[Rig, Hold]) -> None:
+    worker, hold = desk
+    hold.go_on.set()
+    run = asked(worker)
+    pause(run)
+    assert worker.advance(run).status == "paused"
+    assert "QuestionAnswered" not in types(run)
+    resume(run)
+    assert worker.advance(run).status == "suspended"
+    assert "QuestionAnswered" in types(run)
+
+
+def test_a_question_about_a_closed_gate_changes_nothing(desk: tuple[Rig, Hold]) -> None:
+    worker, _ = desk
+    run = asked(worker)
+    ask_agent(run=run, gate=uuid4(), by="bea", text="Why?")
+    worker.decide(worker.open_gates(run)[0].id, Verdict.DENY, "no")
+    Signal.objects.filter(run=run, kind="question").earliest("id")
+    assert worker.advance(run).status == "completed"
+    assert "QuestionAnswered" not in types(run)
+    assert verify(run).is_consistent

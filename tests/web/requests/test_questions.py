@@ -1,0 +1,149 @@
+"""A reviewer asks the agent on the page of a request, which stays open: the answer, its limits and its refusals."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from approvals.decisions.ask import ask as ask_agent
+from approvals.errors import TooManyQuestions
+from approvals.models import AuditEntry, Request
+from runtime.control.verification.verification import verify
+from runtime.core.budgets import Budget
+from runtime.core.limits import MAX_ANSWER, MAX_QUESTION, MAX_QUESTIONS
+from runtime.errors import Forbidden, InvalidInput
+from runtime.models import Signal
+from runtime.ports.access import Actor
+from runtime.ports.effects import ModelFailure, ModelRequest, Outcome, RateLimited
+from tests.support import seeds
+from tests.support.engine import types
+from tests.support.fake_ports import Script, say
+from tests.support.office import Office
+from tests.support.pages import has, in_order, send, shows, text_of
+
+BEA, ADA = Actor(person="bea"), Actor(person="ada")
+
+
+def answering(office: Office, *answers: Outcome) -> None:
+    """Let account_agent answer questions with these."""
+    work, left = office.effects.agents["account_agent"], list(answers)
+
+    def model(request: ModelRequest) -> Outcome:
+        return work(request) if request.question is None else left.pop(0)
+
+    agents: dict[str, Script] = office.effects.agents
+    agents["account_agent"] = model
+
+
+def test_the_answer_appears_in_the_request_which_can_still_be_decided(
+    bea: Client, ada: Client, office: Office
+) -> None:
+    asked = office.request(office.start())
+    answering(office, say("Because <b>level 3</b> was given."))
+    shows(bea, asked, "Ask the agent", hides=["answers are written by the agent"])
+    assert text_of(send(bea, asked, "ask", question="Why <i>level</i> 3?"), 302) == ""
+    waits = ("Why &lt;i&gt;level&lt;/i&gt; 3?", "Waiting for the agent")
+    shows(bea, asked, *waits)
+    assert verify(asked.run_id).is_consistent
+    assert office.advance(asked.run_id).status == "suspended"
+    assert verify(asked.run_id).is_consistent
+    page = shows(bea, asked, waits[0], "written by the agent", hides=[waits[1], "<b>level"])
+    in_order(page, "Because &lt;b&gt;level 3", 'id="decision"')
+    request = office.effects.models[-1]
+    assert (request.frame, request.messages[-1]["by"]) == ("0.c1.0", "bea")
+    assert [one["outcome"] for one in request.messages[-2]["results"]] == ["waiting"]
+    shows(ada, f"/runs/{asked.run_id}/?tab=transcript", "question of", "answer to a question by")
+    assert AuditEntry.objects.filter(run=asked.run_id, act="asked", actor="bea").count() == 1
+    digest = asked.request_digest
+    asked.refresh_from_db()
+    assert (asked.status, asked.request_digest) == ("pending", digest)
+    send(bea, asked, "approve")
+    assert office.advance(asked.run_id).status == "completed"
+    assert verify(asked.run_id).is_consistent
+
+
+def test_a_failure_is_said_in_words_and_can_be_asked_again(bea: Client, office: Office) -> None:
+    asked = office.request(office.start())
+    busy = RateLimited(model="openai:x", until=seeds.moment(5), queue_number=7)
+    answering(
+        office, ModelFailure(error="the provider is down", retryable=True), busy, say("x" * 9_000)
+    )
+    for wrong in ("No answer: the provider is down.", "its provider wants fewer requests"):
+        send(bea, asked, "ask", question="Why?")
+        assert office.advance(asked.run_id).status == "suspended"
+        page = shows(bea, asked, wrong, "Ask again")
+    assert page.count('name="question" value="Why?"') == 2
+    send(bea, asked, "ask", question="Why?")
+    office.advance(asked.run_id)
+    shows(bea, asked, "x" * (MAX_ANSWER - 1) + "…", hides=["x" * MAX_ANSWER])
+
+
+@pytest.mark.parametrize("text", [" ", "x" * (MAX_QUESTION + 1), "\x00"], ids=range(3))
+def test_a_wrong_question_is_refused_and_kept(bea: Client, asked: Request, text: str) -> None:
+    page = text_of(send(bea, asked, "ask", question=text), 422)
+    has(page, "Not asked: the question", 'aria-invalid="true"', text[:50])
+    assert not Signal.objects.exists()
+
+
+def test_the_number_of_questions_is_limited(bea: Client, office: Office) -> None:
+    asked = office.request(office.start())
+    for number in range(MAX_QUESTIONS):
+        ask_agent(request=asked.id, question=f"Why {number}?", actor=BEA)
+    with pytest.raises(TooManyQuestions):
+        ask_agent(request=asked.id, question="Why?", actor=BEA)
+    shows(bea, asked, "asked 10 times about this call", "Why 9?", hides=['id="ask"'])
+    assert AuditEntry.objects.filter(run=asked.run_id, act="asked").count() == MAX_QUESTIONS
+
+
+def test_only_who_may_decide_a_pending_approval_asks(
+    bea: Client, ada: Client, office: Office
+) -> None:
+    asked = office.request(office.start())
+    shows(ada, asked, hides=['id="ask"'])
+    with pytest.raises(Forbidden):
+        ask_agent(request=asked.id, question="Why?", actor=ADA)
+    with pytest.raises(InvalidInput, match="waits for an approval"):
+        ask_agent(request=office.held().id, question="Why?", actor=BEA)
+    send(bea, asked, "deny", reason="no")
+    send(bea, asked, "ask", question="Why?")
+    assert not AuditEntry.objects.filter(act="asked").exists()
+
+
+def test_a_question_that_the_decision_overtakes_has_no_answer(bea: Client, office: Office) -> None:
+    asked = office.request(office.start())
+    send(bea, asked, "ask", question="Why?")
+    send(bea, asked, "approve")
+    answering(office)
+    assert office.advance(asked.run_id).status == "completed"
+    assert "QuestionAnswered" not in types(asked.run_id)
+    shows(bea, asked, "Not answered: the request was closed first")
+
+
+def test_an_answer_needs_a_budget(bea: Client, office: Office) -> None:
+    run = office.start(budget=Budget(tokens=8_200))  # less than two long replies
+    asked = office.request(run)
+    answering(office, say("Because."))
+    send(bea, asked, "ask", question="Why?")
+    office.advance(run)
+    assert types(run)[-1] in ("QuestionFailed", "QuestionAnswered")
+
+
+def test_the_api_asks_and_lists(bea: Client, office: Office, cast: Any) -> None:
+    from approvals.accounts import tokens
+    from approvals.permissions.scopes import ALL_SCOPES
+
+    _, secret = tokens.create(cast.bea, ALL_SCOPES)
+    head = {"Authorization": f"Bearer {secret}"}
+    asked = office.request(office.start())
+    answering(office, say("Because."))
+    path = f"/api/v1/approvals/{asked.id}/questions"
+    client = Client(headers=head)
+    [sent] = client.post(path, {"question": "Why?"}, content_type="application/json").json()
+    assert (sent["state"], sent["person"], sent["asked_at"]) == ("waiting", "bea", None)
+    office.advance(asked.run_id)
+    [told] = client.get(path).json()
+    assert (told["state"], told["answer"], told["id"]) == ("answered", "Because.", sent["id"])
+    refused = client.post(path, {"question": ""}, content_type="application/json")
+    assert (refused.status_code, refused.json()["field"]) == (422, "question")
+    assert client.get(f"/api/v1/approvals/{uuid4()}/questions").status_code == 404
