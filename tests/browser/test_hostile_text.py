@@ -112,7 +112,7 @@ STRINGS = strings(count("R8", short=300, long=5_000))
 BATCHES = [STRINGS[at : at + SIZE] for at in range(0, len(STRINGS), SIZE)]
 # Requests that a page sends by itself.
 OURS = re.compile(
-    r"/(static/.*|events/|healthz|login/|inbox/|runs/.*|a/[0-9a-f-]+/|agents/.*|account/|people/|stops/)?"
+    r"/(static/.*|events/|healthz|login/|inbox/|runs/.*|a/[0-9a-f-]+/(here/)?|agents/.*|account/|people/|stops/)?"
 )
 
 

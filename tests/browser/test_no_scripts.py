@@ -1,0 +1,169 @@
+"""Every verdict works in a browser without JavaScript, by the links, fields and buttons of the page alone."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import override_settings
+from playwright.sync_api import Browser, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from approvals.models import Request
+from runtime.core.budgets import Budget
+from tests.browser.conftest import window
+from tests.support.office import Office, reseal
+
+pytestmark = pytest.mark.browser
+
+Asks = Callable[[Office], Request]
+RESULT = '{"message_id": "m-1"}'
+
+
+def _call(office: Office) -> Request:
+    return office.request(office.start())
+
+
+def _risky(office: Office) -> Request:
+    request = _call(office)
+    reseal([request], risk="high")
+    return request
+
+
+def _doubt(office: Office) -> Request:
+    request = office.in_doubt_request(office.in_doubt())
+    reseal([request], risk="low", not_before=None)
+    return request
+
+
+def _risky_doubt(office: Office) -> Request:
+    request = _doubt(office)
+    reseal([request], risk="high")
+    return request
+
+
+def _held(office: Office) -> Request:
+    return office.held()
+
+
+def _short(office: Office) -> Request:
+    return office.short(Budget(turns=1))
+
+
+# A button is pressed, a card unfolded, a link followed, or a field filled with a text.
+PRESS, OPEN, FOLLOW = "press", "open", "follow"
+CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
+    "approve": (_call, [("Approve", PRESS)], "Approved by bea", "approved"),
+    "approve a high risk": (
+        _risky,
+        [("Approve…", PRESS), ("Type newhire", "newhire"), ("Approve", PRESS)],
+        "Approved by bea",
+        "approved",
+    ),
+    "deny": (_call, [("#reason", "No."), ("Deny", PRESS)], "Denied by bea", "denied"),
+    "request changes": (
+        _call,
+        [("Request changes", OPEN), ("What to change", "Less."), ("Request changes", PRESS)],
+        "Changes requested by bea",
+        "denied",
+    ),
+    "answer": (
+        _call,
+        [("Answer instead of the call", OPEN), ("Result", '"done"'), ("Answer instead", PRESS)],
+        "Answered instead by bea",
+        "answered",
+    ),
+    "edit": (
+        _call,
+        [
+            ("Edit", FOLLOW),
+            ("security_level", "1"),
+            ("Show the changes", PRESS),
+            ("Approve with 1 change", PRESS),
+        ],
+        "Approved with changes by bea",
+        "approved",
+    ),
+    "happened": (
+        _doubt,
+        [("Result", RESULT), ("It happened", PRESS)],
+        "It happened, as reported by bea",
+        "answered",
+    ),
+    "run again": (
+        _doubt,
+        [("Run it again", PRESS)],
+        "To be run again, approved by bea",
+        "approved",
+    ),
+    "run a high risk again": (
+        _risky_doubt,
+        [("Run it again…", PRESS), ("#confirm", "newhire"), ("Run it again", PRESS)],
+        "To be run again, approved by bea",
+        "approved",
+    ),
+    "give up": (
+        _doubt,
+        [("#give-up-reason", "Lost."), ("Give up", PRESS)],
+        "Given up by bea",
+        "denied",
+    ),
+    "continue": (_held, [("Continue", PRESS)], "Continued by bea", "approved"),
+    "allow more": (
+        _short,
+        [("More turns", "5"), ("Allow", PRESS)],
+        "Continued by bea",
+        "approved",
+    ),
+    "stop": (
+        _held,
+        [("#reason", "No."), ("Stop the run", PRESS)],
+        "The run was stopped by bea",
+        "denied",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_verdict_works_without_scripts(
+    chromium: Browser, live_server: LiveServer, office: Office, case: str
+) -> None:
+    asks, steps, heading, status = CASES[case]
+    request = asks(office)
+    with window(chromium, live_server.url, java_script_enabled=False) as desk:
+        desk.log_in("bea")
+        desk.open(f"/a/{request.id}/")
+        for what, how in steps:
+            _do(desk.page, what, how)
+        expect(desk.page.get_by_role("heading", name=heading)).to_be_visible()
+    request.refresh_from_db()
+    assert request.status == status
+
+
+def test_undo_works_without_scripts(
+    chromium: Browser, live_server: LiveServer, office: Office
+) -> None:
+    request = _call(office)
+    with (
+        override_settings(ABEYANCE_UNDO_SECONDS=600),
+        window(chromium, live_server.url, java_script_enabled=False) as desk,
+    ):
+        desk.log_in("bea")
+        desk.open(f"/a/{request.id}/")
+        _do(desk.page, "Approve", PRESS)
+        _do(desk.page, "Undo", PRESS)
+        expect(desk.page.get_by_text("Undone. Waiting for a decision again.")).to_be_visible()
+    request.refresh_from_db()
+    assert request.status == "pending"
+
+
+def _do(page: Page, what: str, how: str) -> None:
+    match how:
+        case "press":
+            page.get_by_role("button", name=what, exact=True).click()
+        case "follow":
+            page.get_by_role("link", name=what, exact=True).click()
+        case "open":
+            page.locator("summary", has_text=what).click()
+        case _ if what.startswith("#"):
+            page.locator(what).fill(how)
+        case _:
+            page.get_by_label(what).first.fill(how)
