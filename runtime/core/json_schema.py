@@ -195,9 +195,31 @@ def _limit(error: ValidationError) -> str:
         case "pattern":
             schema: Any = error.schema
             form = schema.get("format")
-            return f"must be a valid {form}" if form else f"must match {error.validator_value}"
+            return f"must be a valid {form}" if form else _shape(str(error.validator_value))
         case other:
             return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
+
+
+# A text of certain characters, the first of them perhaps of fewer, as names and codes have.
+_CHARACTERS = r"\[((?:[^\]\\^]|\\[^wWdDsS])+)\]"
+_PLAIN = re.compile(rf"\^{_CHARACTERS}(?:{_CHARACTERS})?[*+]\$")
+
+
+def _shape(pattern: str) -> str:
+    """Say which characters a simple pattern allows; a person cannot be expected to read the pattern itself."""
+    found = _PLAIN.fullmatch(pattern)
+    if found is None:
+        return f"must match {pattern}"
+    first, rest = found.groups()
+    if rest in (None, first):
+        return f"must have only these characters: {_listed(first)}"
+    begins = f"must begin with one of these characters: {_listed(first)}"
+    return f"{begins}; after it, only these: {_listed(rest)}"
+
+
+def _listed(characters: str) -> str:
+    found = re.findall(r"\\?.-\\?.|\\?.", characters)
+    return " ".join("space" if one == " " else one.replace("\\", "") or one for one in found)
 
 
 def _pattern(

@@ -85,3 +85,22 @@ def test_types_that_refer_to_each_other_are_checked_once_a_depth(choice: str) ->
 
 def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/$defs/{name}"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (
+            "^[a-zA-Z0-9_][a-zA-Z0-9_.@+-]*$",
+            "must begin with one of these characters: a-z A-Z 0-9 _; after it, only these: a-z A-Z 0-9 _ . @ + -",
+        ),
+        ("^[A-Z ]+$", "must have only these characters: A-Z space"),
+        (r"^[a-z\-]+$", "must have only these characters: a-z -"),
+        (r"^[^\r\n]+$", r"must match ^[^\r\n]+$"),
+        (r"^[\w]+$", r"must match ^[\w]+$"),
+        ("^(a|b)$", "must match ^(a|b)$"),
+    ],
+)
+def test_a_pattern_of_characters_is_said_in_words(pattern: str, said: str) -> None:
+    (only,) = problems({"properties": {"it": {"pattern": pattern}}}, {"it": "\u00df\n"}, "in")
+    assert only.detail == said

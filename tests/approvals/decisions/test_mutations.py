@@ -37,7 +37,21 @@ LESS = {"username": "new.hire", "security_level": 1}
 PREVIEW = {"shown": {"summary": "Replaces one role", "counts": {"accounts": 1}}}
 RULE = {"rule": "Easy", "version": "1", "stages": [{"quorum": 1}]}
 RESULT = {"type": "object", "properties": {"id": {"type": "string"}}}
-_OTHERS = (None, True, 0, -1, 5, 1e9, "", "new.hire ", "admin", "edit", "approve", [], {"a": 1})
+_OTHERS: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    5,
+    1e9,
+    "",
+    "new.hire ",
+    "admin",
+    "edit",
+    "approve",
+    [],
+    {"a": 1},
+)
 
 # Columns that hold JSON, and those that hold text. The five parts of the promise, and what surrounds them.
 _JSON = ("args", "preview", "path")
@@ -77,7 +91,7 @@ class Writer:
     """Changes the stored rows of requests that were opened and decided before."""
 
     def __init__(self, bea: Actor) -> None:
-        given = {"preview": PREVIEW, "result_schema": RESULT}
+        given: dict[str, Any] = {"preview": PREVIEW, "result_schema": RESULT}
         self._bea = bea
         self._shown, self._approved, self._edited = (seeds.pending(**given) for _ in range(3))
         seeds.decide(self._approved, bea)
@@ -178,7 +192,8 @@ def test_no_change_between_show_approve_and_run_is_carried_out(bea: Actor) -> No
 
 def _changed(request: Request, column: str, chance: random.Random) -> Any:
     """Store another value in this column, and return it."""
-    value = getattr(request, column)
+    value: Any = getattr(request, column)
+    change: Any
     match column:
         case "path":
             change = [*value[:-1], _text(value[-1], chance)]
