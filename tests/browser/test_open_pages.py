@@ -297,3 +297,16 @@ def test_a_reason_is_still_there_on_going_back(desk: Desk, bea: Page, asked: str
     bea.get_by_role("button", name="Log out").click()
     expect(bea.get_by_label("Username")).to_be_visible()
     assert REASON[:9] not in bea.evaluate("JSON.stringify(sessionStorage)")
+
+
+def test_a_typed_password_can_be_shown_and_is_hidden_before_it_is_sent(desk: Desk) -> None:
+    desk.open("/login/")
+    field = desk.page.get_by_label("Password", exact=True)
+    field.fill("secret words")
+    button = desk.page.get_by_role("button", name="Show password", pressed=False)
+    button.click()
+    expect(field).to_have_attribute("type", "text")
+    desk.page.evaluate("document.forms[0].addEventListener('submit', (it) => it.preventDefault())")
+    desk.page.get_by_label("Username").fill("bea")
+    desk.page.get_by_role("button", name="Log in").click()
+    expect(field).to_have_attribute("type", "password")

@@ -1,5 +1,6 @@
 """Compares two runs: their common entries, and the agents and calls in which they differ."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +37,18 @@ class Side:
     left_out: int
 
 
+# The agents that lead to a frame or, with the tool, to a call, by the ids of both.
+_Paths = Mapping[tuple[str, str], tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A frame or call that differs; `left` or `right` is None if that run lacks it."""
+    """A frame or call that differs; `left` or `right` is None if that run lacks it.
 
-    frame: str
+    `path` goes from the agent of the run to that of the frame.
+    """
+
+    path: tuple[str, ...]
     name: str
     left: CallRecord | FrameRecord | None
     right: CallRecord | FrameRecord | None
@@ -67,9 +75,10 @@ def compare(left: RunDetail, right: RunDetail) -> Comparison:
     while _same(lines[0][at[0] : at[0] + 1], lines[1][at[1] : at[1] + 1]):
         at = at[0] + 1, at[1] + 1
     places, same = _places(*both)
+    paths = [_paths(transcript) for transcript in both]
     return Comparison(
-        left=_side(left, lines[0], at[0]),
-        right=_side(right, lines[1], at[1]),
+        left=_side(left, lines[0], at[0], paths[0]),
+        right=_side(right, lines[1], at[1], paths[1]),
         related=begun is not None,
         places=places,
         same=same,
@@ -104,29 +113,39 @@ def _comparable(entry: Entry) -> list[Any]:
     ]
 
 
-def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int) -> Side:
+def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int, paths: _Paths) -> Side:
     rest = lines[common:]
-    return Side(
-        run=run,
-        common=common,
-        own=tuple(Own(position=line.position, events=_events(line)) for line in rest[:MAX_SHOWN]),
-        left_out=max(len(rest) - MAX_SHOWN, 0),
-    )
+    own = (Own(position=line.position, events=_events(line, paths)) for line in rest[:MAX_SHOWN])
+    return Side(run=run, common=common, own=tuple(own), left_out=max(len(rest) - MAX_SHOWN, 0))
 
 
-def _events(line: JournalLine) -> tuple[str, ...]:
+def _events(line: JournalLine, paths: _Paths) -> tuple[str, ...]:
     if line.entry is None:
         return ("cannot be read",)
-    return tuple(_about(event) for event in line.entry.events)
+    return tuple(_about(event, paths) for event in line.entry.events)
 
 
-def _about(event: Any) -> str:
-    place = "/".join(part for name in ("frame", "call") if (part := getattr(event, name, None)))
-    return f"{event.type} {place}".rstrip()
+def _about(event: Any, paths: _Paths) -> str:
+    """Name the event, and the agents and the tool that it is about; their ids, if the journal does not name them."""
+    frame, call = (getattr(event, name, None) or "" for name in ("frame", "call"))
+    known = paths.get((frame, call)) or tuple(part for part in (frame, call) if part)
+    return f"{event.type} {' › '.join(known)}".rstrip()
+
+
+def _paths(transcript: Transcript) -> _Paths:
+    """Return the agents that lead to each frame, and to each call, which ends with its tool."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for frame in transcript.frames():  # a parent before its children
+        above = found.get((frame.parent or "", ""), ()) if frame.parent is not None else ()
+        found[frame.id, ""] = (*above, frame.agent)
+        for call in frame.calls:
+            found[frame.id, call.id] = (*above, frame.agent, call.tool)
+    return found
 
 
 def _places(left: Transcript, right: Transcript) -> tuple[tuple[Compared, ...], int]:
     one, two = _by_place(left), _by_place(right)
+    paths = {**_paths(right), **_paths(left)}
     found, same = [], 0
     for key in {**one, **two}:
         here, there = one.get(key), two.get(key)
@@ -137,7 +156,7 @@ def _places(left: Transcript, right: Transcript) -> tuple[tuple[Compared, ...], 
         assert known is not None  # the key comes from one of the two
         found.append(
             Compared(
-                frame=key[0],
+                path=paths[key[0], ""],
                 name=known.tool if isinstance(known, CallRecord) else known.agent,
                 left=here,
                 right=there,

@@ -243,7 +243,9 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         names = [place.name for place in shown.places]
         assert ("set_privileges" in names, "create_account" in names) == (True, False)
         entries = f"Entries 1 to {common[0]}"
-        shows(ada, f"/runs/{left}/compare/{right}/", entries, "send_welcome_mail")
+        event = "GateDecided hr_onboarding › account_agent › set_privileges"
+        page = f"/runs/{left}/compare/{right}/"
+        shows(ada, page, entries, "send_welcome_mail", event, hides=["0.c1.0", "frame 0"])
 
 
 def test_unrelated_runs_are_compared_in_full(ada: Client, office: Office) -> None:
