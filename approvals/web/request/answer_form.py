@@ -30,8 +30,6 @@ def read(schema: Any, posted: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
         wrong.setdefault(path, detail)
     if whole is schema:
         return made, wrong
-    if made.get(_ANSWER) == "":
-        wrong.setdefault(_ANSWER, "is missing")
     return made.get(_ANSWER), wrong
 
 

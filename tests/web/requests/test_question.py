@@ -21,6 +21,7 @@ COST: dict[str, Any] = {
         "number": {"type": "integer", "minimum": 1000, "maximum": 9999, "title": "Number"},
         "kind": {"enum": ["staff", "project"]},
         "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "share": {"type": "number"},  # optional: left out, the answer would fit
     },
     "required": ["number", "kind", "note"],
 }
@@ -87,6 +88,7 @@ def test_every_type_has_a_form(
     [
         ({**GOOD, "in.number": "12"}, "must be at least 1000"),
         ({**GOOD, "in.number": "many"}, "must be a whole number"),
+        ({**GOOD, "in.share": "half"}, "must be a number"),
         ({**GOOD, "in.kind": ""}, "is missing"),
         ({**GOOD, "in.kind": '"other"'}, "breaks the limit enum"),
     ],
