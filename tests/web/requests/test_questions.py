@@ -1,26 +1,30 @@
 """A reviewer asks the agent on the page of a request, which stays open: the answer, its limits and its refusals."""
 
-from typing import Any
+from dataclasses import replace
+from typing import cast
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 
+from approvals.accounts import tokens
 from approvals.decisions.ask import ask as ask_agent
 from approvals.errors import TooManyQuestions
 from approvals.models import AuditEntry, Request
+from approvals.permissions.scopes import ALL_SCOPES
 from runtime.control.verification.verification import verify
 from runtime.core.budgets import Budget
 from runtime.core.limits import MAX_ANSWER, MAX_QUESTION, MAX_QUESTIONS
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor
-from runtime.ports.effects import ModelFailure, ModelRequest, Outcome, RateLimited
+from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest, Outcome, RateLimited
 from tests.support import seeds
 from tests.support.engine import types
 from tests.support.fake_ports import Script, say
 from tests.support.office import Office
 from tests.support.pages import has, in_order, send, shows, text_of
+from tests.support.seeds import Cast
 
 BEA, ADA = Actor(person="bea"), Actor(person="ada")
 
@@ -120,19 +124,25 @@ def test_a_question_that_the_decision_overtakes_has_no_answer(bea: Client, offic
     shows(bea, asked, "Not answered: the request was closed first")
 
 
+def _answer(outcome: Outcome) -> ModelAnswer:
+    assert isinstance(outcome, ModelAnswer)
+    return outcome
+
+
 def test_an_answer_needs_a_budget(bea: Client, office: Office) -> None:
-    run = office.start(budget=Budget(tokens=8_200))  # less than two long replies
+    work = office.effects.agents["account_agent"]
+    office.effects.agents["account_agent"] = lambda request: replace(
+        cast("ModelAnswer", work(request)), usage={"input_tokens": 5}
+    )
+    run = office.start(budget=Budget(tokens=10))  # both replies before the gate use it up
     asked = office.request(run)
-    answering(office, say("Because."))
     send(bea, asked, "ask", question="Why?")
     office.advance(run)
-    assert types(run)[-1] in ("QuestionFailed", "QuestionAnswered")
+    shows(bea, asked, "No answer: the budget does not suffice for an answer.")
+    assert all(one.question is None for one in office.effects.models)
 
 
-def test_the_api_asks_and_lists(bea: Client, office: Office, cast: Any) -> None:
-    from approvals.accounts import tokens
-    from approvals.permissions.scopes import ALL_SCOPES
-
+def test_the_api_asks_and_lists(bea: Client, office: Office, cast: Cast) -> None:
     _, secret = tokens.create(cast.bea, ALL_SCOPES)
     head = {"Authorization": f"Bearer {secret}"}
     asked = office.request(office.start())
