@@ -342,8 +342,9 @@ def _verified(stored: _Stored, decision: Decision) -> Statement | None:
         _check_expired(stored, decision)
         return None
     said = _statement(stored)
-    if said.by in (stored.request.requester, *stored.request.origin):
-        raise NotConfirmed(f"{said.by}, who decided, is in the run's origin")
+    for person in (said.by, said.absent):
+        if person in (stored.request.requester, *stored.request.origin):
+            raise NotConfirmed(f"{person}, who decided, is in the run's origin")
     if (said.verdict, said.by, said.reason, said.result) != (
         decision.verdict,
         decision.by,
@@ -389,7 +390,7 @@ def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> 
     Return the voters.
     """
     principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
-    denial = request_rules.denial(principal, stored.request, origin, said.at)
+    denial = request_rules.denial_for(principal, stored.request, said.absent, origin, said.at)
     if denial is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
     if said.verdict is Verdict.EDIT:
@@ -428,10 +429,13 @@ def _check_edited_at(
             requester=request.requester,
         )
     )
-    demands, groups = found.demands, principal.groups if principal else ()
+    stands = principal.stands_for if principal else ()
+    editor = next((one for one in stands if one.person == said.absent), principal)
+    demands = found.demands
     if demands is not None and (
         demands.quorum > 1
-        or not demands.stages[0].admits(said.by, groups)
+        or editor is None
+        or not demands.stages[0].admits(editor.person, editor.groups)
         or (demands.reason and not said.reason)
     ):
         raise ApprovalVoid(

@@ -36,13 +36,14 @@ class AlreadyDecided(ApprovalError):
 
 
 class AlreadyVoted(ApprovalError):
-    """The person has approved this request, which waits for other people."""
+    """The person, or the `deputy` in their place, has approved this request, which waits for other people."""
 
     status, code = 409, "already_voted"
 
-    def __init__(self, person: str) -> None:
+    def __init__(self, person: str, deputy: str | None = None) -> None:
+        place = f"{deputy}, in the place of {person}," if deputy not in (None, person) else person
         super().__init__(
-            f"{person} has already approved this request. Another person must approve it."
+            f"{place} has already approved this request. Another person must approve it."
         )
 
 

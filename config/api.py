@@ -21,6 +21,7 @@ from ninja.utils import check_csrf
 from agents.web.api import router as agents_router
 from approvals.accounts import tokens
 from approvals.permissions import access, principals, scopes
+from approvals.web.absences_api import router as absences_router
 from approvals.web.allowances_api import router as allowances_router
 from approvals.web.api import router as approvals_router
 from approvals.web.company_api import router as company_router
@@ -155,6 +156,7 @@ api.add_router("", company_router)
 api.add_router("", allowances_router)
 api.add_router("", versions_router)
 api.add_router("", questions_router)
+api.add_router("", absences_router)
 api.add_router("", agents_router)
 
 

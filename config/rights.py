@@ -33,6 +33,7 @@ TABLES = {
     "django_content_type": (READ, READ),
     "approvals_token": (KEEP, NOTHING),
     "approvals_assignment": (ADD, READ),
+    "approvals_absence": (ADD, READ),
     "approvals_adoption": (READ, NOTHING),
     "approvals_savedview": (ALL, NOTHING),
     "approvals_vote": (ALL, READ),

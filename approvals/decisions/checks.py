@@ -78,6 +78,7 @@ def close(looked: commit.Loaded, decision: Decision | None, actor: Actor) -> Out
             return refused
     else:
         row.effective_at = effective_at
+        row.decided_for = request_rules.decides_for(looked.principal, row)
         commit.close(looked, decision, actor)
     return requests.verified(row, looked.principal)
 

@@ -41,7 +41,7 @@ def cancel(request: Request, *, actor: Actor | None, at: datetime, reason: str) 
 def clear_decision(request: Request) -> None:
     """Remove the signed statement, and the arguments of an edit, from the row. The caller saves it."""
     request.statement = request.signature = request.key_id = request.effective_at = None
-    request.channel = None
+    request.channel = request.decided_for = None
     request.edited = None
 
 

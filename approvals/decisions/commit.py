@@ -44,6 +44,7 @@ _BY_GATE: Final = f"{_LOAD} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 _CLOSE: Final = """
     UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
         effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s, channel = %(r_channel)s,
+        decided_for = %(r_for)s,
         signature = %(r_signature)s, key_id = %(r_key)s, edited = %(r_edited)s
     FROM run WHERE approvals_request.id = %(r_id)s AND status || '' = 'pending' AND request_digest = %(r_digest)s
     RETURNING approvals_request.id
@@ -134,6 +135,7 @@ def _closed(row: Request) -> Part:
             "r_digest": row.request_digest,
             "r_status": str(row.status),
             "r_by": row.decided_by,
+            "r_for": row.decided_for,
             "r_at": row.decided_at,
             "r_reason": row.reason,
             "r_statement": row.statement,
@@ -151,6 +153,8 @@ def _audited(looked: Loaded, decision: Decision, actor: Actor) -> Part:
     more: dict[str, Any] = {}
     if decision.verdict is Verdict.CONTINUE:
         more["granted"] = decision.result
+    if row.decided_for is not None:
+        more["for"] = row.decided_for
     if decision.edit is not None:
         more["edited"] = decision.edit.digest
     entry = audit.following(

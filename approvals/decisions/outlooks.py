@@ -102,6 +102,7 @@ def _outlook(
         tuple(row.origin),
         tuple(row.excluded),
         frozenset(votes.items()),
+        tuple(row.voted_for),
         tuple(soon),
     )
     if same not in known:

@@ -6,7 +6,7 @@ who was disabled, lost the right or steered the run since no longer counts, and 
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
@@ -68,14 +68,14 @@ def vote(
         if audit.last_of(row.run_id) != looked.last:
             raise GateNotOpen
         counted = _still_valid(row, demands, _read(looked), looked.at)
-        stage = _stage(_stages(row, demands, looked.at), counted, looked.principal, actor)
-        if not isinstance(stage, int):
-            return stage
-        counted += (_cast(looked, decision, actor, stage),)
+        place = _place(looked, _stages(row, demands, looked.at), counted, actor)
+        if not isinstance(place, Place):
+            return place
+        counted += (_cast(looked, decision, actor, place),)
         people = {one.person: one.stage for one in counted}
-        _note(row, demands, people, looked.at)
+        _note(row, demands, counted, looked.at)
         if tally.current(demands.stages, people) is None:
-            row.effective_at = effective_at
+            row.effective_at, row.decided_for = effective_at, place.absent
             latest = replace(looked, last=audit.last_of(row.run_id))
             commit.close(latest, decision, actor, [one.digest for one in counted])
         else:
@@ -87,15 +87,16 @@ def lost(cast: Cast, row: Request, origin: Collection[str] = ()) -> str | None:
     """Say why a vote no longer counts; None if it does. `origin` is as in Approvals.verify_approval."""
     person = Actor(person=cast.person)
     principal = principals.from_rights(person, cast.held, cast.at, past=True)
-    denial = request_rules.denial(principal, row, origin, cast.at)
+    denial = request_rules.denial_for(principal, row, cast.absent, origin, cast.at)
     if denial is not None:
         return denial.detail
     demands = votes.demands(row)
     if demands is None or principal is None or not 0 <= cast.stage < len(demands.stages):
         return "the vote is for no stage of the request"
     stage = _stages(row, demands, cast.at)[cast.stage]
-    if not stage.admits(principal.person, principal.groups):
-        return f"{cast.person} is not named in this stage"
+    voter = next((one for one in principal.stands_for if one.person == cast.absent), principal)
+    if not stage.admits(voter.person, voter.groups):
+        return f"{cast.place} is not named in this stage"
     return None
 
 
@@ -112,13 +113,13 @@ def take_back(row: Request, actor: Actor) -> bool:
     gone, _ = Vote.objects.filter(request=row, person=actor.person).delete()
     if gone:
         _audit(row, actor.person, WITHDRAWN, actor=actor)
-        _note(row, _demands(row), _people(row), clock.now(), save=False)
+        _note(row, _demands(row), _casts(row), clock.now(), save=False)
     return bool(gone)
 
 
 def note_open(row: Request, at: datetime) -> None:
     """Keep in the row who may vote at this time, for the lists. The caller locked the run."""
-    _note(row, _demands(row), _people(row), at)
+    _note(row, _demands(row), _casts(row), at)
 
 
 def _stages(row: Request, demands: Demands, at: datetime) -> tuple[Stage, ...]:
@@ -126,26 +127,38 @@ def _stages(row: Request, demands: Demands, at: datetime) -> tuple[Stage, ...]:
     return escalation.stages(demands, row.expires_at, at)
 
 
-def _stage(
-    stages: Sequence[Stage],
-    counted: Sequence[Cast],
-    principal: principals.Principal | None,
-    actor: Actor,
-) -> int | AlreadyVoted | Forbidden:
-    """Return the stage in which the actor votes, or why they may not."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The stage of a vote, and the absent person in whose place it counts, None for the voter's own."""
+
+    stage: int
+    absent: str | None = None
+
+
+def _place(
+    looked: commit.Loaded, stages: Sequence[Stage], counted: Sequence[Cast], actor: Actor
+) -> Place | AlreadyVoted | Forbidden:
+    """Return where the actor's vote counts, or why they may not vote. Each person counts once, also by a deputy."""
+    principal = looked.principal
+    taken = {one.place: one.person for one in counted}
     people = {one.person: one.stage for one in counted}
-    if actor.person in people:
-        return AlreadyVoted(actor.person)
+    if actor.person in {*people, *taken}:
+        return AlreadyVoted(actor.person, taken.get(actor.person))
     stage = tally.current(stages, people)
     assert stage is not None  # the request would be decided
-    groups = principal.groups if principal else ()
-    if not stages[stage].admits(actor.person, groups):
-        return Forbidden(
-            "not_eligible",
-            f"Other people must approve first: stage {stage + 1} of {len(stages)} is open, and"
-            f" {actor.person} may vote in a later one.",
-        )
-    return stage
+    open_now = stages[stage]
+    if principal is not None and open_now.admits(principal.person, principal.groups):
+        return Place(stage=stage)
+    stands = request_rules.stand_in(principal, looked.request, at=looked.at)
+    for absent in (one for one in stands if open_now.admits(one.person, one.groups)):
+        if absent.person in {*people, *taken}:
+            return AlreadyVoted(absent.person, taken.get(absent.person))
+        return Place(stage=stage, absent=absent.person)
+    return Forbidden(
+        "not_eligible",
+        f"Other people must approve first: stage {stage + 1} of {len(stages)} is open, and"
+        f" {actor.person} may vote in a later one.",
+    )
 
 
 def _read(looked: commit.Loaded) -> tuple[Cast, ...]:
@@ -168,17 +181,18 @@ def _still_valid(
         Vote.objects.filter(request=row, person=one.person).delete()
         _audit(row, one.person, VOID, reason=why)
     if len(kept) < len(cast):
-        _note(row, demands, {one.person: one.stage for one in kept}, at)
+        _note(row, demands, kept, at)
     return tuple(kept)
 
 
-def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, stage: int) -> Cast:
+def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, place: Place) -> Cast:
     """Write the vote and its audit row."""
     row = looked.request
     made = votes.make(
         row,
         person=actor.person,
-        stage=stage,
+        stage=place.stage,
+        absent=place.absent,
         verdict=decision.verdict,
         reason=decision.reason,
         at=looked.at,
@@ -189,10 +203,11 @@ def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, stage: int) -
             made.save(force_insert=True)
     except IntegrityError as exc:
         raise AlreadyVoted(actor.person) from exc
-    _audit(row, actor.person, VOTED, actor=actor, reason=decision.reason, stage=stage)
+    _audit(row, actor.person, VOTED, actor=actor, reason=decision.reason, place=place)
     return Cast(
         person=actor.person,
-        stage=stage,
+        absent=place.absent,
+        stage=place.stage,
         reason=decision.reason,
         at=looked.at,
         digest=votes.digest_of(made.statement),
@@ -200,21 +215,33 @@ def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, stage: int) -
 
 
 def _note(
-    row: Request, demands: Demands, people: dict[str, int], at: datetime, *, save: bool = True
+    row: Request, demands: Demands, cast: Sequence[Cast], at: datetime, *, save: bool = True
 ) -> None:
-    """Keep in the row who voted and who may vote now, for the lists."""
+    """Keep in the row who voted, in whose place, and who may vote now, for the lists."""
     stages = _stages(row, demands, at)
-    stage = tally.current(stages, people)
-    row.voted = list(people)
+    stage = tally.current(stages, {one.person: one.stage for one in cast})
+    row.voted = [one.person for one in cast]
+    row.voted_for = [one.absent for one in cast if one.absent]
     row.open_to = list(stages[stage if stage is not None else -1].keys)
     if save:
-        Request.objects.filter(pk=row.pk).update(voted=row.voted, open_to=row.open_to)
+        Request.objects.filter(pk=row.pk).update(
+            voted=row.voted, voted_for=row.voted_for, open_to=row.open_to
+        )
 
 
-def _people(row: Request) -> dict[str, int]:
-    return dict(
-        Vote.objects.filter(request=row).order_by("at", "person").values_list("person", "stage")
-    )
+def _casts(row: Request) -> list[Cast]:
+    """Return the votes as stored, without their digests."""
+    return [
+        Cast(
+            person=vote.person,
+            absent=vote.for_person,
+            stage=vote.stage,
+            reason=vote.reason,
+            at=vote.at,
+            digest="",
+        )
+        for vote in Vote.objects.filter(request=row).order_by("at", "person")
+    ]
 
 
 def _demands(row: Request) -> Demands:
@@ -230,7 +257,7 @@ def _audit(
     *,
     actor: Actor | None = None,
     reason: str = "",
-    stage: int | None = None,
+    place: Place | None = None,
 ) -> None:
     audit.append(
         run=row.run_id,
@@ -240,6 +267,6 @@ def _audit(
         detail={
             "digest": row.request_digest,
             "reason": reason,
-            **({} if stage is None else {"stage": str(stage + 1)}),
+            **({} if place is None else {"stage": str(place.stage + 1), "for": place.absent}),
         },
     )

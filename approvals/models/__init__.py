@@ -1,5 +1,6 @@
 """Defines the tables of approvals, one module per noun. People and groups are Django's own."""
 
+from approvals.models.absences import Absence
 from approvals.models.accounts import Adoption, Assignment, LoginFailures, SavedView, Token
 from approvals.models.allowances import AllowanceAct
 from approvals.models.audit import AuditEntry
@@ -14,6 +15,7 @@ from approvals.models.versions import VersionDecision
 __all__ = [
     "ASKING_AGENT",
     "ROOT_AGENT",
+    "Absence",
     "Adoption",
     "AllowanceAct",
     "Assignment",

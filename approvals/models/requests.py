@@ -80,7 +80,9 @@ class Request(models.Model):
     rule = models.TextField(
         null=True
     )  # what the policy demands, in the digest; None is the default
+    decided_for = models.TextField(null=True)  # the absent person in whose place a deputy decided
     voted = models.JSONField(db_default=[])  # the people whose approvals count so far, for lists
+    voted_for = models.JSONField(db_default=[])  # the absent people in whose place deputies voted
     open_to = models.JSONField(null=True)  # who may vote now, as `Stage.keys`, for lists
     revises = models.UUIDField(null=True)  # the gate of the request that it revises
     revision = models.SmallIntegerField(db_default=1)  # the first proposal is 1
@@ -243,6 +245,7 @@ class Vote(models.Model):
 
     request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="votes")
     person = models.TextField()
+    for_person = models.TextField(null=True)  # the absent person in whose place they voted
     stage = models.IntegerField()
     reason = models.TextField()
     at = models.DateTimeField()

@@ -10,15 +10,17 @@ from typing import TypeVar
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
 from approvals import policy, stored_rows
-from approvals.models import Assignment, Token
-from approvals.permissions import assignments, signatures
+from approvals.models import Absence, Assignment, Token
+from approvals.permissions import absences, assignments, signatures
 from approvals.permissions.assignments import Bond
 from approvals.permissions.scopes import ALL_SCOPES, rights_of
 from approvals.policy import Group
 from runtime.ports.access import Actor
 from runtime.store import pool
 
-R = TypeVar("R", Assignment, Token)
+# A person, their acts about being away with the signed texts, and their assignments as text.
+_Away = tuple[str, tuple[tuple[Absence, str], ...], str | None]
+R = TypeVar("R", Assignment, Token, Absence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class Principal:
 
     `groups` lists the groups with a signed assignment, those that rules name only after their cooling-off period.
     `bonds` names people in whose runs a right to decide does not count; before `cooling_until` it counts in no run.
+    `stands_for` holds the rights of the absent people whose deputy the actor is, each without those of the people whose
+    deputy they are.
     """
 
     person: str
@@ -34,6 +38,7 @@ class Principal:
     scopes: frozenset[str]
     bonds: tuple[Bond, ...] = ()
     cooling_until: datetime | None = None
+    stands_for: tuple["Principal", ...] = ()
 
     def has(self, scope: str) -> bool:
         """Tell whether the actor has this scope."""
@@ -48,18 +53,28 @@ def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
 
 
 def credentials_sql(person: str, key: str = "") -> str:
-    """Return the SQL expression of a person's assignments and token as JSON text, for `from_rights` to verify.
+    """Return the SQL expression of a person's assignments, absences of others and token, for `from_rights` to verify.
 
     `person` and `key`, the id of a token, are expressions too. Without `key` no token is read: workers may not read
     tokens. It is NULL for an unknown or disabled person. An assignment counts only if Django's tables also give the
-    person its group or password.
+    person its group or password. Of people who named this person their deputy it has the acts and assignments.
     """
+    theirs = _given_sql("away.username", "NULL", "NULL")
+    away = f"""(SELECT json_agg(json_build_array(away.username, away.acts, {theirs}))
+        FROM (SELECT ab.username, json_agg(json_build_array({_ABSENCE})) AS acts FROM approvals_absence ab
+            WHERE ab.ends > now() - interval '{absences.READ_FOR.days} days' AND ab.username IN (
+                SELECT own.username FROM approvals_absence own WHERE own.deputy = {person})
+            GROUP BY ab.username ORDER BY ab.username) away)"""
     token = (
         f"""(SELECT json_build_array({_TOKEN}) FROM approvals_token t
                 WHERE t.public_id = {key} AND t.owner_id = u.id AND t.revoked_at IS NULL)"""
         if key
         else "NULL"
     )
+    return _given_sql(person, token, away)
+
+
+def _given_sql(person: str, token: str, away: str) -> str:
     return f"""(
         SELECT json_build_object(
             'given', (SELECT json_agg(json_build_array({_ASSIGNMENT})) FROM (
@@ -70,15 +85,17 @@ def credentials_sql(person: str, key: str = "") -> str:
                 ELSE a.what IN (SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id
                     WHERE m.user_id = u.id)
                 END),
-            'token', {token})::text
+            'token', {token}, 'away', {away})::text
         FROM auth_user u WHERE u.username = {person} AND u.is_active)"""
 
 
 _ASSIGNMENT_NAMES = stored_rows.names_of(Assignment)
+_ABSENCE_NAMES = stored_rows.names_of(Absence)
 _TOKEN_NAMES = tuple(name for name in stored_rows.names_of(Token) if name != "last_used_at")
 _ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
+_ABSENCE = ", ".join(f"ab.{name}" for name in _ABSENCE_NAMES)
 _TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
-_TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at"})
+_TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at", "starts", "ends"})
 # The expression for an actor, of whom `parameters_of` gives the parameters.
 CREDENTIALS = credentials_sql("%(person)s", "%(token)s")
 _LOOK = f"SELECT clock_timestamp(), {CREDENTIALS}"
@@ -117,7 +134,7 @@ def from_rights(
     With `past`, `now` is the time of a past decision. The cooling-off period must have ended by then. The password is
     not checked, because it may have been set since.
     """
-    rows, token = _read(found) if found is not None else ((), None)
+    rows, token, away = _read(found) if found is not None else ((), None, ())
     scopes = _scopes_of(actor, token)
     if found is None or scopes is None:
         return None
@@ -142,6 +159,7 @@ def from_rights(
         scopes=scopes,
         bonds=tuple(bond for row in (*deciding, *named) if (bond := assignments.bond(row))),
         cooling_until=max(ends, default=None),
+        stands_for=_stands_for(actor.person, away, now, past=past),
     )
 
 
@@ -149,6 +167,18 @@ def _cools(what: str, row: Assignment, now: datetime) -> bool:
     """Tell whether the membership of a named group does not count yet. A right to decide is reported instead."""
     until = assignments.cools_until(row)
     return policy.is_named(what) and until is not None and until > now
+
+
+def _stands_for(
+    deputy: str, away: Sequence["_Away"], now: datetime, *, past: bool
+) -> tuple[Principal, ...]:
+    """Return the rights of the people in whose place this deputy acts, by their own assignments."""
+    people = [
+        from_rights(Actor(person=person), held, now, past=past)
+        for person, acts, held in away
+        if absences.in_force(acts, person, deputy, now)
+    ]
+    return tuple(one for one in people if one is not None)
 
 
 def _with_password(
@@ -164,7 +194,9 @@ def _with_password(
 
 # The rows are the same for as long as the text is. Nothing is trusted for that: signatures are verified each time.
 @lru_cache(256)
-def _read(found: str) -> tuple[tuple[tuple[Assignment, str], ...], tuple[Token, str] | None]:
+def _read(
+    found: str,
+) -> tuple[tuple[tuple[Assignment, str], ...], tuple[Token, str] | None, tuple["_Away", ...]]:
     """Make rows of what HELD found, each with the text of it that is signed.
 
     A row with a value of another type, such as a time that is none, gives no right.
@@ -172,7 +204,14 @@ def _read(found: str) -> tuple[tuple[tuple[Assignment, str], ...], tuple[Token, 
     held = json.loads(found)
     given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
     token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
-    return tuple(one for one in given if one is not None), token
+    away = tuple((person, _acts(acts), held) for person, acts, held in held["away"] or ())
+    return tuple(one for one in given if one is not None), token, away
+
+
+def _acts(found: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:
+    """Make rows of a person's acts; none if one of them has a value of another type."""
+    acts = [_row(Absence, _ABSENCE_NAMES, values) for values in found]
+    return tuple(one for one in acts if one is not None) if None not in acts else ()
 
 
 def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tuple[R, str] | None:

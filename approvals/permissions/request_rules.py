@@ -117,7 +117,9 @@ def denial(
     )
     match code:
         case None:
-            return _not_named(principal, row, at or timezone.now())
+            moment = at or timezone.now()
+            refused = _not_named(principal, row, moment)
+            return None if refused and stand_in(principal, row, origin, moment) else refused
         case "requester":
             return Forbidden(
                 code, f"{principal.person} started this run, so another person must decide."
@@ -136,6 +138,49 @@ def denial(
             return Forbidden(code, _bound(principal, {row.requester, *people}))
         case "cooling_off":
             return Forbidden(code, _cooling(principal))
+
+
+def stand_in(
+    principal: Principal | None,
+    row: Request,
+    origin: Collection[str] = (),
+    at: datetime | None = None,
+) -> tuple[Principal, ...]:
+    """Return the absent people in whose place the principal may decide, because they may themselves.
+
+    So neither the deputy nor the absent person can be in the run's origin.
+    """
+    stands = () if principal is None else principal.stands_for
+    return tuple(one for one in stands if denial(one, row, origin, at) is None)
+
+
+def decides_for(principal: Principal | None, row: Request) -> str | None:
+    """Name the absent person in whose place the principal decides; None if they decide for themselves, or not."""
+    if principal is None or not principal.stands_for:
+        return None
+    if _not_named(principal, row, timezone.now()) is None:
+        return None
+    return next((one.person for one in stand_in(principal, row)), None)
+
+
+def denial_for(
+    principal: Principal | None,
+    row: Request,
+    absent: str | None,
+    origin: Collection[str],
+    at: datetime,
+) -> Forbidden | None:
+    """Say why the principal may not decide in the place of `absent`, None for themselves; None if they may."""
+    refused = denial(principal, row, origin, at)
+    if refused is not None or principal is None:
+        return refused
+    if absent is None:
+        return _not_named(principal, row, at)
+    if absent in {one.person for one in stand_in(principal, row, origin, at)}:
+        return None
+    return Forbidden(
+        "not_eligible", f"{principal.person} may not decide this request in the place of {absent}."
+    )
 
 
 def _not_named(principal: Principal, row: Request, at: datetime) -> Forbidden | None:
@@ -162,9 +207,23 @@ def _not_named(principal: Principal, row: Request, at: datetime) -> Forbidden | 
 
 def _waits_for_others(principal: Principal) -> Q:
     """Build the condition on requests that now wait for the votes of other people."""
-    mine = list(keys_of(principal.person, principal.groups))
-    others = ~Q(open_to__has_any_keys=mine) | Q(voted__contains=[principal.person])
-    return Q(open_to__isnull=False) & others
+    mine = Q(open_to__has_any_keys=list(keys_of(principal.person, principal.groups)))
+    for absent in principal.stands_for:
+        if not absent.cooling_until:
+            mine |= _in_place_of(absent)
+    voted = _has_vote(principal.person)
+    return Q(open_to__isnull=False) & (~mine | voted)
+
+
+def _in_place_of(absent: Principal) -> Q:
+    """Build the condition on requests that wait for this absent person, or a deputy in their place."""
+    theirs = Q(open_to__has_any_keys=list(keys_of(absent.person, absent.groups)))
+    return theirs & of_decided_risk(absent) & ~_barred(absent) & ~_has_vote(absent.person)
+
+
+def _has_vote(person: str) -> Q:
+    """Build the condition on requests that this person, or a deputy in their place, has approved."""
+    return Q(voted__contains=[person]) | Q(voted_for__contains=[person])
 
 
 def _barred(principal: Principal) -> Q:

@@ -7,12 +7,12 @@ no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 from datetime import UTC, datetime
 from typing import Any
 
-from approvals.models import AllowanceAct, Assignment, PolicyAct, Token, VersionDecision
+from approvals.models import Absence, AllowanceAct, Assignment, PolicyAct, Token, VersionDecision
 from runtime.core.digest import canonical
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, signatures
 
-Signed = Token | Assignment | PolicyAct | AllowanceAct | VersionDecision
+Signed = Token | Assignment | PolicyAct | AllowanceAct | VersionDecision | Absence
 
 
 def sign(row: Signed) -> None:
@@ -53,6 +53,8 @@ def text_of(row: Signed) -> str:
             said = _allowance_act(row)
         case VersionDecision():
             said = _version_decision(row)
+        case Absence():
+            said = _absence(row)
     return canonical(said).decode()
 
 
@@ -125,6 +127,20 @@ def _version_decision(row: VersionDecision) -> dict[str, Any]:
         "token": row.token,
         "reason": row.reason,
         "count": row.count,
+        "at": _moment(row.at),
+    }
+
+
+def _absence(row: Absence) -> dict[str, Any]:
+    return {
+        "kind": "absence",
+        "username": row.username,
+        "seq": row.seq,
+        "act": row.act,
+        "deputy": row.deputy,
+        "starts": _moment(row.starts),
+        "ends": _moment(row.ends),
+        "by": row.by,
         "at": _moment(row.at),
     }
 

@@ -5,8 +5,11 @@ first stage that lacks people. A denial is no vote: one person who may decide de
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from approvals.policies.rules import Stage
+
+Voter = tuple[str, Collection[str]]  # a person and their groups
 
 
 def counted(stages: Sequence[Stage], votes: Mapping[str, int]) -> list[int]:
@@ -33,9 +36,14 @@ def missing(stages: Sequence[Stage], votes: Mapping[str, int]) -> int:
 
 
 def can_complete(
-    stages: Sequence[Stage], votes: Mapping[str, int], people: Mapping[str, Collection[str]]
+    stages: Sequence[Stage],
+    votes: Mapping[str, int],
+    people: Mapping[str, Collection[str]],
+    stand_ins: Mapping[str, Sequence[Voter]] = MappingProxyType({}),
 ) -> bool:
     """Tell whether these people, with their groups, suffice for the missing votes. Each of them votes at most once.
+
+    `stand_ins` are the absent people in whose place a person may vote instead of for themselves.
 
     This is a matching of people to places, found by augmenting paths: a person in two stages is used where needed.
     """
@@ -44,7 +52,11 @@ def can_complete(
         for index, count in enumerate(counted(stages, votes))
         for _ in range(max(0, stages[index].quorum - count))
     ]
-    free = {name: groups for name, groups in people.items() if name not in votes}
+    free = {
+        name: ((name, groups), *stand_ins.get(name, ()))
+        for name, groups in people.items()
+        if name not in votes
+    }
     taken: dict[str, int] = {}  # the place of a person
     return all(_place(place, places, stages, free, taken, set()) for place in range(len(places)))
 
@@ -53,13 +65,14 @@ def _place(
     place: int,
     places: Sequence[int],
     stages: Sequence[Stage],
-    free: Mapping[str, Collection[str]],
+    free: Mapping[str, Sequence[Voter]],
     taken: dict[str, int],
     seen: set[str],
 ) -> bool:
     """Find a person for the place, and another place for a person who has one if needed."""
-    for name, groups in free.items():
-        if name in seen or not stages[places[place]].admits(name, groups):
+    stage = stages[places[place]]
+    for name, voters in free.items():
+        if name in seen or not any(stage.admits(*voter) for voter in voters):
             continue
         seen.add(name)
         if name not in taken or _place(taken[name], places, stages, free, taken, seen):

@@ -1,6 +1,6 @@
 """Reads who could decide: the people with a right to decide, and those of them who may still vote on a request."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -29,11 +29,15 @@ _PEOPLE = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Who could still decide a pending request: now, in any stage (`able`), and whether they suffice."""
+    """Who could still decide a pending request: now, in any stage (`able`), and whether they suffice.
+
+    `away` names the people who are away, with their deputies.
+    """
 
     people: tuple[str, ...]
     suffice: bool
     able: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
 
 
 def deciders() -> tuple[Principal, ...]:
@@ -57,36 +61,71 @@ def outlook(
     """
     at = at or timezone.now()
     demands = demands_of(row.rule)
+    people = tuple(people)
     if votes is None:
         votes = dict(row.votes.values_list("person", "stage")) if demands is not None else {}
     end = row.expires_at or _NEVER
     able, later = (_able(row, people, votes, moment) for moment in (at, end))
+    away = tuple(
+        f"{absent.person} (deputy {one.person})" for one in people for absent in one.stands_for
+    )
     if demands is None:
-        return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able))
+        return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able), away=away)
     stages = escalation.stages(demands, row.expires_at, at)
     stage = tally.current(stages, votes)
     now = [
-        name for name, groups in able.items() if stage is None or stages[stage].admits(name, groups)
+        name
+        for name, one in able.items()
+        if stage is None or stages[stage].admits(name, one.groups)
     ]
+    for_others = {
+        name: absent
+        for name, one in able.items()
+        for absent, groups in _stand_ins(row, one, votes, at)
+        if name not in now and stage is not None and stages[stage].admits(absent, groups)
+    }
     if row.kind == GateKind.APPROVAL:
-        last = escalation.stages(demands, row.expires_at, end)
-        suffice = tally.can_complete(last, votes, later)
+        suffice = tally.can_complete(
+            escalation.stages(demands, row.expires_at, end),
+            votes,
+            {name: one.groups for name, one in later.items()},
+            {name: _stand_ins(row, one, votes, end) for name, one in later.items()},
+        )
     else:
         suffice = bool(later)
-    return Outlook(people=tuple(now), suffice=suffice, able=tuple(able))
+    return Outlook(
+        people=(*now, *(f"{name} (for {absent})" for name, absent in for_others.items())),
+        suffice=suffice,
+        able=tuple(able),
+        away=away,
+    )
 
 
 def _able(
-    row: Request, people: Iterable[Principal], votes: Mapping[str, int], at: datetime
-) -> dict[str, Collection[str]]:
-    """Return the people who may decide at a time and have not voted, with their groups."""
-    found = dict[str, Collection[str]]()
+    row: Request, people: Sequence[Principal], votes: Mapping[str, int], at: datetime
+) -> dict[str, Principal]:
+    """Return the people who may decide at a time, are not away with a deputy, and have no vote."""
+    away = {absent.person for one in people for absent in one.stands_for}
+    found = dict[str, Principal]()
     for one in people:
         cooled = one.cooling_until is not None and one.cooling_until < at
         then = replace(one, cooling_until=None) if cooled else one
-        if one.person not in votes and request_rules.denial(then, row, at=at) is None:
-            found[one.person] = one.groups
+        if one.person in {*votes, *row.voted_for, *away}:
+            continue
+        if request_rules.denial(then, row, at=at) is None:
+            found[one.person] = one
     return found
+
+
+def _stand_ins(
+    row: Request, one: Principal, votes: Mapping[str, int], at: datetime
+) -> list[tally.Voter]:
+    """Return the absent people in whose place a person may still vote, with their groups."""
+    return [
+        (absent.person, absent.groups)
+        for absent in request_rules.stand_in(one, row, at=at)
+        if absent.person not in {*votes, *row.voted_for}
+    ]
 
 
 def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:

@@ -49,8 +49,10 @@ class Approval:
     repeat, None without a second step. Retention removed the arguments and the sentence at `removed_at`. `tampered`
     names the first value of the row that does not verify, None if all do. Such a row is shown as stored, cannot be
     decided, and its `args` may be text. `demands` are those of the policy's rule, None under the default policy;
-    `voted` lists who approved. `changes_requested` says that it was denied with a request for changes. `revises` is the
-    gate of the request that this one revises as number `revision`; a first proposal has None and 1.
+    `voted` lists who approved. `acts_for` names the absent person in whose place this actor decides, `decided_for`
+    the one in whose place the decider did; None for themselves. `changes_requested` says that it was denied with a
+    request for changes. `revises` is the gate of the request that this one revises as number `revision`; a first
+    proposal has None and 1.
     `allowance` passed the call, as its use number `allowance_use`. `next_at` is when the next step was
     due as the sweeper last saw it, for the order of lists; `undecidable_at` since when too few people are left.
     """
@@ -89,6 +91,8 @@ class Approval:
     policy_version: str
     demands: Demands | None
     voted: tuple[str, ...]
+    decided_for: str | None
+    acts_for: str | None
     changes_requested: bool
     revises: UUID | None
     revision: int
@@ -266,6 +270,8 @@ def verified(
         policy_version=row.policy_version,
         demands=_demands(row),
         voted=tuple(stored_rows.texts(row.voted)),
+        decided_for=row.decided_for,
+        acts_for=None if tampered else request_rules.decides_for(principal, row),
         changes_requested=statements.requests_changes(row),
         revises=row.revises,
         revision=row.revision,

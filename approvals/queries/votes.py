@@ -38,6 +38,7 @@ class Panel:
     quorum: int
     stages: tuple[StageView, ...]
     could: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     more: int = 0
     suffice: bool = True
     reason: bool = False
@@ -85,6 +86,7 @@ def panel(shown: Approval, person: str) -> Panel | None:
             for index, stage in enumerate(stages)
         ),
         could=outlook.people[:MAX_NAMED],
+        away=outlook.away[:MAX_NAMED],
         more=max(0, len(outlook.people) - MAX_NAMED),
         suffice=outlook.suffice,
         reason=demands.reason,

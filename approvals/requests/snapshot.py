@@ -62,6 +62,7 @@ def row(
         policy_version=judged.version,
         rule=None if demands is None else demands.stored(),
         voted=[],
+        voted_for=[],
         open_to=None if demands is None else list(demands.stages[0].keys),
         requester=snapshot.requester,
         origin=list(origin),

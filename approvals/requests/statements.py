@@ -48,6 +48,7 @@ class Statement:
     """A decision to sign.
 
     `result` is the digest of the reported or given result, or the action digest of the edited call, None without one.
+    `absent` is the person in whose place a deputy decided, None if `by` decided for themselves.
     `votes` are the digests of the votes that it counts, its decider's among them, where the policy demands several.
     """
 
@@ -61,6 +62,7 @@ class Statement:
     effective_at: datetime | None = None
     undone: int = 0
     votes: tuple[str, ...] = ()
+    absent: str | None = None
 
 
 def make(
@@ -85,6 +87,7 @@ def make(
         effective_at=request.effective_at,
         undone=undone,
         votes=tuple(votes),
+        absent=request.decided_for,
     )
 
 
@@ -118,6 +121,7 @@ def read(request: Request) -> Statement:
         ("request", said.request, request.id),
         ("digest", said.digest, request.request_digest),
         ("decider", said.by, request.decided_by),
+        ("absent person", said.absent, request.decided_for),
         ("reason", said.reason, request.reason),
         ("time", said.at, request.decided_at),
         ("effective time", said.effective_at, request.effective_at),
@@ -161,6 +165,7 @@ def _text(statement: Statement) -> str:
             "effective_at": _moment(statement.effective_at),
             "undone": statement.undone,
             **({"votes": list(statement.votes)} if statement.votes else {}),
+            **({"for": statement.absent} if statement.absent else {}),
         }
     ).decode()
 
@@ -220,6 +225,7 @@ def _parse(text: str) -> Statement:
         effective_at=effective and datetime.fromisoformat(effective),
         undone=said.get("undone", 0),
         votes=tuple(said.get("votes", ())),
+        absent=said.get("for"),
     )
 
 

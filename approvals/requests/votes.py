@@ -35,6 +35,12 @@ class Cast:
     at: datetime
     digest: str
     held: str | None = None
+    absent: str | None = None  # the person in whose place they voted
+
+    @property
+    def place(self) -> str:
+        """The person whose vote it is: the absent one's where a deputy voted."""
+        return self.absent or self.person
 
 
 def sql(held: str = "NULL") -> str:
@@ -44,7 +50,8 @@ def sql(held: str = "NULL") -> str:
     """
     return f"""
         CASE WHEN r.rule IS NULL THEN NULL ELSE (
-            SELECT json_agg(json_build_array(v.person, v.stage, v.reason, v.at, v.statement, v.signature, v.key_id,
+            SELECT json_agg(json_build_array(v.person, v.for_person, v.stage, v.reason, v.at, v.statement, v.signature,
+                v.key_id,
                 (SELECT count(*) FROM approvals_auditentry a WHERE a.run_id = r.run_id
                     AND a.subject = 'vote ' || r.id || ' ' || v.person AND a.act <> 'voted'),
                 {held}) ORDER BY v.at, v.person)::text
@@ -66,6 +73,7 @@ def make(
     reason: str,
     at: datetime,
     withdrawn: int,
+    absent: str | None = None,
 ) -> Vote:
     """Sign a vote, without writing it. Raises ImproperlyConfigured without the private key."""
     text = canonical(
@@ -78,12 +86,14 @@ def make(
             "stage": stage,
             "at": at.isoformat(),
             "withdrawn": withdrawn,
+            **({"for": absent} if absent else {}),
         }
     ).decode()
     signature = signatures.sign(purposes.DECISIONS, text)
     return Vote(
         request=request,
         person=person,
+        for_person=absent,
         stage=stage,
         reason=reason,
         at=at,
@@ -121,7 +131,9 @@ def check_counted(request: Request, said: Statement, votes: Sequence[Cast]) -> t
         return ()
     named = [vote for vote in votes if vote.digest in said.votes]
     counted = {vote.person: vote.stage for vote in named if vote.at <= said.at}
-    barred = {request.requester, *request.origin} & set(counted)
+    _check_places(named)
+    places = {vote.place for vote in named}
+    barred = {request.requester, *request.origin} & (set(counted) | places)
     if barred:
         raise NotConfirmed(f"{', '.join(sorted(barred))}, who voted, is in the run's origin")
     if said.by not in counted or tally.current(needed.stages, counted) is not None:
@@ -132,9 +144,19 @@ def check_counted(request: Request, said: Statement, votes: Sequence[Cast]) -> t
     return tuple(named)
 
 
+def _check_places(named: Sequence[Cast]) -> None:
+    """Raise NotConfirmed if a person counts twice: by their own vote and a deputy's, or by two deputies'."""
+    people = {vote.person for vote in named}
+    places = [vote.place for vote in named]
+    twice = {vote.absent for vote in named} & people
+    if twice or len(set(places)) < len(places):
+        raise NotConfirmed("a person counts twice, once by a deputy")
+
+
 def _read(
     request: Request,
     person: str,
+    absent: str | None,
     stage: int,
     reason: str,
     at: str,
@@ -153,6 +175,7 @@ def _read(
         "request": str(request.id),
         "digest": request.request_digest,
         "by": person,
+        "for": absent,
         "reason": reason,
         "stage": stage,
         "withdrawn": withdrawn,
@@ -161,5 +184,11 @@ def _read(
     if wrong or "vote" not in said or datetime.fromisoformat(said["at"]) != moment:
         raise NotConfirmed(f"the vote of {person} is not about this request as it is")
     return Cast(
-        person=person, stage=stage, reason=reason, at=moment, digest=digest_of(statement), held=held
+        person=person,
+        stage=stage,
+        reason=reason,
+        at=moment,
+        digest=digest_of(statement),
+        held=held,
+        absent=absent,
     )

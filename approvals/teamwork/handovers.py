@@ -45,11 +45,11 @@ def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Hando
     return made
 
 
-def receivers(request: UUID, actor: Actor) -> tuple[str, ...]:
-    """Name the people to whom the actor could hand the request over."""
+def receivers(request: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the people to whom the actor could hand the request over, and the people who are away."""
     row = Request.objects.get(pk=request)
-    able = deciders.outlook(row, deciders.deciders()).able
-    return tuple(name for name in able if name != actor.person)
+    found = deciders.outlook(row, deciders.deciders())
+    return tuple(name for name in found.able if name != actor.person), found.away
 
 
 def _receiver(row: Request, to: object, actor: Actor) -> str:

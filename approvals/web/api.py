@@ -56,8 +56,9 @@ class ApprovalOut(Schema):
     the requester: they cannot decide. `confirm` names the object of a high-risk call, which an approval must repeat;
     otherwise it is null. If the stored request was changed, `tampered` names the first value that does not verify, and
     it cannot be decided. `rule` is the rule of the policy that applies: `quorum` people must approve, and `voted` lists
-    those who have. `changes_requested` says that it was denied with a request for changes. `revises` is the gate of the
-    request to which this one is revision `revision`, null for a first proposal.
+    those who have. A deputy decides as `acts_for` or decided as `decided_for`, the name of the absent person; null
+    for themselves. `changes_requested` says that it was denied with a request for changes. `revises` is the gate of
+    the request to which this one is revision `revision`, null for a first proposal.
     `allowance` passed the call without a person, as its use number `allowance_use`. `next_step` says what follows if
     no person decides, null without a deadline; `undecidable_at` since when too few people are left who could.
     """
@@ -94,6 +95,8 @@ class ApprovalOut(Schema):
     rule: str | None
     quorum: int
     voted: list[str]
+    decided_for: str | None
+    acts_for: str | None
     changes_requested: bool
     revises: UUID | None
     revision: int

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from approvals.web.batch.pages import batch, undo_batch
+from approvals.web.pages.absence import end as end_absence
 from approvals.web.pages.account import (
     account,
     add_own_token,
@@ -10,6 +11,7 @@ from approvals.web.pages.account import (
     choose_mail,
     log_out_everywhere,
     revoke_own_token,
+    set_absence,
 )
 from approvals.web.pages.allowances import allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
@@ -59,6 +61,8 @@ urlpatterns = [
     path("account/log-out-everywhere/", log_out_everywhere, name="log_out_everywhere"),
     path("account/tokens/add/", add_own_token, name="add_own_token"),
     path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),
+    path("account/away/", set_absence, name="set_absence"),
+    path("away/<str:person>/end/", end_absence, name="end_absence"),
     path("people/", people, name="people"),
     path("people/add/", add_person, name="add_person"),
     path("people/groups/add/", add_group, name="add_group"),

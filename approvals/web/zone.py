@@ -1,10 +1,11 @@
 """The time zone of a person, as the browser's script says it in a cookie, or as a program names it."""
 
-from datetime import UTC, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 
+from approvals.queries.decision_filters import midnight
 from runtime.errors import InvalidInput
 
 COOKIE = "abeyance_zone"
@@ -27,3 +28,11 @@ def named(name: str, field: str) -> tzinfo:
     except (ValueError, OSError, KeyError):  # no such name, or a path that leads elsewhere
         pass
     raise InvalidInput(field, "must be a time zone as Europe/Berlin")
+
+
+def day(text: object, field: str, of: tzinfo, *, after: int = 0) -> datetime:
+    """Return the start of this day, or of the one `after` it. Raises InvalidInput naming `field`."""
+    try:
+        return midnight(date.fromisoformat(str(text)) + timedelta(days=after), of)
+    except (ValueError, OverflowError):
+        raise InvalidInput(field, "must be a day as 2026-11-24") from None

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -33,6 +34,8 @@ from tests.support.seeds import PASSWORD, Cast, decide
 
 Places = dict[str, Any]
 ALLOWED = {name: {"rule": "any"} for name in ("username", "security_level")}
+TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
+DAYS = {"starts": TODAY, "ends": TODAY}
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 
@@ -103,6 +106,7 @@ def places(
         "doubtrun": doubtful,
         "doubtgate": doubt.gate,
         "token": token.public_id,
+        "person": "bea",
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
         "policy": changes.propose("rules: []", actor=None),
@@ -200,6 +204,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "comments": {"text": "Looks right."},
         "hand-over": {"to": "eva"},
         "handover": {"to": "eva"},
+        "away": {"deputy": "ada" if identity == "bea" else "bea", **DAYS},
+        "absences": {"deputy": "ada" if identity == "bea" else "bea", **DAYS},
         "edit": {"in.security_level": "1", **given},
         "edit/approve": {"arguments": '{"username": "new.hire", "security_level": 1}', **given},
         "events": {"id": "e-1", "name": "signed", "data": {}},
@@ -211,7 +217,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     }
     if row.is_api:
         bodies |= {
-            act: {} for act in ("undo", "claim", "release", "resume", "export", "lift", "confirm")
+            act: {}
+            for act in ("end", "undo", "claim", "release", "resume", "export", "lift", "confirm")
         }
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")

@@ -17,6 +17,7 @@ from approvals.accounts import (
 )
 from approvals.notices import preferences
 from approvals.permissions import scopes
+from approvals.web.pages import absence
 from runtime.errors import InvalidInput
 
 
@@ -102,8 +103,23 @@ def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     return redirect("login")
 
 
+@require_POST
+@login_required
+def set_absence(request: HttpRequest) -> HttpResponse:
+    """Name a deputy for some days."""
+    try:
+        made = absence.announce(request)
+    except InvalidInput as refused:
+        return _page(request, status=refused.status, away=refused)
+    messages.success(request, f"Saved: {made.deputy} decides in your place.")
+    return redirect("account")
+
+
 def _page(
-    request: HttpRequest, problem: InvalidInput | None = None, status: int = 200
+    request: HttpRequest,
+    problem: InvalidInput | None = None,
+    status: int = 200,
+    away: InvalidInput | None = None,
 ) -> HttpResponse:
     mine = listing.person(request.user.get_username())
     held = scopes.rights_of(frozenset(mine.groups if mine else ()))
@@ -120,5 +136,6 @@ def _page(
         "mail_address": request.POST.get("address"),
         "problem": problem,
         "locked_until": login_throttle.refused_until(request),
+        **absence.context(request, away),
     }
     return render(request, "accounts/account.html", context, status=status)

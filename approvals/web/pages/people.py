@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.accounts import listing, tokens
+from approvals.accounts import absences, listing, tokens
 from approvals.accounts import people as actions
 from approvals.errors import ApprovalError, LastAdmin
 from runtime.errors import InvalidInput, RequestError
@@ -145,6 +145,7 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
         "section": "people",
         "listing": listing.people_page(search, shown=unfolded or None, reader=_admin(request)),
         "search": search,
+        "all_away": absences.all_away(),
         "unfolded": unfolded,
         "problem": problem,
         "typed": request.POST,

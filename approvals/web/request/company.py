@@ -77,9 +77,11 @@ def hand_over(request: HttpRequest, approval: UUID) -> HttpResponse:
             return to_page(request, approval)
     elif shown.denial is not None or shown.status != "pending":
         return to_page(request, approval)
+    people, away = handovers.receivers(shown.id, actor)
     found = {
         "approval": shown,
-        "people": handovers.receivers(shown.id, actor),
+        "people": people,
+        "away_now": away,
         "to": request.POST.get("to", ""),
         "note": form_text(request.POST, "note"),
         "max_note": handovers.MAX_NOTE,

@@ -1,0 +1,189 @@
+"""A person says when they are away and who decides in their place: at most 60 days, and ended at once by either.
+
+Only the person themselves names a deputy, and only one who may decide already. Admins and the command line can end it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from approvals import clock, policy
+from approvals.accounts import log
+from approvals.models import Absence
+from approvals.permissions import absences, principals, signatures
+from approvals.permissions.principals import Principal
+from approvals.permissions.scopes import Scope
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+
+MAX_DAYS: Final = 60
+FIRST: Final = timedelta(days=366)  # how far ahead it may start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """An absence that is not over, with its deputy; `has_begun` says whether the deputy acts now."""
+
+    person: str
+    deputy: str
+    starts: datetime
+    ends: datetime
+    has_begun: bool
+
+
+def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) -> Away:
+    """Name the deputy of the actor from `starts` until `ends`, in place of an absence before.
+
+    Raises, in this order: Forbidden (`scope`, `not_eligible`); InvalidInput naming `deputy`, `starts` or `ends`.
+    """
+    with transaction.atomic():
+        _lock(actor.person)
+        _require_decider(principals.principal_of(actor), actor.person)
+        now = clock.now()
+        _check_times(starts, ends, now)
+        name = _deputy(deputy, actor.person, starts, ends)
+        row = _append(
+            actor.person,
+            Absence.Act.SET,
+            by=actor.person,
+            deputy=name,
+            starts=starts,
+            ends=ends,
+            at=now,
+        )
+        log.record(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
+    return _away(row, now)
+
+
+def end(person: str, *, actor: Actor | None) -> bool:
+    """End an absence at once, and return whether there was one. None is the command line. Raises Forbidden.
+
+    The person, their deputy and admins may.
+    """
+    with transaction.atomic():
+        _lock(person)
+        row = _latest(person)
+        principal = None if actor is None else principals.principal_of(actor)
+        parties = {person} if row is None else {person, row.deputy}
+        if actor is not None and (
+            principal is None
+            or not (principal.has(Scope.ADMIN) or principal.person in parties)
+            or Scope.APPROVALS_DECIDE not in principal.scopes
+        ):
+            raise Forbidden("not_eligible", f"{actor.person} may not end this absence.")
+        now = clock.now()
+        if row is None or row.act != Absence.Act.SET or row.ends <= now:
+            return False
+        by = None if actor is None else actor.person
+        _append(
+            person,
+            Absence.Act.ENDED,
+            by=by,
+            deputy=row.deputy,
+            starts=row.starts,
+            ends=row.ends,
+            at=now,
+        )
+        log.record(by, f"ended the absence of {person}, whose deputy was {row.deputy}")
+    return True
+
+
+def all_away() -> tuple[Away, ...]:
+    """Return every absence that is not over, by person. Rows that do not verify are left out: they count nowhere."""
+    now = clock.now()
+    rows = Absence.objects.order_by("username", "-seq").distinct("username")
+    return tuple(
+        _away(row, now)
+        for row in rows
+        if row.act == Absence.Act.SET and row.ends > now and signatures.is_valid(row)
+    )
+
+
+def concerning(person: str) -> tuple[Away | None, tuple[Away, ...]]:
+    """Return a person's own absence, and those in which they are the deputy."""
+    found = all_away()
+    own = next((one for one in found if one.person == person), None)
+    return own, tuple(one for one in found if one.deputy == person)
+
+
+def _lock(person: str) -> None:
+    """Let two acts on one person's absence happen in turn."""
+    list(User.objects.select_for_update(no_key=True).filter(username=person))
+
+
+def _require_decider(principal: Principal | None, person: str) -> None:
+    if principal is None:
+        raise Forbidden("not_eligible", "This person may not act.")
+    if Scope.APPROVALS_DECIDE not in principal.scopes:
+        raise Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
+    if not policy.risks_decided_by(principal.groups):
+        raise Forbidden("not_eligible", f"{person} decides nothing that a deputy could decide.")
+
+
+def _check_times(starts: datetime, ends: datetime, now: datetime) -> None:
+    if ends <= starts:
+        raise InvalidInput("ends", "must not be before the start")
+    if ends <= now:
+        raise InvalidInput("ends", "must not be in the past")
+    if ends - starts > absences.LONGEST:
+        raise InvalidInput("ends", f"must be at most {MAX_DAYS} days after the start")
+    if starts > now + FIRST:
+        raise InvalidInput("starts", "must be at most a year ahead")
+
+
+def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:
+    if not isinstance(deputy, str) or not deputy.strip() or "\0" in deputy:
+        raise InvalidInput("deputy", "must name a person")
+    if deputy == person:
+        raise InvalidInput("deputy", "must be another person")
+    found = principals.principal_of(Actor(person=deputy))
+    if found is None or not policy.risks_decided_by(found.groups):
+        raise InvalidInput("deputy", "must be a person who may decide themselves")
+    theirs = _latest(deputy)
+    is_away = theirs is not None and theirs.act == Absence.Act.SET
+    if theirs is not None and is_away and theirs.starts < ends and starts < theirs.ends:
+        raise InvalidInput("deputy", f"is away then: {deputy} has a deputy of their own")
+    return deputy
+
+
+def _latest(person: str) -> Absence | None:
+    return Absence.objects.filter(username=person).order_by("-seq").first()
+
+
+def _append(
+    person: str,
+    act: Absence.Act,
+    *,
+    by: str | None,
+    deputy: str,
+    starts: datetime,
+    ends: datetime,
+    at: datetime,
+) -> Absence:
+    last = _latest(person)
+    row = Absence(
+        username=person,
+        seq=1 if last is None else last.seq + 1,
+        act=act,
+        deputy=deputy,
+        starts=starts,
+        ends=ends,
+        by=by,
+        at=at,
+    )
+    signatures.sign(row)
+    row.save(force_insert=True)
+    return row
+
+
+def _away(row: Absence, now: datetime) -> Away:
+    return Away(
+        person=row.username,
+        deputy=row.deputy,
+        starts=row.starts,
+        ends=row.ends,
+        has_begun=row.starts <= now,
+    )

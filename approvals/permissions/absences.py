@@ -1,0 +1,37 @@
+"""Tells from signed rows who is away, and who stands in for them. A deputy's own deputy gets nothing by it."""
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Final
+
+from approvals.models import Absence
+from approvals.permissions import signatures
+
+LONGEST: Final = timedelta(days=60, hours=1)  # days of a zone whose clock may change meanwhile
+# Rows whose end is longer ago are not read: a vote in the place of their person counts no more.
+READ_FOR: Final = timedelta(days=90)
+
+Act = Absence.Act
+
+
+def in_force(
+    rows: Collection[tuple[Absence, str]], person: str, deputy: str, at: datetime
+) -> Absence | None:
+    """Return the row by which `deputy` stood in for `person` at this time; None if they did not.
+
+    `rows` are the acts of one person, each with its signed text. The last act up to that time counts, so an act that
+    does not verify ends the absence.
+    """
+    until_then = [(row, text) for row, text in rows if row.at <= at]
+    if not until_then:
+        return None
+    row, text = max(until_then, key=lambda one: one[0].seq)
+    holds = (
+        signatures.is_signed(row, text)
+        and row.act == Act.SET
+        and (row.username, row.deputy) == (person, deputy)
+        and row.starts <= at < row.ends
+        and row.ends - row.starts <= LONGEST
+        and person != deputy
+    )
+    return row if holds else None

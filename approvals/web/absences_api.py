@@ -1,0 +1,68 @@
+"""Serves absences and deputies in the API."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from approvals.accounts import absences
+from approvals.permissions import principals
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
+from approvals.web import zone as zones
+from runtime.web.requests import Authenticated, Body
+
+router = Router(tags=["approvals"])
+
+Day = Annotated[Any, WithJsonSchema({"type": "string", "format": "date"})]
+Name = Annotated[Any, WithJsonSchema({"type": "string"})]
+
+
+class AwayOut(Schema):
+    """An absence that is not over: `deputy` decides in the place of `person` from `starts` until `ends`."""
+
+    person: str
+    deputy: str
+    starts: datetime
+    ends: datetime
+    has_begun: bool
+
+
+class AwayIn(Body):
+    """Your first and last day away in `zone`, at most 60, and your deputy, who must be able to decide already."""
+
+    deputy: Name = None
+    starts: Day = None
+    ends: Day = None
+    zone: Name = "UTC"
+
+
+@router.get("/absences", response=list[AwayOut])
+def list_absences(request: Authenticated) -> list[absences.Away]:
+    """List your absence and those in which you are the deputy; as an admin, all."""
+    Access().require(request.auth, Scope.APPROVALS_READ)
+    principal = principals.principal_of(request.auth)
+    if principal is not None and principal.has(Scope.ADMIN):
+        return list(absences.all_away())
+    own, others = absences.concerning(request.auth.person)
+    return [one for one in (own, *others) if one is not None]
+
+
+@router.post("/absences", response=AwayOut)
+def announce(request: Authenticated, body: AwayIn) -> absences.Away:
+    """Name your deputy for some days, in place of what you named before."""
+    of = zones.named(str(body.zone), "zone")
+    return absences.announce(
+        deputy=body.deputy,
+        starts=zones.day(body.starts, "starts", of),
+        ends=zones.day(body.ends, "ends", of, after=1),
+        actor=request.auth,
+    )
+
+
+@router.post("/absences/{person}/end", response=list[AwayOut])
+def end(request: Authenticated, person: str) -> list[absences.Away]:
+    """End an absence at once: your own, one in which you are the deputy, or any as an admin."""
+    absences.end(person, actor=request.auth)
+    return list_absences(request)

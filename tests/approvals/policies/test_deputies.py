@@ -1,0 +1,352 @@
+"""A deputy decides in the place of an absent person: signed, for some days, once, and never in a run of either."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.db.utils import ProgrammingError
+
+from approvals import audit, clock
+from approvals.accounts import absences, people
+from approvals.adapter import Approvals
+from approvals.decisions.undo import undo
+from approvals.errors import AlreadyVoted
+from approvals.models import Absence, Request, Vote
+from approvals.permissions import signatures
+from approvals.permissions.principals import principal_of
+from approvals.queries import deciders, inbox
+from approvals.queries.inbox import View
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
+from tests.approvals.policies.office import asked, reviewers
+from tests.support import seeds
+from tests.support.seeds import decide
+
+pytestmark = pytest.mark.django_db
+
+ONLY_BEA = "rules: [{name: Only bea, people: [bea]}]"
+BEA_AND_ONE = "rules: [{name: Bea, stages: [{people: [bea]}, {quorum: 1}]}]"
+BEA_AND_EVA = "rules: [{name: Both, quorum: 2, people: [bea, eva]}]"
+BEA, CORA, DAN, EVA = (Actor(person=name) for name in ("bea", "cora", "dan", "eva"))
+
+
+@pytest.fixture(autouse=True)
+def four(ada: Actor) -> None:
+    reviewers("bea", "cora", "dan", "eva")
+
+
+def away(person: Actor = BEA, deputy: str = "cora", days: float = 7, after: float = -1) -> None:
+    """Let a person be away from `after` days from now."""
+    starts = clock.now() + timedelta(days=after)
+    absences.announce(
+        deputy=deputy, starts=starts, ends=starts + timedelta(days=days), actor=person
+    )
+
+
+def refused(request: Request, actor: Actor) -> str:
+    with pytest.raises(Forbidden) as caught:
+        decide(request, actor)
+    return caught.value.code
+
+
+def on_list(request: Request, actor: Actor) -> bool:
+    page = inbox.page(principal_of(actor), view=View.MINE)
+    return request.id in {one.id for one in page.items}
+
+
+def verified(request: Request) -> None:
+    request.refresh_from_db()
+    seeds.verify_decision(request)
+    seeds.verify_approval(request)
+    audit.verify(request.run_id)
+
+
+def test_a_deputy_decides_and_the_decision_names_both() -> None:
+    request = asked(ONLY_BEA)
+    assert not on_list(request, CORA)
+    away()
+    assert on_list(request, CORA)
+    decided = decide(request, CORA)
+    assert (decided.status, decided.decided_by, decided.decided_for) == ("approved", "cora", "bea")
+    verified(request)
+    denied = asked(ONLY_BEA)
+    assert decide(denied, CORA, "deny", "No").decided_for == "bea"
+    denied.refresh_from_db()
+    seeds.verify_decision(denied, seeds.heard(denied))
+
+
+def test_a_deputy_who_is_named_decides_for_themselves() -> None:
+    away()
+    assert decide(seeds.pending(), CORA).decided_for is None
+    request = asked("rules: [{name: Either, people: [bea, cora]}]")
+    assert decide(request, CORA).decided_for is None
+
+
+Acts = tuple[Callable[[], object], ...]
+TIMES: dict[str, Acts] = {
+    "not before it begins": (lambda: away(after=1),),
+    "not after it is over": (lambda: signed("bea", "cora", -2, -0.01),),
+    "not for more than 60 days": (lambda: signed("bea", "cora", -1, 61),),
+    "not after the absent person ended it": (away, partial(absences.end, "bea", actor=BEA)),
+    "not after the deputy ended it": (away, partial(absences.end, "bea", actor=CORA)),
+    "not after the command line ended it": (away, partial(absences.end, "bea", actor=None)),
+    "not after another deputy was named": (away, partial(away, deputy="dan")),
+    "not for a disabled person": (away, partial(people.disable, "bea", actor=None)),
+    "not for a person without the right": (
+        away,
+        partial(people.set_groups, "bea", set(), actor=None),
+    ),
+    "not by a deputy's deputy": (
+        partial(away, DAN, "cora"),
+        lambda: signed("bea", "dan", -1, 1),
+    ),
+}
+
+
+def signed(person: str, deputy: str, starts: float, ends: float) -> None:
+    """A signed row that the page refuses, such as one of a release with other limits; days from now."""
+    now = clock.now()
+    row = Absence(
+        username=person,
+        seq=1,
+        act="set",
+        deputy=deputy,
+        starts=now + timedelta(days=starts),
+        ends=now + timedelta(days=ends),
+        by=person,
+        at=now - timedelta(seconds=1),
+    )
+    signatures.sign(row)
+    row.save(force_insert=True)
+
+
+@pytest.mark.parametrize("case", TIMES)
+def test_an_absence_counts(case: str) -> None:
+    request = asked(ONLY_BEA)
+    for act in TIMES[case]:
+        act()
+    assert refused(request, CORA) == "not_eligible"
+    assert not on_list(request, CORA)
+
+
+def test_no_run_of_either_of_the_two_is_decided_by_the_deputy() -> None:
+    away()
+    own = asked(ONLY_BEA, requester="cora")
+    assert refused(own, CORA) == "requester"
+    theirs = asked(ONLY_BEA, requester="bea")
+    assert refused(theirs, CORA) == "not_eligible"
+    for name in ("bea", "cora"):
+        steered = asked(ONLY_BEA)
+        Approvals().join(run=steered.run_id, person=name)
+        assert refused(steered, CORA)
+        assert not on_list(steered, CORA)
+    joined = asked(ONLY_BEA)
+    decide(joined, CORA)
+    Approvals().join(run=joined.run_id, person="bea")  # after the decision, before the call
+    joined.refresh_from_db()
+    with pytest.raises(ApprovalVoid, match="may no longer decide"):
+        seeds.verify_approval(joined)
+
+
+def test_one_person_has_one_vote_also_by_a_deputy() -> None:
+    request = asked(BEA_AND_EVA)
+    away()
+    decide(request, CORA)  # in the place of bea
+    request.refresh_from_db()
+    assert (request.voted, request.voted_for) == (["cora"], ["bea"])
+    for again in (CORA, BEA):
+        with pytest.raises(AlreadyVoted):
+            decide(request, again)
+        assert not on_list(request, again)
+    away(deputy="dan")
+    with pytest.raises(AlreadyVoted, match="cora, in the place of bea"):
+        decide(request, DAN)
+    away(EVA, "cora")
+    with pytest.raises(AlreadyVoted):
+        decide(request, CORA)  # in the place of eva: one human, one vote
+    absences.end("eva", actor=EVA)
+    assert decide(request, EVA).status == "approved"
+    verified(request)  # another deputy was named, but only from then on
+    people.set_groups("cora", set(), actor=None)
+    with pytest.raises(ApprovalVoid, match="cora"):
+        seeds.verify_approval(request)
+
+
+def test_the_own_vote_of_the_absent_person_takes_the_place_of_the_deputys() -> None:
+    request = asked(BEA_AND_EVA)
+    away()
+    decide(request, BEA)  # she is back for a moment
+    with pytest.raises(AlreadyVoted, match="bea has already"):
+        decide(request, CORA)
+    assert not on_list(request, CORA)
+
+
+def test_a_vote_counts_after_the_absence_ended_but_not_without_the_signed_row() -> None:
+    request = asked(BEA_AND_ONE)
+    away()
+    decide(request, CORA)
+    absences.end("bea", actor=BEA)
+    assert decide(request, DAN).status == "approved"
+    verified(request)
+
+
+def test_a_vote_in_a_place_can_be_withdrawn() -> None:
+    request = asked(BEA_AND_EVA)
+    away()
+    decide(request, CORA)
+    undo(request=request.id, actor=CORA)
+    request.refresh_from_db()
+    assert (request.voted, request.voted_for) == ([], [])
+    decide(request, BEA)
+
+
+def forge_row() -> None:
+    """A row that names cora, by a program that writes to Postgres."""
+    now = clock.now()
+    Absence.objects.create(
+        username="bea",
+        seq=9,
+        act="set",
+        deputy="cora",
+        starts=now - timedelta(days=1),
+        ends=now + timedelta(days=1),
+        by="bea",
+        at=now - timedelta(minutes=1),
+        signature="00" * 64,
+        key_id="1",
+    )
+
+
+def copy_row() -> None:
+    """The signed row of another deputy, changed."""
+    away(deputy="dan")
+    row = Absence.objects.get()
+    row.pk, row.seq, row.deputy = None, 2, "cora"
+    row.save(force_insert=True)
+
+
+@pytest.mark.parametrize("forge", [forge_row, copy_row])
+def test_an_absence_that_its_person_did_not_sign_makes_no_deputy(
+    forge: Callable[[], None],
+) -> None:
+    request = asked(ONLY_BEA)
+    forge()
+    assert refused(request, CORA) == "not_eligible"
+
+
+def no_place(request: Request) -> None:
+    """As if she had decided for herself."""
+    request.decided_for = None
+    request.save()
+
+
+def other_place(request: Request) -> None:
+    Vote.objects.filter(request=request).update(for_person="eva")
+
+
+def own_vote(request: Request) -> None:
+    Vote.objects.filter(request=request).update(for_person=None)
+
+
+@pytest.mark.parametrize("forge", [no_place, other_place, own_vote])
+def test_the_worker_verifies_in_whose_place_a_deputy_voted(
+    forge: Callable[[Request], None],
+) -> None:
+    request = asked(ONLY_BEA)
+    away()
+    decide(request, CORA)
+    request.refresh_from_db()
+    said = seeds.heard(request)
+    forge(request)
+    request.refresh_from_db()
+    for verify in (seeds.verify_approval, lambda one: seeds.verify_decision(one, said)):
+        with pytest.raises(NotConfirmed):
+            verify(request)
+
+
+def test_the_worker_refuses_a_decision_whose_absence_it_cannot_verify(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A web process with an error let cora vote in the place of bea, who named no deputy."""
+    request = asked(ONLY_BEA)
+    away()
+    decide(request, CORA)
+    request.refresh_from_db()
+    with monkeypatch.context() as patched:
+        patched.setattr(signatures, "is_signed", _only_assignments(signatures.is_signed))
+        with pytest.raises(ApprovalVoid):
+            seeds.verify_approval(request)
+    seeds.verify_approval(request)
+
+
+def _only_assignments(known: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda row, text: not isinstance(row, Absence) and known(row, text)
+
+
+def test_acts_about_absences_are_never_changed_or_deleted() -> None:
+    away()
+    for change in (
+        lambda: Absence.objects.update(deputy="dan"),
+        lambda: Absence.objects.all().delete(),
+    ):
+        with pytest.raises(ProgrammingError, match="append-only"), transaction.atomic():
+            change()
+
+
+REFUSED: dict[str, tuple[dict[str, object], str]] = {
+    "herself": ({"deputy": "bea"}, "deputy"),
+    "no right": ({"deputy": "cyril"}, "deputy"),
+    "unknown": ({"deputy": "stranger"}, "deputy"),
+    "not text": ({"deputy": None}, "deputy"),
+    "a null character": ({"deputy": "co\0ra"}, "deputy"),
+    "too long": ({"days": 61}, "ends"),
+    "backwards": ({"days": -1}, "ends"),
+    "far ahead": ({"after": 400}, "starts"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_announced_names_its_field(case: str) -> None:
+    seeds.person("cyril")
+    given, field = REFUSED[case]
+    with pytest.raises(InvalidInput) as caught:
+        away(**given)  # type: ignore[arg-type]
+    assert caught.value.field == field
+    assert not Absence.objects.exists()
+
+
+def test_only_the_person_names_a_deputy_and_others_may_not_end_it() -> None:
+    away(days=60)
+    with pytest.raises(InvalidInput, match="is away then"):
+        away(CORA, "bea")
+    for stranger in (DAN, Actor(person="ghost"), seeds.bearer(BEA, "approvals:read")):
+        with pytest.raises(Forbidden):
+            absences.end("bea", actor=stranger)
+    with pytest.raises(Forbidden):
+        away(seeds.bearer(BEA, "approvals:read"))
+    with pytest.raises(Forbidden):
+        away(seeds.person("fay"))  # she decides nothing
+
+
+def test_the_command_lists_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    away()
+    call_command("absences", "list")
+    assert "bea\taway\tdeputy: cora" in capsys.readouterr().out
+    call_command("absences", "end", "bea")
+    with pytest.raises(CommandError):
+        call_command("absences", "end", "bea")
+
+
+def test_the_outlook_names_deputies_and_who_is_away() -> None:
+    request = asked("rules: [{name: All, quorum: 2, people: [bea, eva]}]")
+    away()
+    found = deciders.outlook(request, deciders.deciders())
+    assert set(found.people) == {"eva", "cora (for bea)"}
+    assert (found.away, found.suffice) == (("bea (deputy cora)",), True)
+    Approvals().join(run=request.run_id, person="bea")
+    request.refresh_from_db()
+    assert not deciders.outlook(request, deciders.deciders()).suffice
