@@ -70,6 +70,14 @@ document.addEventListener("click", (event) => {
   writeReason();
 });
 
+/** Write the suggested reason of this number, and go to the button that denies with it. */
+function refuse(number) {
+  const chosen = all("button[name=preset]")[number - 1];
+  if (!chosen || chosen.closest("[inert]")) return;
+  chosen.click();
+  one(".decide .no .deny").focus();
+}
+
 // Ctrl+Enter sends the form of a text field.
 document.addEventListener("keydown", (event) => {
   const { ctrlKey, metaKey, key, target } = event;

@@ -17,6 +17,7 @@ const KEYS = {
   d: () => (isList() ? open("deny") : writeReason()),
   c: () => (isList() ? open("changes") : openForm("changes")),
   q: () => (isList() ? open("ask") : openForm("ask")),
+  ...Object.fromEntries([1, 2, 3, 4].map((number) => [number, () => isList() || refuse(number)])),
   e: () => (isList() ? follow(".row[aria-current] .t") : follow("[data-edit]")),
   t: () => take(isList() ? chosen() : null),
   m: () => writeComment(),
