@@ -28,6 +28,7 @@ from approvals.permissions.scopes import Scope
 from approvals.policies.rules import demands_of
 from approvals.policy import risks_decided_by
 from approvals.requests import verification
+from runtime.control.access import text
 from runtime.core.enums import GateKind
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REASON
@@ -144,7 +145,7 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
 
     Raises UnknownAllowance, Forbidden, AllowanceRefused, and InvalidInput naming `reason`.
     """
-    text = _reason(reason)
+    given = _reason(reason)
     person = None if actor is None else actor.person
     for _ in range(MAX_COUNT + 2):  # each use in between is another number
         one = _one(allowance) if actor is None else readable(allowance, actor)
@@ -154,7 +155,7 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
             raise AllowanceRefused("This allowance was revoked before.")
         try:
             with transaction.atomic():
-                acts.append(allowance, seq=one.next_act, act=Act.REVOKED, by=person, reason=text)
+                acts.append(allowance, seq=one.next_act, act=Act.REVOKED, by=person, reason=given)
                 record(person, f"revoked the allowance {allowance} of {one.terms.action.tool}")
             return
         except IntegrityError:
@@ -283,9 +284,7 @@ def _whole(value: object, field: str, most: int) -> int:
 
 
 def _reason(value: object) -> str:
-    if not isinstance(value, str) or len(value) > MAX_REASON or "\x00" in value:
-        raise InvalidInput("reason", f"must be a text of at most {MAX_REASON} characters")
-    return value.strip()
+    return text("reason", value, MAX_REASON).strip()
 
 
 def _one(allowance: UUID) -> Allowance:

@@ -155,7 +155,7 @@ def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) 
     expect(reason).to_have_value("Not needed. Continue without it.")
     reason.fill("She left.")
     told = "A person denied this call, it was not made. The reason given: She left."
-    expect(bea.get_by_text("The agent will receive")).to_contain_text(told)
+    expect(bea.locator(".decide .told")).to_contain_text(told)
     bea.keyboard.press("Control+Enter")
     _shows(bea, SECOND)
     assert Request.objects.get(status="denied").reason == "She left."
