@@ -148,10 +148,12 @@ def of_one(shown: Approval, principal: Principal | None) -> tuple[Oddity, ...]:
     )
 
 
-def of_arguments(tool: str, args: Any, principal: Principal | None) -> tuple[Oddity, ...]:
-    """Find the odd values of these arguments of a tool, for example after a reviewer edited them."""
+def of_arguments(
+    tool: str, args: Any, schema: Any, principal: Principal | None
+) -> tuple[Oddity, ...]:
+    """Find the odd values of these arguments of a tool, after a reviewer edited them."""
     redacted = sealing.redacted_args(tool, args)
-    return find(redacted, histories([tool], principal)[tool])
+    return known(find(redacted, histories([tool], principal)[tool]), schema)
 
 
 def by_argument(oddities: Iterable[Oddity]) -> dict[str, list[Oddity]]:

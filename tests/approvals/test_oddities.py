@@ -296,7 +296,7 @@ def test_the_history_is_what_the_reader_may_read_without_secrets(bea: Actor, cyr
     Request.objects.bulk_create(_decided("pay", sealed(f"s{n}"), NOW) for n in range(12))
     for reader, total in ((_reader(), 12), (_reader("cyril"), 0)):
         assert past_calls.histories(["pay"], reader)["pay"].total == total
-    odd = past_calls.of_arguments("pay", {**sealed("t"), "to": "b"}, _reader())
+    odd = past_calls.of_arguments("pay", {**sealed("t"), "to": "b"}, {}, _reader())
     assert [(one.argument, one.kind) for one in odd] == [("to", "unseen")]
 
 

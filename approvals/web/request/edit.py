@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,8 +19,9 @@ from approvals.errors import (
     Expired,
     TamperedWith,
 )
+from approvals.oddities.oddity import Oddity
 from approvals.permissions import principals
-from approvals.queries import requests
+from approvals.queries import requests, usual
 from approvals.requests import confirmation
 from approvals.web import place as places
 from approvals.web.request import second_step
@@ -168,11 +169,23 @@ def _review_page(
     context = {
         **_context(request, shown, None if opened else problem),
         **second_step.context(request, shown, problem),
-        "changes": changes(_args(shown), made),
+        "changes": _judged(request, shown, made),
         "confirm": _confirm(shown, made),
         "sent": json.dumps(made, ensure_ascii=False),
     }
     return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
+
+
+def _judged(
+    request: HttpRequest, shown: requests.Approval, made: Mapping[str, Any]
+) -> list["Change"]:
+    """Return the changes, each argument with the odd values that it has now."""
+    principal = principals.principal_of(principals.actor_of(request.user))
+    odd = usual.by_argument(usual.of_arguments(shown.tool, made, shown.schema, principal))
+    return [
+        replace(one, odd=tuple(odd.pop(one.path.partition(".")[0], ())))
+        for one in changes(_args(shown), made)
+    ]
 
 
 def _confirm(shown: requests.Approval, made: Mapping[str, Any]) -> str | None:
@@ -226,13 +239,17 @@ def _args(shown: requests.Approval) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One changed argument, or a part of one, with its values; `was_given` and `is_given` say if there are any."""
+    """One changed argument, or a part of one, with its values; `was_given` and `is_given` say if there are any.
+
+    `odd` are the odd values of the argument, at its first change.
+    """
 
     path: str
     before: Any
     after: Any
     was_given: bool
     is_given: bool
+    odd: tuple[Oddity, ...] = ()
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:

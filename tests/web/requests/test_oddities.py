@@ -15,7 +15,7 @@ from runtime.queries import time_limits
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import BEA, Office
-from tests.support.pages import has, in_order, queries_at_most, shows, text
+from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,18 @@ def _approved(*calls: Any) -> None:
         row.decided_by, row.reason, row.key_id = "bea", "", ""
         row.statement, row.signature = "", ""
         row.save(force_insert=True)
+
+
+def test_odd_values_of_an_edit_are_told_before_it_is_approved(bea: Client, office: Office) -> None:
+    _approved(*({"username": f"user{n}", "security_level": 1 + n % 2} for n in range(30)))
+    asked = office.request(office.start(args={"username": "grace", "security_level": 2}))
+    for level, told in (("5", True), ("1", False)):
+        form = {"digest": asked.request_digest, "in.username": "grace", "in.security_level": level}
+        page = text_of(bea.post(f"/a/{asked.id}/edit/", form))
+        words = "5 is in none of the last 30 approvals. Usually 1 or 2."
+        has(
+            page, "Approve with 1 change", *([words] if told else []), hides=[] if told else [words]
+        )
 
 
 def _card(page: str) -> str:
