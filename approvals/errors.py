@@ -206,7 +206,7 @@ class UnknownAllowance(ApprovalError):
 class AllowanceRefused(ApprovalError):
     """The act on the allowance is not allowed, or not any more."""
 
-    status, code = 409, "guarded"
+    status, code = 409, "allowance_refused"
 
 
 class BrokenChain(Exception):

@@ -1,4 +1,4 @@
-"""A person says when they are away and who decides in their place: at most 60 days, and ended at once by either.
+"""Records when a person is away and who decides in their place, for at most 60 days. Either can end it at once.
 
 Only the person themselves names a deputy, and only one who may decide already. Admins and the command line can end it.
 """
@@ -146,7 +146,7 @@ def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> st
     theirs = _latest(deputy)
     is_away = theirs is not None and theirs.act == Absence.Act.SET
     if theirs is not None and is_away and theirs.starts < ends and starts < theirs.ends:
-        raise InvalidInput("deputy", f"is away then: {deputy} has a deputy of their own")
+        raise InvalidInput("deputy", f"must not be away on these days: {deputy} has a deputy")
     return deputy
 
 

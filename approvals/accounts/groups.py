@@ -27,7 +27,8 @@ def create(name: str, *, actor: str | None) -> None:
     if not NAME.fullmatch(name) or not is_named(name):
         raise InvalidInput(
             "group",
-            "must be a new name of 2 to 40 characters: a to z, digits and -, first a letter",
+            "must have 2 to 40 characters, only a to z, 0 to 9 and -, start with a letter,"
+            " and not be the name of a built-in group",
         )
     known = named()
     if name in known:

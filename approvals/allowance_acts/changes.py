@@ -236,10 +236,12 @@ def _limits(given: Sequence[Argument], limits: object) -> tuple[Limit, ...]:
     if not isinstance(limits, Mapping):
         raise InvalidInput("limits", "must be an object with a limit for each argument")
     if len(given) > MAX_ARGUMENTS:
-        raise InvalidInput("limits", f"would be more than {MAX_ARGUMENTS}")
+        raise InvalidInput("limits", f"must be at most {MAX_ARGUMENTS}")
     known = {one.name: one for one in given}
     if len(known) < len(given):
-        raise InvalidInput("limits", "would be ambiguous: two arguments have the same name")
+        raise InvalidInput(
+            "limits", "must name each argument once: two arguments have the same name"
+        )
     for name in limits:
         if name not in known:
             raise InvalidInput("limits", f"name {name}, which the call does not have")

@@ -120,7 +120,8 @@ def _checked(
     said = text("reason", "" if reason is None else reason, MAX_REASON, required=needed)
     if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
         raise InvalidInput(
-            "count", f"must be {len(items)}, the number of ticked requests, above {COUNTED_ABOVE}"
+            "count",
+            f"must be {len(items)}, the number of ticked requests: more than {COUNTED_ABOVE} need it",
         )
     return chosen, said
 

@@ -23,7 +23,7 @@ from runtime.control.transaction import notify
 log = logging.getLogger(__name__)
 
 BATCH = 500
-MOST = 10_000  # requests of one look; the next look goes on after them
+MOST = 10_000  # requests of one pass; the next pass continues after them
 UNDECIDABLE = "undecidable"  # an audited act
 _COLUMNS = (
     "run_id",

@@ -63,7 +63,10 @@ def continue_all(
     if found is None:
         raise NotFound
     if found.differences is None:
-        raise InvalidInput("after", "or `before` was never published, so decide each run alone")
+        raise InvalidInput(
+            "after",
+            "names a version that was never published, or `before` does: decide each run on its own page",
+        )
     if isinstance(count, bool) or not isinstance(count, int) or count != found.count:
         raise InvalidInput("count", f"must be the number of waiting runs, which is {found.count}")
     why = text("reason", reason, MAX_REASON, required=NEEDS_REASON)

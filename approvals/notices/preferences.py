@@ -1,4 +1,4 @@
-"""Saves by which mail a person is told about requests: their own choice, to an address of their own."""
+"""Saves about which requests a person is mailed, and to which address. Only the person chooses."""
 
 from dataclasses import dataclass
 

@@ -21,7 +21,7 @@ from runtime.ports.access import Actor
 
 LASTS: Final = timedelta(minutes=10)
 
-# A claim that is over, or the person's own, is written anew. Its own keeps its start.
+# A claim that has ended, or the person's own, is written again. The person's own keeps its start.
 _CLAIM = """
     INSERT INTO approvals_claim AS c (request_id, person, at, until)
     SELECT r.id, %(person)s, clock_timestamp(), clock_timestamp() + %(lasts)s
@@ -34,7 +34,7 @@ _CLAIM = """
 
 
 def claim(*, request: UUID, actor: Actor) -> datetime:
-    """Claim a request that the actor may decide, or claim it anew; return the end of the claim.
+    """Claim a request that the actor may decide, or extend the actor's own claim; return the end of the claim.
 
     Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; AlreadyClaimed.
     """

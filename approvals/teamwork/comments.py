@@ -36,9 +36,11 @@ def add(*, request: UUID, text: object, actor: Actor) -> Comment:
             )
         said = checked_text("text", text, MAX_COMMENT, required="must not be empty")
         if row.removed_at is not None:
-            raise InvalidInput("text", "comes too late: this request was removed under retention")
+            raise InvalidInput("text", "cannot be added: this request was removed under retention")
         if Comment.objects.filter(request=row).count() >= MAX_COMMENTS:
-            raise InvalidInput("text", f"is not added: a request has at most {MAX_COMMENTS}")
+            raise InvalidInput(
+                "text", f"cannot be added: a request has at most {MAX_COMMENTS} comments"
+            )
         at = clock.now()
         made = comments.make(id=uuid4(), request=row.id, person=actor.person, text=said, at=at)
         made.save(force_insert=True)

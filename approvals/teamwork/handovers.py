@@ -11,6 +11,7 @@ from approvals.permissions import principals, request_rules
 from approvals.queries import deciders
 from approvals.teamwork import claims
 from runtime.control.access import text
+from runtime.core.digest import sha256_of
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 
@@ -39,7 +40,7 @@ def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Hando
             actor=actor,
             act="handed over",
             subject=f"request {row.id}",
-            detail={"digest": row.request_digest, "to": person, "note": said},
+            detail={"digest": row.request_digest, "to": person, "note": sha256_of(said)},
             at=made.at,
         )
     return made
@@ -59,10 +60,12 @@ def _receiver(row: Request, to: object, actor: Actor) -> str:
         raise InvalidInput("to", "must be another person")
     principal = principals.principal_of(Actor(person=person))
     if principal is None:
-        raise InvalidInput("to", f"names {person}, who is no active person here")
+        raise InvalidInput("to", f"names {person}, who has no active account")
     denial = request_rules.denial(principal, row)
     if denial is not None:
-        raise InvalidInput("to", f"names {person}, who may not decide this: {denial.detail}")
+        raise InvalidInput(
+            "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"
+        )
     if person in row.voted:
         raise InvalidInput("to", f"names {person}, who has approved this already")
     return person

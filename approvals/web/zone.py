@@ -35,4 +35,4 @@ def day(text: object, field: str, of: tzinfo, *, after: int = 0) -> datetime:
     try:
         return midnight(date.fromisoformat(str(text)) + timedelta(days=after), of)
     except (ValueError, OverflowError):
-        raise InvalidInput(field, "must be a day as 2026-11-24") from None
+        raise InvalidInput(field, "must be a date such as 2026-11-24") from None

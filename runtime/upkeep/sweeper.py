@@ -44,7 +44,7 @@ class Loop:
             except Exception as exc:  # of any kind: the next attempt may succeed
                 alarm.failed(exc, again=RETRY_SECONDS)
                 pause = RETRY_SECONDS
-            connections.close_all()  # the next round is far, and a thread that ends leaves none
+            connections.close_all()  # or an ended thread would leave its connection open
 
 
 def compare_ledger(connection: Connection, stop: threading.Event) -> None:

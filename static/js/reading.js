@@ -39,7 +39,7 @@
 
   function measure() {
     const now = performance.now();
-    const past = Math.min(now - last, 2000); // a machine that slept was not read
+    const past = Math.min(now - last, 2000); // nothing is read while the machine sleeps
     last = now;
     if (document.hidden) return;
     if (current) ofRequest(current).visible += past;

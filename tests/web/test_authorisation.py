@@ -54,6 +54,12 @@ def test_every_route_has_a_row_for_each_thing_it_does() -> None:
     assert missing == []
 
 
+def test_no_two_addresses_have_one_name() -> None:
+    """Or a form of one page is sent to another: `reverse` takes the last of them."""
+    named = [name for name in _names(get_resolver().url_patterns) if name is not None]
+    assert sorted(named) == sorted(set(named))
+
+
 def test_every_operation_of_the_api_has_its_row() -> None:
     schema = api.get_openapi_schema()
     documented = {
@@ -88,3 +94,12 @@ def _fits(route: str, path: str) -> bool:
     """Tell whether a path of the matrix belongs to this route."""
     as_pattern = re.sub(r"<[^>]+>", "[^/]+", route)
     return re.fullmatch(f"/{as_pattern}", path) is not None
+
+
+def _names(patterns: list[URLPattern | URLResolver]) -> Iterator[str | None]:
+    for one in patterns:
+        if isinstance(one, URLResolver):
+            if one.namespace is None:  # names in a namespace are apart
+                yield from _names(one.url_patterns)
+        else:
+            yield one.name

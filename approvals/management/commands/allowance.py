@@ -13,7 +13,7 @@ from approvals.management import command
 class Command(command.Command):
     """Lists allowances, and revokes one."""
 
-    help = "List standing permissions for calls of a tool, and revoke one at once."
+    help = "List allowances, and revoke one at once."
     examples = """\
   allowance list                          the newest, with the calls left
   allowance revoke 0192…                  also a proposal

@@ -83,7 +83,7 @@ def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
 @require_POST
 @login_required
 def choose_mail(request: HttpRequest) -> HttpResponse:
-    """Save by which mail this person is told about requests that wait."""
+    """Save about which requests this person is mailed, and to which address."""
     me = request.user.get_username()
     try:
         preferences.save(me, request.POST.get("about"), request.POST.get("address"))

@@ -159,7 +159,7 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
 
 def _refuse(request: HttpRequest, refused: RequestError, *, person: str, act: str) -> HttpResponse:
     field = refused.field if isinstance(refused, InvalidInput) else ""
-    text = f"The {field} {refused.detail}" if field else refused.detail
+    text = f"The {field} {refused.detail.rstrip('.')}." if field else refused.detail
     problem = Problem(person=person, act=act, field=field, text=text)
     return _page(request, problem, refused.status)
 

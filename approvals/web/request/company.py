@@ -1,4 +1,4 @@
-"""Handles the forms of a request that decide nothing: claims, hand-overs, comments, and the word of an open page."""
+"""Handles the forms of a request that decide nothing: claims, hand-overs, comments, and the presence of open pages."""
 
 from typing import Any
 from uuid import UUID

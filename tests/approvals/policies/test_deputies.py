@@ -321,7 +321,7 @@ def test_what_cannot_be_announced_names_its_field(case: str) -> None:
 
 def test_only_the_person_names_a_deputy_and_others_may_not_end_it() -> None:
     away(days=60)
-    with pytest.raises(InvalidInput, match="is away then"):
+    with pytest.raises(InvalidInput, match="must not be away on these days"):
         away(CORA, "bea")
     for stranger in (DAN, Actor(person="ghost"), seeds.bearer(BEA, "approvals:read")):
         with pytest.raises(Forbidden):
