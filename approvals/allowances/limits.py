@@ -26,7 +26,7 @@ class Rule(StrEnum):
 
     EQUALS = "equals"
     ONE_OF = "one_of"
-    AT_MOST = "at_most"  # a number, or a number as text
+    AT_MOST = "at_most"  # a number, or a number as text; not below 0, unless the limit is
     AT_LEAST = "at_least"
     BETWEEN = "between"  # two numbers, both inclusive
     ANY = "any"  # any value, or none
@@ -85,6 +85,14 @@ def mismatch(limits: Collection[Limit], args: Any) -> str | None:
     return None
 
 
+def least(limit: Limit) -> Any:
+    """Return the lower end of AT_MOST: 0 unless it is negative, because -5,000 is no small refund."""
+    (most,) = limit.values
+    if (_number(most) or 0) < 0:
+        return None
+    return "0" if isinstance(most, str) else 0
+
+
 def named(path: Path) -> str:
     """Return the name of an argument for people: `customer.id`."""
     return ".".join(path)
@@ -105,7 +113,7 @@ def _allows(limit: Limit, value: Any) -> bool:
         case Rule.EQUALS | Rule.ONE_OF:
             return any(_same(value, one) for one in limit.values)
         case Rule.AT_MOST:
-            return _is_ordered(None, value, limit.values[0])
+            return _is_ordered(least(limit), value, limit.values[0])
         case Rule.AT_LEAST:
             return _is_ordered(limit.values[0], value, None)
         case Rule.BETWEEN:

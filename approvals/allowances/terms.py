@@ -106,7 +106,8 @@ def _words(limit: Limit) -> str:
         case Rule.ONE_OF:
             return f"one of {', '.join(values)}"
         case Rule.AT_MOST:
-            return f"at most {values[0]}"
+            least = matching.least(limit)
+            return f"at most {values[0]}" if least is None else f"from 0 to {values[0]}"
         case Rule.AT_LEAST:
             return f"at least {values[0]}"
         case Rule.BETWEEN:

@@ -1,14 +1,14 @@
 """Mails people about requests that wait for them; the sweeper does it each minute.
 
-A person is mailed once about a request, and at most every ten minutes unless one is urgent. The row of the person stays
-locked until the mail server has taken the mail, so two sweepers do not mail the same person. A sweeper that dies in
-between mails again, with the same Message-ID.
+A person is mailed once about a request, and at most every ten minutes unless one is urgent. Before a mail the sweeper
+reserves the person for five minutes, so two sweepers do not mail the same person. A sweeper that dies in between leaves
+the mail to a later round, which may send it again, with the same Message-ID.
 """
 
 import hashlib
 import logging
 import smtplib
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parseaddr
 from threading import Event
@@ -31,60 +31,90 @@ log = logging.getLogger(__name__)
 
 MAX_IN_A_MAIL = 200  # the rest follows in the next mail
 MAX_PROBLEM = 300
+LEASE = timedelta(minutes=5)  # longer than a mail takes
 RETRY = timedelta(hours=1)  # after a refusal
 KEPT = timedelta(days=90)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mail:
+    """A mail to a person about these requests; without any it is the first one to an address."""
+
+    person: int
+    name: str
+    address: str
+    subject: str
+    body: str
+    message_id: str
+    requests: tuple[UUID, ...] = ()
+
+
 def send_due(stop: Event) -> None:
-    """Mail everyone for whom a mail is due. Raises OSError or SMTPException if the server takes no mail at all."""
+    """Mail everyone for whom a mail is due. Raises OSError or SMTPException if the server does not take a mail.
+
+    That person is tried again in five minutes, so the next round begins with the others.
+    """
     Notice.objects.filter(at__lt=clock.now() - KEPT).delete()
     may_try = Q(retry_at=None) | Q(retry_at__lte=clock.now())
     people = MailPreference.objects.filter(may_try, person__is_active=True).order_by("person_id")
     for person in people.values_list("person_id", flat=True):
-        if stop.is_set():
-            return
-        _send_to(person)
+        while not stop.is_set() and (mail := _claim(person)) is not None:
+            _send(mail)
 
 
-def _send_to(person: int) -> None:
-    """Mail one person, unless another sweeper does. A refused address is noted, and tried again in an hour."""
+def _claim(person: int) -> _Mail | None:
+    """Reserve the person for LEASE and return their next mail; None without one, or if another sweeper does it."""
+    with transaction.atomic():
+        rows = MailPreference.objects.select_for_update(skip_locked=True, of=("self",))
+        row = rows.select_related("person").filter(person_id=person).first()
+        at = clock.now()
+        if row is None or (row.retry_at is not None and row.retry_at > at):
+            return None
+        is_new = row.confirmed_at is None or row.problem != ""
+        mail = _mail(row, text.first()) if is_new else _next(row, at)
+        if mail is not None:
+            row.retry_at = at + LEASE
+            row.save(update_fields=["retry_at"])
+        return mail
+
+
+def _send(mail: _Mail) -> None:
+    """Send a mail, outside of any transaction, and record it. A refused address is tried again in an hour."""
+    rows = MailPreference.objects.filter(person_id=mail.person)
     try:
-        for send in (_send_first, _send_due):
-            with transaction.atomic():
-                rows = MailPreference.objects.select_for_update(skip_locked=True, of=("self",))
-                row = rows.select_related("person").filter(person_id=person).first()
-                if row is not None:
-                    send(row)
+        EmailMessage(
+            subject=mail.subject,
+            body=mail.body,
+            to=[mail.address],
+            headers={"Message-ID": mail.message_id, "Auto-Submitted": "auto-generated"},
+        ).send()
     except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError) as exc:
-        log.warning("The mail server refused a mail about requests to person %s: %s", person, exc)
+        log.warning("The mail server refused a mail about requests to %s: %s", mail.name, exc)
         problem, again = plain(str(exc))[:MAX_PROBLEM], clock.now() + RETRY
-        MailPreference.objects.filter(person_id=person).update(problem=problem, retry_at=again)
-
-
-def _send_first(row: MailPreference) -> None:
-    if row.confirmed_at is None or row.problem:
-        _send(row, text.first(), [])
-        row.confirmed_at, row.problem, row.retry_at = clock.now(), "", None
-        row.save(update_fields=["confirmed_at", "problem", "retry_at"])
-
-
-def _send_due(row: MailPreference) -> None:
+        rows.update(problem=problem, retry_at=again)
+        return
     at = clock.now()
+    with transaction.atomic():
+        made = [Notice(request=one, person=mail.name, at=at) for one in mail.requests]
+        Notice.objects.bulk_create(made, ignore_conflicts=True)
+        rows.update(confirmed_at=at, problem="", retry_at=None)
+
+
+def _next(row: MailPreference, at: datetime) -> _Mail | None:
+    """Return the mail about the requests that are due for this person, None if there are none."""
     name = row.person.get_username()
     principal = principals.principal_named(name)
     waiting = Request.objects.filter(
         request_rules.decidable_requests(principal), status=Request.Status.PENDING
     )
     found = list(_unnoticed(waiting, row, at)[:MAX_IN_A_MAIL])
-    if not found:
-        return
-    last = Notice.objects.filter(person=name).order_by("-at").values_list("at", flat=True).first()
-    if not due.may_send(any(due.is_urgent(one.kind, one.risk) for one in found), last, at):
-        return
     shown = [one for one in found if verification.fault(one) is None]
-    if shown:
-        _send(row, text.of(shown, waiting.count()), [one.id for one in shown])
-    Notice.objects.bulk_create(Notice(request=one.id, person=name, at=at) for one in found)
+    if not shown:
+        return None
+    last = Notice.objects.filter(person=name).order_by("-at").values_list("at", flat=True).first()
+    if not due.may_send(any(due.is_urgent(one.kind, one.risk) for one in shown), last, at):
+        return None
+    return _mail(row, text.of(shown, waiting.count()), tuple(one.id for one in shown))
 
 
 def _unnoticed(waiting: QuerySet[Request], row: MailPreference, at: datetime) -> QuerySet[Request]:
@@ -99,15 +129,17 @@ def _unnoticed(waiting: QuerySet[Request], row: MailPreference, at: datetime) ->
     return rows.exclude(Exists(mailed)).order_by("created_at", "id")
 
 
-def _send(row: MailPreference, mail: tuple[str, str], requests: Sequence[UUID]) -> None:
-    subject, body = mail
-    about = " ".join([row.address, str(row.since), *map(str, requests)])
-    EmailMessage(
+def _mail(row: MailPreference, written: tuple[str, str], requests: tuple[UUID, ...] = ()) -> _Mail:
+    subject, body = written
+    return _Mail(
+        person=row.person_id,
+        name=row.person.get_username(),
+        address=row.address,
         subject=subject,
         body=body,
-        to=[row.address],
-        headers={"Message-ID": _message_id(about), "Auto-Submitted": "auto-generated"},
-    ).send()
+        message_id=_message_id(" ".join([row.address, str(row.since), *map(str, requests)])),
+        requests=requests,
+    )
 
 
 def _message_id(about: str) -> str:

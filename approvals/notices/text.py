@@ -3,15 +3,18 @@
 An argument stands in a mail only where the author of the tool put it into its sentence.
 """
 
+import re
 from collections.abc import Sequence
 
 from django.conf import settings
 
 from approvals.models import Request
 from approvals.notices.due import is_urgent
+from runtime.core.enums import GateKind
 from runtime.core.invisible import on_one_line
 from runtime.core.limits import plain
 
+_LINK = re.compile(r"://|www\.", re.IGNORECASE)
 MAX_LISTED = 20
 MAX_SENTENCE = 300
 
@@ -22,7 +25,7 @@ Change this on {account}
 """
 _FOOT = """\
 All {waiting} that wait for you: {inbox}
-A link only shows a request. To decide you log in.
+A link only shows a request. To decide you log in. Agents chose the values in the sentences.
 Change what you are mailed about on {account}
 """
 
@@ -46,10 +49,22 @@ def of(rows: Sequence[Request], waiting: int) -> tuple[str, str]:
 
 
 def _line(row: Request) -> str:
-    what = "In doubt" if row.kind == "in_doubt" else f"{row.risk.capitalize()} risk"
-    sentence = on_one_line(plain(row.sentence))[:MAX_SENTENCE]
     until = f"\nExpires {row.expires_at:%Y-%m-%d %H:%M} UTC" if row.expires_at else ""
-    return f"{what}: {sentence}{until}\n{_link(f'/a/{row.id}/')}\n"
+    return f"{_what(row)}{until}\n{_link(f'/a/{row.id}/')}\n"
+
+
+def _what(row: Request) -> str:
+    """Describe a request on one line. A question is an agent's own text, which a mail does not carry."""
+    if row.kind == GateKind.QUESTION:
+        return "An agent asks you a question"
+    what = "In doubt" if row.kind == GateKind.IN_DOUBT else f"{row.risk.capitalize()} risk"
+    sentence = on_one_line(plain(row.sentence))[:MAX_SENTENCE]
+    return f"{what}: {_LINK.sub(_broken, sentence)}"
+
+
+def _broken(found: re.Match[str]) -> str:
+    """Return the begin of a link so that a mail program makes none of it: agents choose values in sentences."""
+    return " ".join(found[0])
 
 
 def _link(path: str) -> str:

@@ -121,6 +121,7 @@ def similar(
         path=list(approval.path),
         status=Request.Status.APPROVED,
         kind=GateKind.APPROVAL,
+        allowance=None,  # a person saw it
         removed_at=None,
         decided_at__lt=approval.decided_at or timezone.now(),
     ).exclude(pk=approval.id)

@@ -32,6 +32,7 @@ MAX_READ = 2_000  # approvals that one page reads
 MAX_BYTES = 8_192  # of the arguments of one approval; longer ones are left out
 ROW_CHARACTERS = 4_000  # of a row that are searched for invisible characters
 
+# Calls that an allowance passed are left out: no person saw them, and they would move the range that guards it.
 # First the newest of a tool, then those among them that the person may read: so no number of others costs more.
 PAST = f"""
     SELECT past.* FROM unnest(%(tools)s::text[]) AS asked(tool), LATERAL (
@@ -40,6 +41,7 @@ PAST = f"""
                 THEN coalesce(edited, args) ELSE '' END AS args
         FROM approvals_request
         WHERE approvals_request.tool = asked.tool AND status = 'approved' AND kind = 'approval'
+            AND allowance IS NULL
             AND decided_at >= %(since)s AND decided_at < %(before)s
         ORDER BY decided_at DESC LIMIT %(each)s
     ) past

