@@ -1,7 +1,7 @@
 """What people do with allowances: propose one from a request, confirm it as the second person, revoke it.
 
-Both people must be able to decide the request from which it was proposed, so neither is its requester or in the origin
-of its run. The rights of neither may come from the other.
+Both people must be able to decide the request from which it was proposed, and not as the deputy of another, so neither
+is its requester or in the origin of its run. The rights of neither may come from the other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from approvals import clock
 from approvals.accounts.log import record, refused
@@ -191,7 +192,7 @@ def could_confirm(principal: Principal | None, one: Allowance, row: Request | No
     """Tell whether this person could confirm it, for the page. `confirm` checks it again."""
     if principal is None or row is None or principal.person == one.proposed_by:
         return False
-    return request_rules.denial(principal, row) is None
+    return _own_denial(principal, row) is None
 
 
 def source(request: UUID, *, actor: Actor) -> tuple[tuple[Argument, ...], str | None]:
@@ -200,7 +201,7 @@ def source(request: UUID, *, actor: Actor) -> tuple[tuple[Argument, ...], str | 
     Raises NotFound.
     """
     row, principal = _source(request, actor)
-    denial = request_rules.denial(principal, row)
+    denial = _own_denial(principal, row)
     wrong = denial.detail if denial else not_allowable(row) or verification.fault(row)
     return (() if wrong else arguments(row)), wrong
 
@@ -214,8 +215,13 @@ def _source(request: UUID, actor: Actor) -> tuple[Request, Principal | None]:
     return row, principal
 
 
+def _own_denial(principal: Principal | None, row: Request) -> Forbidden | None:
+    """Say why a person may not decide the request for themselves: a deputy makes no allowance for another."""
+    return request_rules.denial_for(principal, row, None, (), timezone.now())
+
+
 def _require_decider(principal: Principal | None, row: Request, actor: Actor) -> None:
-    denial = request_rules.denial(principal, row)
+    denial = _own_denial(principal, row)
     if denial is not None:
         refused(actor.person, f"an allowance of {row.tool}", denial.code)
         raise denial

@@ -215,13 +215,13 @@ def _is_met(demands: Demands | None) -> bool:
 def _lost(
     connection: Connection, one: Allowance, row: Request, at: datetime, origin: Iterable[str]
 ) -> str | None:
-    """Say why one of the two people may not decide this call; None if both may."""
+    """Say why one of the two people may not decide this call for themselves; None if both may."""
     first, second = one.makers
     held = pool.row(connection, _HELD, {"first": first, "second": second})
     assert held is not None  # a SELECT without FROM has one row
     for person, rights in zip(one.makers, held, strict=True):
         principal = principals.from_rights(Actor(person=person), rights, at)
-        denial = request_rules.denial(principal, row, tuple(origin))
+        denial = request_rules.denial_for(principal, row, None, tuple(origin), at)
         if denial is not None:
             return f"{person} made the allowance, but may not decide this call: {denial.detail}"
     return None

@@ -150,10 +150,12 @@ def _place(
     if principal is not None and open_now.admits(principal.person, principal.groups):
         return Place(stage=stage)
     stands = request_rules.stand_in(principal, looked.request, at=looked.at)
-    for absent in (one for one in stands if open_now.admits(one.person, one.groups)):
-        if absent.person in {*people, *taken}:
-            return AlreadyVoted(absent.person, taken.get(absent.person))
-        return Place(stage=stage, absent=absent.person)
+    absent = [one.person for one in stands if open_now.admits(one.person, one.groups)]
+    for name in absent:
+        if name not in {*people, *taken}:
+            return Place(stage=stage, absent=name)
+    if absent:
+        return AlreadyVoted(absent[0], taken.get(absent[0]))
     return Forbidden(
         "not_eligible",
         f"Other people must approve first: stage {stage + 1} of {len(stages)} is open, and"

@@ -8,7 +8,7 @@ from approvals.models import Absence
 from approvals.permissions import signatures
 
 LONGEST: Final = timedelta(days=60, hours=1)  # days of a zone whose clock may change meanwhile
-# Rows whose end is longer ago are not read: a vote in the place of their person counts no more.
+# People of whom each absence with this deputy ended longer ago are not read: a vote in their place counts no more.
 READ_FOR: Final = timedelta(days=90)
 
 Act = Absence.Act

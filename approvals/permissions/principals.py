@@ -57,13 +57,14 @@ def credentials_sql(person: str, key: str = "") -> str:
 
     `person` and `key`, the id of a token, are expressions too. Without `key` no token is read: workers may not read
     tokens. It is NULL for an unknown or disabled person. An assignment counts only if Django's tables also give the
-    person its group or password. Of people who named this person their deputy it has the acts and assignments.
+    person its group or password. Of people who named this person their deputy it has all acts, so that an act
+    that is over still ends the one before it, and the assignments.
     """
     theirs = _given_sql("away.username", "NULL", "NULL")
     away = f"""(SELECT json_agg(json_build_array(away.username, away.acts, {theirs}))
         FROM (SELECT ab.username, json_agg(json_build_array({_ABSENCE})) AS acts FROM approvals_absence ab
-            WHERE ab.ends > now() - interval '{absences.READ_FOR.days} days' AND ab.username IN (
-                SELECT own.username FROM approvals_absence own WHERE own.deputy = {person})
+            WHERE ab.username IN (SELECT own.username FROM approvals_absence own WHERE own.deputy = {person}
+                AND own.ends > now() - interval '{absences.READ_FOR.days} days')
             GROUP BY ab.username ORDER BY ab.username) away)"""
     token = (
         f"""(SELECT json_build_array({_TOKEN}) FROM approvals_token t

@@ -155,12 +155,17 @@ def stand_in(
 
 
 def decides_for(principal: Principal | None, row: Request) -> str | None:
-    """Name the absent person in whose place the principal decides; None if they decide for themselves, or not."""
+    """Name the absent person in whose place the principal decides; None if they decide for themselves, or not.
+
+    Of several it is the first without a vote.
+    """
     if principal is None or not principal.stands_for:
         return None
     if _not_named(principal, row, timezone.now()) is None:
         return None
-    return next((one.person for one in stand_in(principal, row)), None)
+    names = [one.person for one in stand_in(principal, row)]
+    voted = {*(row.voted or ()), *(row.voted_for or ())}
+    return next((name for name in names if name not in voted), names[0] if names else None)
 
 
 def denial_for(

@@ -1,13 +1,16 @@
 """Two people make an allowance, neither of them in the origin of the run it comes from; one of them revokes it."""
 
+from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
 
-from approvals.accounts import people, tokens
-from approvals.allowance_acts import acts, changes
+from approvals import clock
+from approvals.accounts import absences, people, tokens
+from approvals.allowance_acts import acts, changes, listing
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
 from approvals.models import AllowanceAct, Request
 from approvals.policy import Group
@@ -72,6 +75,20 @@ def test_a_proposer_who_lost_the_right_is_not_confirmed(request_: Request) -> No
     User.objects.filter(username="bea").update(is_active=False)
     with pytest.raises(Forbidden):
         changes.confirm(allowance, actor=CORA)
+
+
+def test_a_deputy_makes_none_in_the_place_of_another(request_: Request) -> None:
+    """Else Cora and Bea would be one right: Cora by that of Bea, and Bea."""
+    named = asked("rules: [{name: Bea and dan, people: [bea, dan]}]", risk=Risk.MEDIUM)
+    allowance = proposed(named)
+    now = clock.now()
+    absences.announce(deputy="cora", starts=now, ends=now + timedelta(days=1), actor=BEA)
+    for act in (partial(proposed, named, by=CORA), partial(changes.confirm, allowance, actor=CORA)):
+        with pytest.raises(Forbidden, match="lets only other people decide"):
+            act()
+    assert changes.source(named.id, actor=CORA)[1] is not None
+    assert not listing.one(allowance, CORA)[0].may_confirm
+    changes.confirm(allowance, actor=Actor(person="dan"))
 
 
 def test_a_token_needs_the_scope(request_: Request) -> None:

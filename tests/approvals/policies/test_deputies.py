@@ -17,7 +17,7 @@ from approvals.errors import AlreadyVoted
 from approvals.models import Absence, Request, Vote
 from approvals.permissions import signatures
 from approvals.permissions.principals import principal_of
-from approvals.queries import deciders, inbox
+from approvals.queries import deciders, inbox, requests
 from approvals.queries.inbox import View
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -95,6 +95,10 @@ TIMES: dict[str, Acts] = {
     "not after the deputy ended it": (away, partial(absences.end, "bea", actor=CORA)),
     "not after the command line ended it": (away, partial(absences.end, "bea", actor=None)),
     "not after another deputy was named": (away, partial(away, deputy="dan")),
+    "not after another absence took its place, however long ago": (
+        lambda: signed("bea", "cora", -1, 20),
+        lambda: signed("bea", "dan", -140, -95, seq=2),
+    ),
     "not for a disabled person": (away, partial(people.disable, "bea", actor=None)),
     "not for a person without the right": (
         away,
@@ -107,12 +111,12 @@ TIMES: dict[str, Acts] = {
 }
 
 
-def signed(person: str, deputy: str, starts: float, ends: float) -> None:
+def signed(person: str, deputy: str, starts: float, ends: float, seq: int = 1) -> None:
     """A signed row that the page refuses, such as one of a release with other limits; days from now."""
     now = clock.now()
     row = Absence(
         username=person,
-        seq=1,
+        seq=seq,
         act="set",
         deputy=deputy,
         starts=now + timedelta(days=starts),
@@ -183,6 +187,17 @@ def test_the_own_vote_of_the_absent_person_takes_the_place_of_the_deputys() -> N
     with pytest.raises(AlreadyVoted, match="bea has already"):
         decide(request, CORA)
     assert not on_list(request, CORA)
+
+
+def test_a_deputy_of_two_votes_for_the_one_who_has_no_vote_yet() -> None:
+    request = asked(BEA_AND_EVA)
+    away()
+    away(EVA, "cora")
+    decide(request, BEA)
+    request.refresh_from_db()
+    assert requests.to_view(request, principal_of(CORA)).acts_for == "eva"
+    assert decide(request, CORA).decided_for == "eva"
+    verified(request)
 
 
 def test_a_vote_counts_after_the_absence_ended_but_not_without_the_signed_row() -> None:
