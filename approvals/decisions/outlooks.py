@@ -33,6 +33,7 @@ _COLUMNS = (
     "origin",
     "excluded",
     "rule",
+    "voted_for",
     "created_at",
     "expires_at",
     "undecidable_at",
@@ -93,6 +94,8 @@ def _outlook(
     at: datetime,
     known: dict[tuple[object, ...], Outlook],
 ) -> Outlook:
+    end = deciders.end_of(row)
+    away = [(one.person, absent.person) for one in people for absent in one.absent_at(end)]
     soon = [one.person for one in people if one.cooling_until and _ends_in_time(one, row)]
     same = (
         row.rule,
@@ -104,6 +107,7 @@ def _outlook(
         frozenset(votes.items()),
         tuple(row.voted_for),
         tuple(soon),
+        tuple(away),
     )
     if same not in known:
         known[same] = deciders.outlook(row, people, at, votes)

@@ -26,7 +26,8 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
         audit.lock_run_of(request)
         principal = principals.principal_of(actor)
         row = requests.readable(request, principal)
-        checks.check_right(row, principal)
+        if not votes.is_for_absent(row, principal):
+            checks.check_right(row, principal)
         if votes.withdraw(row, actor):
             readings.undone(row.id, actor)
             return requests.to_view(row, principal)

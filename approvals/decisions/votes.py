@@ -16,6 +16,8 @@ from approvals.decisions import commit
 from approvals.errors import AlreadyVoted, TamperedWith
 from approvals.models import Request, Vote
 from approvals.permissions import principals, request_rules
+from approvals.permissions.principals import Principal
+from approvals.permissions.scopes import Scope
 from approvals.policies import escalation, tally
 from approvals.policies.rules import Demands, Stage
 from approvals.requests import votes
@@ -98,6 +100,18 @@ def lost(cast: Cast, row: Request, origin: Collection[str] = ()) -> str | None:
     if not stage.admits(voter.person, voter.groups):
         return f"{cast.place} is not named in this stage"
     return None
+
+
+def is_for_absent(row: Request, principal: Principal | None) -> bool:
+    """Tell whether the principal has a vote in the place of another: they withdraw it also after the absence."""
+    return (
+        principal is not None
+        and Scope.APPROVALS_DECIDE in principal.scopes
+        and row.status == Request.Status.PENDING
+        and Vote.objects.filter(request=row, person=principal.person)
+        .exclude(for_person=None)
+        .exists()
+    )
 
 
 def withdraw(row: Request, actor: Actor) -> bool:

@@ -14,10 +14,10 @@ READ_FOR: Final = timedelta(days=90)
 Act = Absence.Act
 
 
-def in_force(
+def current(
     rows: Collection[tuple[Absence, str]], person: str, deputy: str, at: datetime
 ) -> Absence | None:
-    """Return the row by which `deputy` stood in for `person` at this time; None if they did not.
+    """Return the row by which `deputy` stands in for `person` on some days; None if there is none at this time.
 
     `rows` are the acts of one person, each with its signed text. The last act up to that time counts, so an act that
     does not verify ends the absence.
@@ -30,7 +30,6 @@ def in_force(
         signatures.is_signed(row, text)
         and row.act == Act.SET
         and (row.username, row.deputy) == (person, deputy)
-        and row.starts <= at < row.ends
         and row.ends - row.starts <= LONGEST
         and person != deputy
     )

@@ -24,13 +24,26 @@ R = TypeVar("R", Assignment, Token, Absence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """The rights of a person who named a deputy, and the days on which the deputy acts in their place."""
+
+    absent: "Principal"
+    starts: datetime
+    ends: datetime
+
+    def covers(self, at: datetime) -> bool:
+        """Tell whether the person is away at this time."""
+        return self.starts <= at < self.ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """The rights of an actor at this moment, read from the database at each use.
 
     `groups` lists the groups with a signed assignment, those that rules name only after their cooling-off period.
     `bonds` names people in whose runs a right to decide does not count; before `cooling_until` it counts in no run.
     `stands_for` holds the rights of the absent people whose deputy the actor is, each without those of the people whose
-    deputy they are.
+    deputy they are. `stand_ins` also has those who will be away: it gives no right.
     """
 
     person: str
@@ -39,10 +52,15 @@ class Principal:
     bonds: tuple[Bond, ...] = ()
     cooling_until: datetime | None = None
     stands_for: tuple["Principal", ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
 
     def has(self, scope: str) -> bool:
         """Tell whether the actor has this scope."""
         return scope in self.scopes and scope in rights_of(self.groups)
+
+    def absent_at(self, at: datetime) -> tuple["Principal", ...]:
+        """Return whose deputy the actor is at another time, by the acts so far."""
+        return tuple(one.absent for one in self.stand_ins if one.covers(at))
 
 
 def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
@@ -153,6 +171,7 @@ def from_rights(
     deciding = [row for what, row in given.items() if what in policy.DECIDING]
     if deciding and password is not None and not past:
         deciding.append(password)
+    stand_ins = _stand_ins(actor.person, away, now, past=past)
     ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
     return Principal(
         person=actor.person,
@@ -160,7 +179,8 @@ def from_rights(
         scopes=scopes,
         bonds=tuple(bond for row in (*deciding, *named) if (bond := assignments.bond(row))),
         cooling_until=max(ends, default=None),
-        stands_for=_stands_for(actor.person, away, now, past=past),
+        stands_for=tuple(one.absent for one in stand_ins if one.covers(now)),
+        stand_ins=stand_ins,
     )
 
 
@@ -170,16 +190,19 @@ def _cools(what: str, row: Assignment, now: datetime) -> bool:
     return policy.is_named(what) and until is not None and until > now
 
 
-def _stands_for(
+def _stand_ins(
     deputy: str, away: Sequence["_Away"], now: datetime, *, past: bool
-) -> tuple[Principal, ...]:
-    """Return the rights of the people in whose place this deputy acts, by their own assignments."""
-    people = [
-        from_rights(Actor(person=person), held, now, past=past)
-        for person, acts, held in away
-        if absences.in_force(acts, person, deputy, now)
-    ]
-    return tuple(one for one in people if one is not None)
+) -> tuple[StandIn, ...]:
+    """Return the people in whose place this deputy acts or will act, with the rights of their own assignments."""
+    found = list[StandIn]()
+    for person, acts, held in away:
+        row = absences.current(acts, person, deputy, now)
+        if row is None or row.ends <= now:
+            continue
+        absent = from_rights(Actor(person=person), held, now, past=past)
+        if absent is not None:
+            found.append(StandIn(absent=absent, starts=row.starts, ends=row.ends))
+    return tuple(found)
 
 
 def _with_password(

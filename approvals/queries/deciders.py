@@ -48,6 +48,11 @@ def deciders() -> tuple[Principal, ...]:
     return tuple(one for one in found if one is not None)
 
 
+def end_of(row: Request) -> datetime:
+    """Return the deadline, or the last of all times."""
+    return row.expires_at or _NEVER
+
+
 def outlook(
     row: Request,
     people: Iterable[Principal],
@@ -56,16 +61,18 @@ def outlook(
 ) -> Outlook:
     """Return who of these people could decide a request at a time, by default now, and whether they suffice in time.
 
-    People of later steps of escalation suffice too, and those whose cooling-off period ends before the deadline. A
-    gate that is no approval needs one person.
+    People of later steps of escalation suffice too, and those whose cooling-off period ends before the deadline. People
+    who are away at the deadline do not, but their deputies do. A gate that is no approval needs one person.
     """
     at = at or timezone.now()
     demands = demands_of(row.rule)
     people = tuple(people)
     if votes is None:
         votes = dict(row.votes.values_list("person", "stage")) if demands is not None else {}
-    end = row.expires_at or _NEVER
-    able, later = (_able(row, people, votes, moment) for moment in (at, end))
+    end = end_of(row)
+    able = _able(row, people, votes, at)
+    then = [replace(one, stands_for=one.absent_at(end)) for one in people]
+    later = _able(row, then, votes, end)
     away = tuple(
         f"{absent.person} (deputy {one.person})" for one in people for absent in one.stands_for
     )

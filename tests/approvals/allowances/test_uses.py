@@ -9,7 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 
-from approvals import audit
+from approvals import audit, clock
+from approvals.accounts import absences
 from approvals.allowance_acts import acts, changes, uses
 from approvals.decisions.undo import undo
 from approvals.errors import TooLate
@@ -130,6 +131,15 @@ def others(allowance: UUID, office: Office) -> None:
     put_in_force("rules: [{name: Dan, people: [dan, bea]}]")
 
 
+def others_and_a_deputy(allowance: UUID, office: Office) -> None:
+    """Cora may now decide only in the place of dan."""
+    now = clock.now()
+    absences.announce(
+        deputy="cora", starts=now, ends=now + timedelta(days=1), actor=Actor(person="dan")
+    )
+    others(allowance, office)
+
+
 def another_schema(allowance: UUID, office: Office) -> None:
     properties = {**office_module.SCHEMA["properties"], "more": {}}
     office_module.SCHEMA = {**office_module.SCHEMA, "properties": properties}
@@ -157,6 +167,7 @@ def a_use_is_gone(allowance: UUID, office: Office) -> None:
         a_reason,
         high,
         others,
+        others_and_a_deputy,
         another_schema,
         forged,
         a_use_is_gone,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from threading import Event
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -12,6 +13,7 @@ from django.db.utils import ProgrammingError
 from approvals import audit, clock
 from approvals.accounts import absences, people
 from approvals.adapter import Approvals
+from approvals.decisions.outlooks import Outlooks
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted
 from approvals.models import Absence, Request, Vote
@@ -219,6 +221,22 @@ def test_a_vote_in_a_place_can_be_withdrawn() -> None:
     decide(request, BEA)
 
 
+def test_a_vote_in_a_place_can_be_withdrawn_after_the_absence() -> None:
+    request = asked(BEA_AND_EVA)
+    away()
+    decide(request, CORA)
+    absences.end("bea", actor=BEA)
+    with pytest.raises(Forbidden, match="scope"):
+        undo(request=request.id, actor=seeds.bearer(CORA, "approvals:read"))
+    with pytest.raises(Forbidden, match="only other people"):
+        undo(request=request.id, actor=DAN)
+    undo(request=request.id, actor=CORA)
+    with pytest.raises(Forbidden, match="only other people"):
+        undo(request=request.id, actor=CORA)
+    request.refresh_from_db()
+    assert (request.voted, request.voted_for) == ([], [])
+
+
 def forge_row() -> None:
     """A row that names cora, by a program that writes to Postgres."""
     now = clock.now()
@@ -365,3 +383,25 @@ def test_the_outlook_names_deputies_and_who_is_away() -> None:
     Approvals().join(run=request.run_id, person="bea")
     request.refresh_from_db()
     assert not deciders.outlook(request, deciders.deciders()).suffice
+
+
+@pytest.mark.parametrize(
+    ("after", "days", "suffice"),
+    [(-1, 3, True), (-1, 6, False), (1, 6, False), (1, 2, True), (5, 6, True)],
+)
+def test_the_outlook_counts_the_absences_of_the_deadline(
+    after: float, days: float, suffice: bool
+) -> None:
+    """Cora, the deputy, started the run, so only bea can decide it: before the deadline in 4 days, or not."""
+    others = [
+        seeds.pending(requester="cora", expires_at=clock.now() + timedelta(days=9)),
+        seeds.pending(requester="cora"),
+    ]
+    request = asked(ONLY_BEA, requester="cora", expires_at=clock.now() + timedelta(days=4))
+    away(after=after, days=days)
+    assert deciders.outlook(request, deciders.deciders()).suffice is suffice
+    later = asked(ONLY_BEA, requester="cora", expires_at=clock.now() + timedelta(days=60))
+    assert Outlooks().mark(Event()) == int(not suffice)
+    for one in (later, *others):
+        one.refresh_from_db()
+        assert one.undecidable_at is None
