@@ -177,11 +177,18 @@ class Approvals:
         return None
 
     def version_decided(
-        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+        self,
+        *,
+        run: UUID,
+        agent: str,
+        before: str,
+        after: str,
+        requester: str,
+        origin: Collection[str],
     ) -> str | None:
         """Return the admin whose signed decision on these versions counts for a run of these people, or None."""
         return version_decisions.decider(
-            agent=agent, before=before, after=after, requester=requester, origin=origin
+            run=run, agent=agent, before=before, after=after, requester=requester, origin=origin
         )
 
     def expire(self, gate: UUID) -> None:
@@ -201,8 +208,10 @@ class Approvals:
 
     def look_ahead(self, stop: Event) -> None:
         """Record the steps of escalation that have begun, and mark requests that too few people can decide."""
-        escalations.record_begun(stop)
-        self._outlooks.mark(stop)
+        try:
+            escalations.record_begun(stop)
+        finally:
+            self._outlooks.mark(stop)
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests at these gates, inside the caller's transaction."""

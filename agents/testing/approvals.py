@@ -98,7 +98,14 @@ class Approvals:
         return Approval(by=(said.by,), comment=said.reason or None)
 
     def version_decided(
-        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+        self,
+        *,
+        run: UUID,
+        agent: str,
+        before: str,
+        after: str,
+        requester: str,
+        origin: Collection[str],
     ) -> str | None:
         """Return None: in a test, each version gate is decided."""
         return None

@@ -46,6 +46,8 @@ def left_out(shown: Approval, verdict: Verdict) -> RequestError | None:
         return NotTogether("Its outcome is unknown, so it is resolved on its own page.")
     if shown.kind in FRAME_GATES:
         return NotTogether("An agent was stopped here. Decide on its own page how it continues.")
+    if shown.kind == GateKind.QUESTION:
+        return NotTogether("An agent asks here. Answer on its own page.")
     return _not_approved(shown) if verdict is Verdict.APPROVE else None
 
 

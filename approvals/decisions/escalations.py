@@ -8,7 +8,7 @@ import logging
 from threading import Event
 from uuid import UUID
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 
 from approvals import audit, clock
@@ -34,12 +34,23 @@ def record_begun(stop: Event) -> int:
             after, status=Request.Status.PENDING, next_step=ESCALATE, next_at__lte=clock.now()
         )
         due = list(rows.order_by("next_at", "id").values_list("id", "run_id", "next_at")[:BATCH])
-        number += sum(_record(request, run) for request, run, _ in due)
+        number += sum(_recorded(request, run) for request, run, _ in due)
         if len(due) < BATCH:
             break
         last, _, at = due[-1]
         after = Q(next_at__gt=at) | Q(next_at=at, id__gt=last)
     return number
+
+
+def _recorded(request: UUID, run: UUID) -> bool:
+    """Record the steps of one request. An error at one request is logged, so that it stops no other."""
+    try:
+        return _record(request, run)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:  # of any kind: of this request alone
+        log.exception("Request %s does not escalate", request)
+        return False
 
 
 def _record(request: UUID, run: UUID) -> bool:
@@ -54,7 +65,9 @@ def _record(request: UUID, run: UUID) -> bool:
             log.error("Request %s does not escalate, because it was tampered with: %s", row.id, why)
             return False
         demands = demands_of(row.rule)
-        assert demands is not None  # the default policy has no steps
+        if demands is None:
+            log.error("Request %s does not escalate: the default policy has no steps", row.id)
+            return False
         begun = escalation.begun(demands, row.expires_at, at)
         if begun <= row.escalated:
             return False

@@ -8,13 +8,15 @@ only while the admin may still decide.
 import logging
 from collections.abc import Collection
 from datetime import datetime
+from uuid import UUID
 
-from approvals import clock
+from approvals import clock, stored_rows
 from approvals.models import Request, VersionDecision
 from approvals.permissions import principals, request_rules, signatures
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from runtime.core.enums import GateKind, Risk
+from runtime.core.machine.origin import merged
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -35,7 +37,8 @@ _NAMES = (
 )
 _RECENT = 20  # decisions on one pair that are tried
 _READ = f"""
-    SELECT clock_timestamp(), {principals.credentials_sql("d.by")}, {", ".join(f"d.{one}" for one in _NAMES)}
+    SELECT coalesce((SELECT origin FROM runtime_run WHERE id = %(run)s), '[]'::jsonb),
+        {principals.credentials_sql("d.by")}, {", ".join(f"d.{one}" for one in _NAMES)}
     FROM approvals_versiondecision d
     WHERE d.agent = %(agent)s AND d.before = %(before)s AND d.after = %(after)s
     ORDER BY d.id DESC LIMIT {_RECENT}
@@ -49,18 +52,25 @@ def sign(row: VersionDecision) -> None:
 
 
 def decider(
-    *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+    *,
+    run: UUID,
+    agent: str,
+    before: str,
+    after: str,
+    requester: str,
+    origin: Collection[str],
 ) -> str | None:
     """Return the admin whose decision on this pair counts for this run, None without one.
 
-    A row that does not verify is no decision: then people are asked.
+    A row that does not verify is no decision: then people are asked. `origin` is by the journal. The run's row also
+    names the people whose signals wait there.
     """
-    given = {"agent": agent, "before": before, "after": after}
+    given = {"run": run, "agent": agent, "before": before, "after": after}
     with pool.in_transaction() as connection:
         rows = connection.execute(_READ, given).fetchall()
-    for _, held, *values in rows:
+    for steered, held, *values in rows:
         row = VersionDecision(**dict(zip(_NAMES, values, strict=True)))
-        if _counts(row, held, requester, origin):
+        if _counts(row, held, requester, merged(origin, stored_rows.texts(steered))):
             return row.by
     return None
 

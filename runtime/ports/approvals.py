@@ -213,11 +213,18 @@ class Approvals(Protocol):
         """
 
     def version_decided(
-        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+        self,
+        *,
+        run: UUID,
+        agent: str,
+        before: str,
+        after: str,
+        requester: str,
+        origin: Collection[str],
     ) -> str | None:
         """Return the admin whose decision lets runs of these people continue from one version to the other, or None.
 
-        `requester` and `origin` are those of the run, by its journal.
+        `requester` and `origin` are those of the run, by its journal. People who steered `run` since count too.
         """
 
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:

@@ -283,7 +283,14 @@ class FakeApprovals:
         return self.fails and decision.verdict is Verdict.EXPIRE
 
     def version_decided(
-        self, *, agent: str, before: str, after: str, requester: str, origin: Collection[str]
+        self,
+        *,
+        run: UUID,
+        agent: str,
+        before: str,
+        after: str,
+        requester: str,
+        origin: Collection[str],
     ) -> str | None:
         return self.versions.get((agent, before, after))
 

@@ -124,6 +124,7 @@ class Admission:
         """Return the admin who decided that runs continue under version `after`, empty if people are asked here."""
         here = now.frame(frame)
         found = self.approvals.version_decided(
+            run=now.run,
             agent=here.agent,
             before=here.fingerprint,
             after=after,

@@ -20,6 +20,7 @@ from approvals.models import Request, VersionDecision
 from approvals.permissions import principals
 from approvals.policy import Group
 from approvals.queries.version_pairs import waiting
+from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.core.enums import GateKind
 from runtime.errors import Forbidden, InvalidInput
@@ -177,7 +178,7 @@ def test_a_decision_counts_only_signed_and_while_its_admin_may_decide(
         copy.save()
     with pytest.raises(DatabaseError), transaction.atomic():
         VersionDecision.objects.filter(pk=forged.pk).update(by="bea")
-    given = {**pair, "requester": "ada", "origin": ("ada",)}
+    given = {**pair, "run": runs[0], "requester": "ada", "origin": ("ada",)}
     decided = Approvals().version_decided
     assert decided(**given) == "anne"
     assert decided(**{**given, "requester": "anne"}) is None
@@ -188,6 +189,21 @@ def test_a_decision_counts_only_signed_and_while_its_admin_may_decide(
         set_groups("anne", groups, actor=None)
         assert decided(**given) is None
     assert (second.approve(*runs[1:]), _gates()) == ({"suspended"}, 2)
+
+
+def test_a_decision_does_not_count_in_a_run_that_its_admin_has_just_steered(
+    releases: Any, anne: Actor
+) -> None:
+    first = releases(FIRST)
+    steered, other = first.start(2)
+    second = releases(FEWER)
+    pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
+    sign(VersionDecision(**pair, by="anne", reason="x", count=1, at=seeds.moment(0)))
+    with transaction.atomic():
+        send_message(run=steered, text="Pay now.", actor=anne)  # its journal does not name her yet
+    second.approve(steered, other)
+    change = (first.fingerprint, second.fingerprint, "anne")
+    assert (_changes(steered), _changes(other), _gates()) == ([], [change], 1)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

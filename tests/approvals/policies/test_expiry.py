@@ -12,6 +12,7 @@ import pytest
 from approvals import audit, clock
 from approvals.accounts.people import disable, enable
 from approvals.adapter import Approvals
+from approvals.decisions import escalations as decisions
 from approvals.decisions.escalations import record_begun
 from approvals.decisions.outlooks import Outlooks
 from approvals.models import AuditEntry, Request, Vote
@@ -22,7 +23,7 @@ from approvals.policy import Group
 from approvals.policy_versions import changes
 from approvals.queries import inbox
 from approvals.queries.inbox import View
-from approvals.requests import statements, votes
+from approvals.requests import statements, verification, votes
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -208,6 +209,44 @@ def test_a_changed_request_does_not_escalate(three: list[Actor]) -> None:
     Request.objects.filter(pk=request.pk).update(rule=request.rule.replace("cora", "mallory"))
     assert record_begun(Event()) == 0
     assert escalations(request) == []
+
+
+def test_a_request_that_cannot_escalate_stops_no_other(
+    three: list[Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default = seeds.pending()  # by the default policy, which has no steps
+    broken, fine = (
+        asked(LADDER, expires_at=clock.now() + timedelta(seconds=150)) for _ in range(2)
+    )
+    early = clock.now() - timedelta(hours=1)  # no seal covers these columns
+    Request.objects.filter(pk__in=[default.pk, broken.pk]).update(
+        next_step="escalate", next_at=early
+    )
+    real = verification.fault
+
+    def fault(row: Request) -> str | None:
+        if row.pk == broken.pk:
+            raise RuntimeError
+        return real(row)
+
+    monkeypatch.setattr(verification, "fault", fault)
+    assert (record_begun(Event()), len(escalations(fine))) == (1, 1)
+
+
+def test_too_few_people_are_marked_also_when_escalations_fail(
+    three: list[Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = seeds.pending()
+    for name in ("bea", "cora", "dan"):
+        disable(name, actor=None)
+
+    def fail(stop: Event) -> int:
+        raise RuntimeError
+
+    monkeypatch.setattr(decisions, "record_begun", fail)
+    with pytest.raises(RuntimeError):
+        Approvals().look_ahead(Event())
+    assert stuck() == {request.id}
 
 
 # Too few people

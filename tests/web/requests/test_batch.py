@@ -135,6 +135,7 @@ def test_what_is_left_out_says_why_and_a_forged_form_does_not_approve_it(
     (expired,) = waiting(_person(4))
     reseal([expired], expires_at=timezone.now().replace(year=2020))
     (again,) = waiting(_person(5), preview={"shown": {}, "before": {"summary": "Other"}})
+    question = seeds.pending(kind=GateKind.QUESTION)
     doubt = seeds.in_doubt()
     halt = office.held()
     why = {
@@ -143,13 +144,14 @@ def test_what_is_left_out_says_why_and_a_forged_form_does_not_approve_it(
         own: "bea started this run",
         expired: "It has expired",
         again: "Its consequences changed",
+        question: "An agent asks here",
         doubt: "Its outcome is unknown",
         halt: "An agent was stopped",
     }
-    page = shows(bea, _sheet(plain, *why), *why.values(), "Left out of an approval: 7")
+    page = shows(bea, _sheet(plain, *why), *why.values(), "Left out of an approval: 8")
     assert _ticked(page) == [str(plain.id)]
     answer = _post(bea, plain, *why, reason="ok")
-    has(text_of(answer), "Approved: 1 of 8", *why.values())
+    has(text_of(answer), "Approved: 1 of 9", *why.values())
     assert set(_statuses(*why)) == {"pending"}
     assert Request.objects.get(pk=plain.pk).status == "approved"
 
@@ -247,4 +249,8 @@ def test_rows_have_boxes_where_they_can_be_decided_together(
     page = text(bea, "/inbox/?group=kind")
     assert page.count('form="batch"') == 2
     has(page, f"item={one.id}&amp;item={other.id}&amp;group=kind", "Decide these together")
+    Request.objects.all().delete()
+    for _ in range(2):
+        seeds.pending(kind=GateKind.QUESTION)
+    shows(bea, "/inbox/?group=kind", hides=["Decide these together"])
     shows(ada, "/inbox/?view=others", hides=['form="batch"', 'id="batch"'])
