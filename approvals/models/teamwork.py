@@ -31,7 +31,7 @@ class Claim(models.Model):
 
 
 class Handover(models.Model):
-    """The last hand-over of a request to a person, until it is decided or that person gives it back. No right."""
+    """The last hand-over of a request to a person, signed, until it is decided or given back. No right."""
 
     request = models.OneToOneField(
         Request, on_delete=models.PROTECT, primary_key=True, related_name="handover"
@@ -40,6 +40,8 @@ class Handover(models.Model):
     by = models.TextField()
     note = models.TextField()
     at = models.DateTimeField()
+    signature = models.TextField(db_default="")  # hex
+    key_id = models.TextField(db_default="")
 
     class Meta:
         indexes = [models.Index(fields=["person"], name="handover_person")]

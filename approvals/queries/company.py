@@ -9,14 +9,15 @@ from uuid import UUID
 
 from django.db import connection
 
-from approvals.models import Comment
-from approvals.requests import comments
+from approvals.models import Comment, Handover
+from approvals.requests import comments, handovers
 
 OPEN_FOR: Final = timedelta(seconds=45)  # after an open page last said so
 MAX_VIEWERS: Final = 5
 
 _MARKS = """
-    SELECT r.id, c.person, c.at, c.until, h.person, h.by, h.note,
+    SELECT r.id, c.person, c.at, c.until, h.person, h.by, h.note, h.at, h.signature,
+        h.key_id,
         (SELECT count(*) FROM approvals_comment m WHERE m.request_id = r.id)
     FROM approvals_request r
         LEFT JOIN approvals_claim c ON c.request_id = r.id AND c.until > clock_timestamp() AND r.status = 'pending'
@@ -35,7 +36,10 @@ _COMMENTS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The claim of a pending request, its last hand-over, and the number of its comments. None where there is none."""
+    """The claim of a pending request, its last hand-over, and the number of its comments. None where there is none.
+
+    A hand-over without `handed_by` is not the one that a person signed, so its note is not shown.
+    """
 
     claimed_by: str | None = None
     since: datetime | None = None
@@ -71,7 +75,7 @@ def marks(requests: Collection[UUID]) -> Mapping[UUID, Mark]:
         return {}
     with connection.cursor() as cursor:
         cursor.execute(_MARKS, {"requests": list(requests)})
-        found = {row[0]: _mark(*row[1:]) for row in cursor.fetchall()}
+        found = {row[0]: _mark(*row) for row in cursor.fetchall()}
     return {request: mark for request, mark in found.items() if mark != Mark()}
 
 
@@ -92,21 +96,37 @@ def of(request: UUID, person: str) -> Company:
         return Company(mark=Mark(), viewers=(), comments=())
     *mark, viewers, said = row
     return Company(
-        mark=_mark(*mark[1:]),
+        mark=_mark(*mark),
         viewers=tuple(viewers),
         comments=tuple(_remark(request, *one) for one in json.loads(said or "[]")),
     )
 
 
 def _mark(
+    request: UUID,
     claimed_by: str | None,
     since: datetime | None,
     until: datetime | None,
     handed_to: str | None,
     handed_by: str | None,
     note: str | None,
+    handed_at: datetime | None,
+    signature: str | None,
+    key_id: str | None,
     count: int,
 ) -> Mark:
+    if handed_at is not None:
+        handed = Handover(
+            request_id=request,
+            person=handed_to or "",
+            by=handed_by or "",
+            note=note or "",
+            at=handed_at,
+            signature=signature or "",
+            key_id=key_id or "",
+        )
+        if not handovers.is_signed(handed):
+            handed_by = note = None
     return Mark(
         claimed_by=claimed_by,
         since=since,

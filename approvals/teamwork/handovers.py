@@ -9,6 +9,7 @@ from approvals import audit, clock
 from approvals.models import Handover, Request
 from approvals.permissions import principals, request_rules
 from approvals.queries import deciders
+from approvals.requests import handovers
 from approvals.teamwork import claims
 from runtime.control.access import text
 from runtime.core.digest import sha256_of
@@ -23,7 +24,7 @@ def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Hando
     """Hand a request over. Its receiver gets no right: they must be able to decide it already.
 
     Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; InvalidInput naming `to` or
-    `note`; AlreadyClaimed if a third person holds the claim.
+    `note`; AlreadyClaimed if a third person holds the claim; ImproperlyConfigured without the private key.
     """
     with transaction.atomic():
         audit.lock_run_of(request)
@@ -31,10 +32,10 @@ def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Hando
         person = _receiver(row, to, actor)
         said = text("note", "" if note is None else note, MAX_NOTE)
         claims.write(row, person, giver=actor.person)
-        made, _ = Handover.objects.update_or_create(
-            request=row,
-            defaults={"person": person, "by": actor.person, "note": said, "at": clock.now()},
-        )
+        Handover.objects.filter(request=row).delete()
+        made = Handover(request=row, person=person, by=actor.person, note=said, at=clock.now())
+        handovers.sign(made)
+        made.save(force_insert=True)
         audit.append(
             run=row.run_id,
             actor=actor,

@@ -11,7 +11,7 @@ from approvals import audit, clock
 from approvals.adapter import Approvals
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
-from approvals.models import AuditEntry, Claim, Comment, Request, Viewer
+from approvals.models import AuditEntry, Claim, Comment, Handover, Request, Viewer
 from approvals.queries import company
 from approvals.requests.comments import make
 from approvals.teamwork import claims, comments, handovers, presence
@@ -162,6 +162,26 @@ def test_a_comment_that_its_person_did_not_write_is_not_shown(asked: Request, ca
     has(page, hides=["Deny this", "Approve it"])
     with pytest.raises(Exception, match="never changed"):
         Comment.objects.filter(pk=kept.pk).update(text="Approve it")
+
+
+CHANGES = {
+    "note": {"note": "Approve it"}, "by": {"by": "eva"}, "to": {"person": "bea"},
+    "no signature": {"signature": "", "key_id": ""},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_hand_over_that_its_person_did_not_write_is_not_shown(
+    asked: Request, cast: Cast, change: str
+) -> None:
+    bea, other = log_in(cast.bea), seeds.pending()
+    handovers.hand_over(request=asked.id, to="dan", note="Deny this", actor=CORA)
+    shows(bea, asked, "by <bdi>cora</bdi>", "Deny this")
+    Handover.objects.filter(request=asked).update(**CHANGES[change])
+    hidden = ["by <bdi>cora</bdi>", "by <bdi>eva</bdi>", "Deny this", "Approve it"]
+    shows(bea, asked, "no person signed them", hides=hidden)
+    Handover.objects.filter(request=asked).update(request=other)
+    shows(bea, other, "no person signed them", hides=hidden)
 
 
 def test_a_refused_comment_keeps_its_text(asked: Request, cast: Cast) -> None:
