@@ -56,7 +56,7 @@ def test_only_the_time_in_front_makes_a_decision_considered(
     assert found.considered is considered
     assert found.first_seen_at is not None
     assert found.sections["what"] is True
-    word = "Considered" if considered else "Faster than a reader"
+    word = "Considered" if considered else "Not considered"
     desk.page.get_by_text("How you read it").click()
     expect(desk.page.get_by_text(word)).to_be_visible()
     desk.log_in("ada")

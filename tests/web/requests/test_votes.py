@@ -91,7 +91,11 @@ rules:
 ENDS = {
     "deny": (": then the call is denied", "is told that it expired", ""),
     "fail": ("is denied and the run fails", "and the run fails", ", then the run fails"),
-    "{answer: {level: 7}}": ("gets the policy's answer", "this answer", ", then a set answer"),
+    "{answer: {level: 7}}": (
+        "gets the policy's answer",
+        "this answer",
+        ", then the policy's answer",
+    ),
 }
 
 
