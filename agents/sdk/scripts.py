@@ -142,7 +142,10 @@ def _own_words(messages: list[ModelMessage]) -> str:
 
 def _question(messages: list[ModelMessage]) -> str:
     """Return the question at the end of the conversation, empty without one."""
-    last = messages[-1].parts[-1] if messages else None
+    parts = (
+        messages[-1].parts if messages else ()
+    )  # refused calls of a provider leave a message without parts
+    last = parts[-1] if parts else None
     text = str(last.content) if isinstance(last, UserPromptPart) else ""
     return text.partition(ASKS)[2] if text.startswith(QUESTION) else ""
 

@@ -155,7 +155,7 @@ def request_digest(request: Request) -> str:
             **({} if request.preview is None else {"preview": request.preview}),
             **(
                 {}
-                if request.revises is None
+                if request.revises is None and request.revision == 1
                 else {"revises": str(request.revises), "revision": request.revision}
             ),
             **({} if request.allowance is None else {"allowance": _use(request)}),

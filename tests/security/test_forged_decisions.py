@@ -40,6 +40,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "result_schema": ("{}", "the stored request"),
     "preview": ("{}", "the stored request"),
     "rule": ("{}", "the stored request"),
+    "revises": (uuid4(), "the stored request"),
+    "revision": (2, "the stored request"),
     "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
     "gate": (uuid4(), "the gate has no request"),
     "request_digest": ("sha256:" + "0" * 64, "the stored request"),
@@ -55,8 +57,11 @@ CHANGES: dict[str, tuple[Any, str]] = {
 }
 # Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.
 ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
-# Columns and rows that only lists read, and votes, which test_votes.py forges
-LISTED = {"channel", "outcome", "voted", "open_to", "votes"}
+# test_votes.py, test_deputies.py and test_uses.py forge these
+ELSEWHERE |= {"votes", "decided_for", "voted_for", "allowance", "allowance_use"}
+# Columns and rows that only lists and pages read
+LISTED = {"channel", "outcome", "voted", "open_to", "next_step", "next_at", "escalated"}
+LISTED |= {"undecidable_at", "claim", "comments", "handover", "readings", "viewers"}
 
 
 @pytest.mark.parametrize("field", CHANGES)
