@@ -163,7 +163,7 @@ class Flow:
         return self._decide(Verdict.DENY, tool, reason=reason)
 
     def request_changes(self, changes: str, tool: str | None = None) -> Self:
-        """Request these changes to the call, which the model is told, and continue the run."""
+        """Request these changes to the call, and continue the run. Its model reads the text."""
         return self._decide(Verdict.REQUEST_CHANGES, tool, reason=changes)
 
     def answer(self, result: Any, tool: str | None = None) -> Self:

@@ -122,7 +122,7 @@ def record(decided: Approval, found: Measured | None, actor: Actor, *, edits: in
 
 
 def undone(request: UUID, actor: Actor) -> None:
-    """Count an undo, or the withdrawal of a vote, by this person. Their time on the request goes on."""
+    """Count an undo, or the withdrawal of a vote, by this person. The next decision updates the row."""
     rows = Reading.objects.filter(request=request, person=actor.person)
     rows.update(decided_at=None, undone=F("undone") + 1)
 

@@ -237,7 +237,7 @@ def heard(request: Request, **changed: Any) -> Decision:
 
 
 def verify_decision(request: Request, decision: Decision | None = None) -> bool:
-    """Verify a decision as a worker does that hears it, and return whether the run fails with it."""
+    """Verify a decision as the worker does when it receives it. Return whether the run fails."""
     return Approvals().verify_decision(gate=request.gate, decision=decision or heard(request))
 
 

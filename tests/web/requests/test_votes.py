@@ -89,7 +89,7 @@ rules:
 """
 # The consequence, what the page says of it before and after, and the row of the inbox in the last step
 ENDS = {
-    "deny": (": then the call is denied", "is told that it expired", ""),
+    "deny": (": then the call is denied", "receives the message that it expired", ""),
     "fail": ("is denied and the run fails", "and the run fails", ", then the run fails"),
     "{answer: {level: 7}}": (
         "gets the policy's answer",
