@@ -1,6 +1,7 @@
 """A Chromium that notes everything a strict page must not do, and an office behind the live server."""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -72,6 +73,20 @@ def window(chromium: Browser, url: str, **given: Any) -> Iterator[Desk]:
     context.route("**/events/", lambda route: route.fulfill(status=204))
     yield Desk(page=context.new_page(), url=url)
     context.close()
+
+
+@pytest.fixture(autouse=True)
+def _all_answered(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After the windows are closed and before the tables are emptied, wait until the server has answered all."""
+    if "live_server" not in request.fixturenames:
+        yield
+        return
+    request.getfixturevalue("transactional_db")
+    yield
+    for thread in threading.enumerate():
+        if "process_request_thread" in thread.name:
+            thread.join(60)
+            assert not thread.is_alive(), "the server still answers a window that is closed"
 
 
 @pytest.fixture
