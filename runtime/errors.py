@@ -145,6 +145,18 @@ class TooManyMatched(RequestError):
         )
 
 
+class NoSuchSchedule(RequestError):
+    """There is no such schedule."""
+
+    status, code = 404, "not_found"
+
+
+class ScheduleEnded(RequestError):
+    """The schedule has ended."""
+
+    status, code = 409, "schedule_ended"
+
+
 class SwitchAlreadyEngaged(RequestError):
     """The kill switch is engaged already."""
 

@@ -289,3 +289,64 @@ class Worker(models.Model):
     lease_until = models.DateTimeField(null=True)  # null for a worker of the release before
     isolated = models.BooleanField(db_default=False)  # advances suspected runs, one at a time
     hung = models.BooleanField(db_default=False)  # its tools hang; it ends and must be replaced
+
+
+class Schedule(models.Model):
+    """A schedule, with its next time. Its newest act says which runs it starts."""
+
+    id = models.UUIDField(primary_key=True)
+    name = models.TextField()
+    agent = models.TextField()
+    owner = models.TextField()
+    state = models.TextField(db_default="active")  # active, paused or ended
+    problem = models.TextField(db_default="")  # why it starts nothing although it is active
+    next_at = models.DateTimeField(null=True)  # the first time that was not handled
+    due_at = models.DateTimeField(null=True)  # when the sweeper looks at it
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["due_at"], name="schedule_due", condition=models.Q(due_at__isnull=False)
+            ),
+            models.Index(fields=["owner"], name="schedule_owner"),
+        ]
+
+
+class ScheduleAct(models.Model):
+    """An act of a person on a schedule, with the schedule after it, under a MAC. It is never changed or deleted."""
+
+    pk = models.CompositePrimaryKey("schedule", "seq")
+    schedule = models.UUIDField()
+    seq = models.IntegerField()
+    act = models.TextField()
+    by = models.TextField(null=True)  # None is the command line
+    token = models.TextField(null=True)  # the API token that was used
+    at = models.DateTimeField()
+    body = models.TextField()
+    mac = models.TextField()
+    key_id = models.TextField()
+
+
+class ScheduleTime(models.Model):
+    """One time of a schedule, and what became of it. There is one row for a time, so no time starts two runs."""
+
+    pk = models.CompositePrimaryKey("schedule", "at")
+    schedule = models.UUIDField()
+    at = models.DateTimeField()
+    kind = models.TextField()
+    state = models.TextField()
+    run = models.UUIDField(null=True)
+    reason = models.TextField(db_default="")
+    by = models.TextField(null=True)  # the person of a manual time or a back-fill
+    token = models.TextField(null=True)
+    made_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["schedule"],
+                name="schedule_time_open",
+                condition=models.Q(state__in=["waiting", "started"]),
+            ),
+        ]

@@ -26,7 +26,8 @@ class Access:
 
     def rights(self, actor: Actor) -> Expression:
         """Return the SQL expression of the facts behind the actor's permissions, for `require_read`."""
-        return Expression(sql=principals.CREDENTIALS, parameters=principals.parameters_of(actor))
+        sql = principals.CREDENTIALS_OF_PERSON if actor.token is None else principals.CREDENTIALS
+        return Expression(sql=sql, parameters=principals.parameters_of(actor))
 
     def require_read(self, actor: Actor, scope: str, rights: Any, *, at: datetime) -> None:
         """Raise Forbidden as `require` does, by the value that `rights` had at this time."""

@@ -118,7 +118,8 @@ _TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at"
 # The expression for an actor, of whom `parameters_of` gives the parameters.
 CREDENTIALS = credentials_sql("%(person)s", "%(token)s")
 _LOOK = f"SELECT clock_timestamp(), {CREDENTIALS}"
-_LOOK_AT_PERSON = f"SELECT clock_timestamp(), {credentials_sql('%(person)s')}"
+CREDENTIALS_OF_PERSON = credentials_sql("%(person)s")  # without a token: workers may not read them
+_LOOK_AT_PERSON = f"SELECT clock_timestamp(), {CREDENTIALS_OF_PERSON}"
 
 
 def parameters_of(actor: Actor) -> dict[str, object]:

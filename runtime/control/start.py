@@ -1,6 +1,7 @@
 """Starting a run: `start` for people, `create` for callers that have checked who asks."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from runtime.core.digest import require_json
 from runtime.core.documents import budget_text
 from runtime.core.events import RunStarted
 from runtime.core.limits import MAX_KEY
+from runtime.core.machine.origin import merged
 from runtime.core.machine.replay import Entry
 from runtime.errors import BusinessKeyConflict, InvalidInput
 from runtime.ports import wiring
@@ -33,11 +35,18 @@ class Started:
 
 
 def start(
-    *, agent: str, input: Any, business_key: str | None, actor: Actor, budget: object = None
+    *,
+    agent: str,
+    input: Any,
+    business_key: str | None,
+    actor: Actor,
+    budget: object = None,
+    makers: Sequence[str] = (),
 ) -> Started:
     """Start a run of a published agent.
 
-    `budget` limits this run, as `budget_text.budget_of` reads it. It can only lower the installation's limits.
+    `budget` limits this run, as `budget_text.budget_of` reads it. It can only lower the installation's limits. `makers`
+    are people besides the actor who brought it about.
     Raise, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`,
     `business_key` or the limit of `budget`; BusinessKeyConflict.
     """
@@ -56,6 +65,7 @@ def start(
         requester=actor,
         business_key=business_key,
         budget=budget_for_run(budget),
+        makers=makers,
         born=born,
     )
 
@@ -67,6 +77,7 @@ def create(
     requester: Actor,
     business_key: str | None = None,
     budget: Budget | None = None,
+    makers: Sequence[str] = (),
     born: Born | None = None,
 ) -> Started:
     """Create a run, or find the run with the same business key, agent, requester and input.
@@ -84,6 +95,7 @@ def create(
             requester=requester.person,
             budget=budget or NO_LIMITS,
             business_key=business_key,
+            makers=tuple(maker for maker in makers if maker != requester.person),
         )
         first = journal.sign(born.run, 1, "", Entry(at=born.at, events=(event,)))
         row = {
@@ -94,6 +106,7 @@ def create(
             "business_key": business_key,
             "input": json.dumps(input),
             "head": first.seal.mac,
+            "origin": merged([requester.person], makers),
         }
         if not starts.write(connection, row, first):
             return _found(connection, row, input)

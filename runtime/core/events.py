@@ -70,7 +70,8 @@ class RunStarted:
 
     `budget` is None only in runs older than budgets, which have no accounting.
 
-    `business_key` is None in a run without one, and in older entries.
+    `business_key` is None in a run without one, and in older entries. `makers` are the people besides the requester who
+    brought it about, such as those who changed the schedule that started it. They are in its origin.
     """
 
     agent: str
@@ -78,6 +79,7 @@ class RunStarted:
     requester: str
     budget: Budget | None = None
     business_key: str | None = None
+    makers: tuple[str, ...] = ()
     type: Literal["RunStarted"] = "RunStarted"
 
 

@@ -1,7 +1,7 @@
 """Runs the sweeper: one process with a loop for each scheduled job. Any number of sweepers may run.
 
-The loops are independent. The sweeper sends hints for due runs every second, looks at requests and mails people every
-minute, and does the other jobs once an hour.
+The loops are independent. The sweeper sends hints for due runs and starts the runs of schedules every second, looks at
+requests and mails people every minute, and does the other jobs once an hour.
 """
 
 import logging
@@ -21,12 +21,13 @@ from runtime.upkeep.alarm import Alarm
 log = logging.getLogger(__name__)
 
 MINUTE, HOUR = 60.0, 3600.0
-RETRY_SECONDS = 60.0  # between a failure and the next attempt
+RETRY_SECONDS = 60.0  # between a failure and the next attempt, unless the job runs more often
+KEEP_SECONDS = 10.0  # a job that runs as often as this keeps its connections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A job that runs at the start and every `seconds`."""
+    """A job that runs at the start and every `seconds`, or sooner after a failure if that is more than a minute."""
 
     name: str
     duty: Callable[[Connection, threading.Event], object]
@@ -38,13 +39,18 @@ class Loop:
         while not stop.wait(pause):
             try:
                 with pool.own() as connection:
-                    self.duty(connection, stop)
-                    alarm.done(connection)
+                    self._round(connection, stop, alarm)
+                    while self.seconds <= KEEP_SECONDS and not stop.wait(self.seconds):
+                        self._round(connection, stop, alarm)
                 pause = self.seconds
             except Exception as exc:  # of any kind: the next attempt may succeed
-                alarm.failed(exc, again=RETRY_SECONDS)
-                pause = RETRY_SECONDS
+                pause = min(self.seconds, RETRY_SECONDS)
+                alarm.failed(exc, again=pause)
             connections.close_all()  # or an ended thread would leave its connection open
+
+    def _round(self, connection: Connection, stop: threading.Event, alarm: Alarm) -> None:
+        self.duty(connection, stop)
+        alarm.done(connection)
 
 
 def compare_ledger(connection: Connection, stop: threading.Event) -> None:
@@ -66,14 +72,15 @@ def look_ahead(_: Connection, stop: threading.Event) -> None:
     wiring.approvals().look_ahead(stop)
 
 
-def run(stop: threading.Event) -> None:
-    """Run every loop until `stop`. An error in the loop that sends hints ends all loops and the process."""
+def run(stop: threading.Event, *more: Loop) -> None:
+    """Run every loop, and `more`, until `stop`. An error in the loop that sends hints ends all, and the process."""
     scheduled = (
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
         Loop(name="ledger", duty=compare_ledger),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),
         Loop(name="mail", duty=send_mail, seconds=MINUTE),
+        *more,
     )
     threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in scheduled]
     for thread in threads:

@@ -14,6 +14,10 @@ from runtime.web.pages.pause import pause, resume
 from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
 from runtime.web.pages.runs import compare_chosen, runs
+from runtime.web.pages.schedule_form import change, new
+from runtime.web.pages.schedules import backfill, end, run_now, schedule, schedules
+from runtime.web.pages.schedules import pause as pause_schedule
+from runtime.web.pages.schedules import resume as resume_schedule
 
 urlpatterns = [
     path("runs/", runs, name="runs"),
@@ -33,6 +37,15 @@ urlpatterns = [
     path("runs/<uuid:run>/retry/", retry, name="retry"),
     path("runs/<uuid:run>/pause/", pause, name="pause"),
     path("runs/<uuid:run>/resume/", resume, name="resume"),
+    path("schedules/", schedules, name="schedules"),
+    path("schedules/new/", new, name="new_schedule"),
+    path("schedules/<uuid:id>/", schedule, name="schedule"),
+    path("schedules/<uuid:id>/change/", change, name="change_schedule"),
+    path("schedules/<uuid:id>/pause/", pause_schedule, name="pause_schedule"),
+    path("schedules/<uuid:id>/resume/", resume_schedule, name="resume_schedule"),
+    path("schedules/<uuid:id>/end/", end, name="end_schedule"),
+    path("schedules/<uuid:id>/run-now/", run_now, name="run_now"),
+    path("schedules/<uuid:id>/backfill/", backfill, name="backfill"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("manifest.webmanifest", manifest, name="manifest"),

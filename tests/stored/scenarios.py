@@ -109,7 +109,7 @@ def document_of(worker: Worker) -> dict[str, Any]:
     """Everything a worker that never heard of the run needs, as JSON."""
     continuation = encode_continuation(worker.now)
     return {
-        "schema": json.loads(continuation)["schema"],
+        "schema": max(json.loads(text)["schema"] for text in (continuation, *worker.journal)),
         "clock": worker.clock.isoformat(),
         "journal": list(worker.journal),
         "continuation": continuation,
@@ -131,6 +131,7 @@ class Scene:
     shows: Callable[[Continuation], bool] = field(default=_gates(1))
     crash_before: tuple[str, ...] = ()
     then: Callable[[Worker], None] = field(default=lambda worker: None)
+    makers: tuple[str, ...] = ()
 
 
 def _call_is(state: CallState) -> Callable[[Continuation], bool]:
@@ -167,7 +168,9 @@ def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, scene in scenes.items():
         spec = scene.spec()
         worker = Worker(spec, scene.crash_before, ())
-        worker.advance(RunStarted(agent=spec.name, input=INPUT, requester="ada"))
+        worker.advance(
+            RunStarted(agent=spec.name, input=INPUT, requester="ada", makers=scene.makers)
+        )
         while not scene.shows(worker.now):
             worker._perform(worker._ready.popleft())
         scene.then(worker)

@@ -31,7 +31,12 @@ from tests.core.machine.events import AT
 from tests.core.machine.walks import Walk
 
 FOLDER = Path(__file__).with_name("golden")
-LATER = (conversations.DECISIONS, conversations.REVIEWS, conversations.DIALOGUE)
+LATER = (
+    conversations.DECISIONS,
+    conversations.REVIEWS,
+    conversations.DIALOGUE,
+    conversations.ORIGINS,
+)
 EVERY = 16  # so many events lie between two whole states
 MAX_EVENTS = 70
 WRITTEN = {
@@ -87,7 +92,7 @@ def test_numbers_and_names_that_people_rely_on() -> None:
     assert [budget_text.MAX[limit] for limit in Limit] == most
     assert {"setup", "request"} == retries.PERMANENT
     assert {"limit", "provider", "network", "time"} == retries.FALLBACK_CAUSES
-    assert list(codec.HISTORY) == list(range(1, conversations.DIALOGUE + 1))
+    assert list(codec.HISTORY) == list(range(1, conversations.ORIGINS + 1))
     assert limits.JSON_DEPTH == 64
     assert export_file.MAX_BYTES == 67_108_864
 

@@ -14,6 +14,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from runtime.broker import dispatch
+from runtime.management.commands.sweep import SCHEDULES
 from runtime.models import Loop, Run
 from runtime.queries import workers
 from runtime.queries.workers import LATE_SECONDS
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @contextmanager
 def sweeping(stop: threading.Event) -> Iterator[None]:
-    thread = threading.Thread(target=sweeper.run, args=[stop])
+    thread = threading.Thread(target=sweeper.run, args=[stop, SCHEDULES])
     thread.start()
     try:
         yield

@@ -26,6 +26,7 @@ from runtime.core.enums import EffectClass
 from runtime.models import BlobReference, KillSwitch, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
+from runtime.triggers import changes as schedule_changes
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
@@ -34,6 +35,15 @@ from tests.support.seeds import PASSWORD, Cast, decide
 
 Places = dict[str, Any]
 ALLOWED = {name: {"rule": "any"} for name in ("username", "security_level")}
+SCHEDULE = {
+    "name": "Hourly",
+    "agent": "hr_onboarding",
+    "cron": "0 * * * *",
+    "input": NEWCOMER,
+    "zone": "UTC",
+    "missed": "once",
+    "overlap": "skip",
+}
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 DAYS = {"starts": TODAY, "ends": TODAY}
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
@@ -109,6 +119,7 @@ def places(
         "person": "bea",
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
+        "schedule": schedule_changes.create(sent=SCHEDULE, actor=Actor(person="ada")),
         "policy": changes.propose("rules: []", actor=None),
         "allowance": allowance_changes.propose(
             approval.id,
@@ -213,8 +224,14 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "messages": {"text": "Mind the gap."},
         "runs": {"agent": "hr_onboarding", "input": NEWCOMER},
         "imports": places["parcel"],
+        "schedules": SCHEDULE,
+        "backfill": {"first": "2026-01-01", "until": "2026-01-02"},
         "fork": {"position": 1},
     }
+    bodies |= dict.fromkeys(
+        ("schedules/new", "{schedule}/change"),
+        SCHEDULE if row.is_api else {**SCHEDULE, **_fields_of(NEWCOMER)},
+    )
     if row.is_api:
         bodies |= {
             act: {}
@@ -222,6 +239,12 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         }
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")
+    if row.path.startswith("/api/v1/schedules/") and last in ("pause", "run-now"):
+        return {}
     if last == "start":
-        return {f"in.{name}": value for name, value in NEWCOMER.items()}
+        return _fields_of(NEWCOMER)
     return dict(bodies.get(f"{before}/{last}") or bodies.get(last, given))
+
+
+def _fields_of(value: dict[str, Any]) -> dict[str, Any]:
+    return {f"in.{name}": one for name, one in value.items()}

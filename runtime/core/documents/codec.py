@@ -23,6 +23,7 @@ from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import (
     DECISIONS,
     DIALOGUE,
+    ORIGINS,
     REVIEWS,
     Conversations,
     Told,
@@ -48,6 +49,7 @@ from runtime.core.events import (
     QuestionAnswered,
     QuestionAsked,
     QuestionFailed,
+    RunStarted,
     TaggedEvent,
 )
 from runtime.core.fast_replace import replace
@@ -67,6 +69,7 @@ HISTORY = {
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
+    12: "runs that a schedule started: an entry with the people who made it",
 }
 REFERRING = 6
 BRIEF = 7
@@ -78,10 +81,12 @@ _BRIEF = f'{{"schema":{BRIEF},'
 _DECISIONS = f'{{"schema":{DECISIONS},'
 _REVIEWS = f'{{"schema":{REVIEWS},'
 _DIALOGUE = f'{{"schema":{DIALOGUE},'
+_ORIGINS = f'{{"schema":{ORIGINS},'
 _LATER = (
     _DECISIONS,
     _REVIEWS,
     _DIALOGUE,
+    _ORIGINS,
 )  # as SCHEMA, and never read by releases that do not know them
 # JSON escapes of values that `require_json` refuses, in compact JSON, perhaps inside a text.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
@@ -229,6 +234,8 @@ def _number(event: Event) -> int:
         case Forked():
             with suppress(Unreadable):  # the reducer reports that
                 return _number_of(state_of(event))
+        case RunStarted() if event.makers:
+            return ORIGINS
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE
         case QuestionAsked() | QuestionAnswered() | QuestionFailed():
@@ -281,7 +288,8 @@ def _load(text: str) -> dict[str, Any]:
         raise Unreadable(f"not JSON: {exc}") from exc
     if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
         raise Unreadable("no schema number")
-    if document["schema"] > SCHEMA and document["schema"] not in (DECISIONS, REVIEWS, DIALOGUE):
+    later = (DECISIONS, REVIEWS, DIALOGUE, ORIGINS)
+    if document["schema"] > SCHEMA and document["schema"] not in later:
         raise NewerSchema(document["schema"])
     return document
 

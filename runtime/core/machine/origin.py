@@ -1,8 +1,8 @@
 """The origin of a run: the people who started or steered it. They cannot decide in it.
 
-It holds the requester, the senders of messages and events that a worker received, and the people who tried the run
-again after a failure. For a forked or imported run it also holds that person, and the origin of the run before. It is
-folded from the journal, so the journal's MACs cover it.
+It holds the requester, the people who made the schedule that started it, the senders of messages and events that a
+worker received, and the people who tried the run again after a failure. For a forked or imported run it also holds that
+person, and the origin of the run before. It is folded from the journal, so the journal's MACs cover it.
 """
 
 from collections.abc import Iterable

@@ -175,7 +175,7 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
         agent=event.agent,
         input=event.input,
         requester=event.requester,
-        origin=merged([event.requester]),
+        origin=merged([event.requester], event.makers),
         budget=event.budget,
         business_key=event.business_key,
     )

@@ -6,14 +6,18 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from runtime.triggers import firing
 from runtime.upkeep import startup, sweeper
+
+SCHEDULES = sweeper.Loop(name="schedules", duty=firing.fire_due, seconds=1.0)
 
 
 class Command(BaseCommand):
     """Runs a sweeper until it is stopped."""
 
     help = (
-        "Dispatch due runs every second, and maintain partitions, retention and ledger every hour."
+        "Dispatch due runs and start those of schedules every second, and maintain partitions,"
+        " retention and ledger every hour."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -21,4 +25,4 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        sweeper.run(stop)
+        sweeper.run(stop, SCHEDULES)

@@ -18,10 +18,12 @@ from approvals.models import Request
 from approvals.policy import Group
 from runtime.core.budgets import Budget
 from runtime.models import Run
+from runtime.ports.access import Actor
+from runtime.triggers import changes as schedule_changes
 from tests.browser.conftest import Desk, unfold
 from tests.support.fake_ports import say, turns
 from tests.support.office import SCHEMA, Office, reseal
-from tests.support.seeds import Cast, person, published
+from tests.support.seeds import ARGS, Cast, person, published
 
 pytestmark = pytest.mark.browser
 
@@ -74,6 +76,9 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     Run.objects.filter(id=failed).update(status="failed", reason="the model cannot be reached")
     published(input_schema=SCHEMA)
     tokens.create(cast.bea, ["runs:read"])
+    said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
+    scheduled = schedule_changes.create(sent=said, actor=Actor(person="ada"))
+    schedule_changes.run_now(id=scheduled, actor=Actor(person="ada"))
     ours = [waiting, done, denied, expired, doubt, cancelled]
     run, start = f"/runs/{waiting}/", "/agents/hr_onboarding/start/"
     asked = f"/a/{office.request(waiting).id}/"
@@ -97,7 +102,11 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *("/agents/", "/agents/hr_onboarding/", start),
             *("/account/", "/nowhere/", f"/runs/{uuid4()}/"),
         ],
-        "ada": ["/inbox/", asked, run, *(f"/runs/{done}/fork/{at}/" for at in (2, 3)), start],
+        "ada": [
+            *("/schedules/", "/schedules/new/", "/schedules/new/?agent=hr_onboarding"),
+            *(f"/schedules/{scheduled}/", f"/schedules/{scheduled}/change/"),
+            *("/inbox/", asked, run, *(f"/runs/{done}/fork/{at}/" for at in (2, 3)), start),
+        ],
         "admin": [
             *(
                 "/overview/",

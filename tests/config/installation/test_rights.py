@@ -3,12 +3,16 @@
 import os
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import psycopg
 import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.accounts import people
@@ -16,7 +20,12 @@ from approvals.adapter import Approvals
 from approvals.notices import preferences, send
 from approvals.policy_versions import changes
 from config import rights
+from runtime.models import Run, Schedule
 from runtime.store import pool
+from runtime.store.tables import schedules
+from runtime.store.tables.schedules import ScheduleRow
+from runtime.triggers import changes as schedule_changes
+from runtime.triggers import firing
 from runtime.upkeep import due_runs, partitions, retention
 from tests.approvals.policies.office import asked
 from tests.support import seeds
@@ -136,6 +145,34 @@ def test_the_sweeper_looks_ahead_with_the_rights_of_a_worker(granted: None) -> N
         request.refresh_from_db()
         transaction.set_rollback(True)
     assert (request.escalated, request.undecidable_at is not None) == (1, True)
+
+
+def test_the_sweeper_starts_runs_of_schedules_with_the_rights_of_a_worker(granted: None) -> None:
+    ada = seeds.person("ada", *seeds.GROUPS["ada"])
+    seeds.published(input_schema={})
+    said = {"name": "Hourly", "agent": "hr_onboarding", "every": 60, "overlap": "allow"}
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {WEB}")
+        made = schedule_changes.create(sent=said, actor=ada)
+        schedule_changes.run_now(id=made, actor=ada)
+    Schedule.objects.update(next_at=F("created_at"), due_at=F("created_at"))
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {WORKER}")
+        firing.handle(pool.djangos(), _locked(made), timezone.now() + timedelta(hours=1))
+    assert Run.objects.count() == 2
+    for role, statement in (
+        (WORKER, "INSERT INTO runtime_scheduleact (schedule) VALUES (gen_random_uuid())"),
+        (WORKER, "UPDATE runtime_scheduleact SET body = ''"),
+        (WEB, "UPDATE runtime_scheduleact SET body = ''"),
+        (WEB, "DELETE FROM runtime_scheduleact"),
+    ):
+        assert not may(role, statement)
+
+
+def _locked(schedule: UUID) -> ScheduleRow:
+    row = schedules.lock(pool.djangos(), schedule)
+    assert row is not None
+    return row
 
 
 def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:

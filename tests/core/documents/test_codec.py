@@ -6,7 +6,7 @@ import json
 import string
 import zlib
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
-from runtime.core.documents.conversations import DIALOGUE, Conversations
+from runtime.core.documents.conversations import DIALOGUE, ORIGINS, Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import EVENT_TYPES, AgentChanged, Event, Proposal, ToolReturned
 from runtime.core.machine.replay import Entry
-from tests.core.machine.events import AT, STARTED, replied
+from tests.core.machine.events import AT, STARTED, begun, replied
 
 RUN = UUID(int=1)
 DEEP = json.loads("[" * 81 + "]" * 81)
@@ -56,9 +56,19 @@ def test_values_that_would_be_read_differently_are_not_written(value: Any, where
         codec.encode_entry(returned(value))
 
 
-@pytest.mark.parametrize(("by", "schema"), [("", codec.SCHEMA), ("anne", DIALOGUE)])
-def test_releases_before_read_no_decision_on_versions_for_all_runs(by: str, schema: int) -> None:
-    event = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=(), by=by)
+NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=())
+
+
+@pytest.mark.parametrize(
+    ("event", "schema"),
+    [
+        (NEWER, codec.SCHEMA),
+        (replace(NEWER, by="anne"), DIALOGUE),
+        (STARTED[0], codec.SCHEMA),
+        (begun(makers=("dora",)), ORIGINS),
+    ],
+)
+def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:
     entry = Entry(at=AT, events=(event,))
     text = codec.encode_entry(entry)
     assert (json.loads(text)["schema"], codec.decode_entry(text)) == (schema, entry)

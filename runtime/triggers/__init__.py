@@ -1,0 +1,1 @@
+"""What starts runs without a person at the moment: schedules. Events and webhooks have their place here too."""

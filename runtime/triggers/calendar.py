@@ -1,0 +1,190 @@
+"""The times of a schedule: of a cron expression in a time zone, or of an interval. Pure.
+
+When clocks change, a cron expression follows the rule of Debian's cron. If minute and hour are numbers, as in
+`30 2 * * *`, each day has its time once: a time that does not exist is moved to the end of the gap, and of a time that
+exists twice the first counts. If minute or hour begins with `*`, the expression follows the clock: a time that does not
+exist is left out, and one that exists twice counts twice. An interval counts elapsed time and knows no time zone.
+
+The library finds the local times. It is given no zone, because its steps of whole hours miss times where clocks change
+by half an hour.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from heapq import heappop, heappush
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+MAX_CRON = 100  # characters of an expression
+MIN_EVERY, MAX_EVERY = 60, 366 * 24 * 3600  # seconds of an interval
+MAX_JITTER = 3600  # seconds
+
+_FIELDS = 5
+_ANY_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_CHANGE = timedelta(hours=3)  # more than clocks change by
+
+
+class NeverComes(ValueError):
+    """The expression is not a cron expression, or no time of the next 50 years matches it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """The times from `starts_at` to `ends_at`: those of `cron` in `zone`, or every `every` seconds from `starts_at`."""
+
+    cron: str
+    every: int | None
+    zone: str
+    starts_at: datetime
+    ends_at: datetime | None = None
+
+    def extended(self, first: datetime) -> "Calendar":
+        """Return the same rhythm without an end, and from `first` on if that is before its start."""
+        start = min(first, self.starts_at)
+        if self.every is not None:
+            step = timedelta(seconds=self.every)
+            start = self.starts_at - (self.starts_at - start) // step * step
+        return replace(self, starts_at=start, ends_at=None)
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the times after a moment, the earliest first, in UTC."""
+        last = max(moment, self.starts_at - _SECOND)
+        for at in self._forward(last):
+            if self.ends_at is not None and at > self.ends_at:
+                return
+            if at > last and at >= self.starts_at:
+                last = at
+                yield at
+
+    def first_after(self, moment: datetime) -> datetime | None:
+        """Return the first time after a moment, None if there is none."""
+        return next(self.after(moment), None)
+
+    def newest(self, first: datetime, until: datetime, most: int) -> list[datetime]:
+        """Return the newest times from `first` to `until`, at most so many, the earliest first."""
+        first = max(first, self.starts_at)
+        until = until if self.ends_at is None else min(until, self.ends_at)
+        found = list[datetime]()
+        for at in self._backward(until):
+            if at < first or len(found) == most:
+                break
+            if at <= until and at not in found[-1:]:
+                found.append(at)
+        return found[::-1]
+
+    def between(self, first: datetime, until: datetime, most: int) -> list[datetime]:
+        """Return the times from `first` to `until`, at most so many, the earliest first."""
+        found = list[datetime]()
+        for at in self.after(first - _SECOND):
+            if at > until or len(found) == most:
+                break
+            found += [at] if at >= first else []
+        return found
+
+    def _forward(self, moment: datetime) -> Iterator[datetime]:
+        """Yield times in order, some before the moment or twice."""
+        if self.every is not None:
+            return self._steps(moment, timedelta(seconds=self.every))
+        begin = self._local(moment) - _CHANGE
+        return self._moments(_times(CronSim(self.cron, begin)), 1)
+
+    def _backward(self, moment: datetime) -> Iterator[datetime]:
+        """Yield times in reverse order, some after the moment or twice."""
+        if self.every is not None:
+            return self._steps(moment + _SECOND, -timedelta(seconds=self.every))
+        begin = self._local(moment) + _CHANGE
+        return self._moments(_times(CronSim(self.cron, begin, reverse=True)), -1)
+
+    def _steps(self, moment: datetime, step: timedelta) -> Iterator[datetime]:
+        at = self.starts_at + max((moment - self.starts_at) // abs(step), 0) * abs(step)
+        while True:
+            yield at
+            at += step
+
+    def _local(self, moment: datetime) -> datetime:
+        return moment.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None)
+
+    def _moments(self, local: Iterable[datetime], direction: int) -> Iterator[datetime]:
+        """Return the moments of local times, in their order, or in reverse order with the direction -1.
+
+        A local time that exists twice has a second moment, which comes after the first moments of the next local times.
+        """
+        zone, once = ZoneInfo(self.zone), _once_a_day(self.cron)
+        held = list[float]()
+        for time in local:
+            found = _moments_of(time, zone, once=once)
+            for at in found:
+                heappush(held, at.timestamp() * direction)
+            while held and found and held[0] <= min(at.timestamp() * direction for at in found):
+                yield datetime.fromtimestamp(heappop(held) * direction, UTC)
+        while held:
+            yield datetime.fromtimestamp(heappop(held) * direction, UTC)
+
+
+def check_cron(cron: str, zone: str, after: datetime) -> None:
+    """Raise NeverComes, with the reason, unless the expression has a time."""
+    if len(cron) > MAX_CRON:
+        raise NeverComes(f"must have at most {MAX_CRON} characters")
+    fields = cron.split()
+    if len(fields) != _FIELDS:
+        raise NeverComes("needs five fields: minute, hour, day of month, month, day of week")
+    try:
+        CronSim(cron, _ANY_DAY)
+    except CronSimError as exc:
+        raise NeverComes(_why(fields, str(exc))) from exc
+    calendar = Calendar(cron=cron, every=None, zone=zone, starts_at=after)
+    if calendar.first_after(after) is None:
+        raise NeverComes("never comes in the next 50 years")
+
+
+def delay(schedule: UUID, at: datetime, jitter: int) -> timedelta:
+    """Return the delay of this time, at most `jitter` seconds: always the same for one time of one schedule."""
+    if not jitter:
+        return timedelta()
+    seed = sha256(f"{schedule} {at.astimezone(UTC).isoformat()}".encode()).digest()
+    return timedelta(seconds=int.from_bytes(seed[:8], "big") % (jitter + 1))
+
+
+def _times(found: CronSim) -> Iterator[datetime]:
+    """Yield the local times until the library finds none in 50 years, or reaches the first or last year."""
+    try:
+        yield from found
+    except (OverflowError, ValueError):
+        return
+
+
+def _once_a_day(cron: str) -> bool:
+    """Tell whether the expression names its minutes and hours, so that each day has each of its times once."""
+    minute, hour, *_ = cron.split()
+    return not minute.startswith("*") and not hour.startswith("*")
+
+
+def _moments_of(local: datetime, zone: ZoneInfo, *, once: bool) -> list[datetime]:
+    """Return the moments of a local time: none if it does not exist, or if `once`, the end of the gap."""
+    while not _exists(local, zone):
+        if not once:
+            return []
+        local += _MINUTE
+    first = local.replace(tzinfo=zone).astimezone(UTC)
+    second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return [first] if once or first == second else [first, second]
+
+
+def _exists(local: datetime, zone: ZoneInfo) -> bool:
+    return local.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) == local
+
+
+def _why(fields: list[str], said: str) -> str:
+    """Return the reason. The library calls a day that its month does not have a bad day."""
+    if "day-of-month" not in said:
+        return f"has a {said.removeprefix('Bad ').replace('-', ' ')} that is none"
+    try:
+        CronSim(f"0 0 {fields[2]} * 1", _ANY_DAY)
+    except CronSimError:
+        return "has a day of month that is none"
+    return f"never comes: no month of {fields[3]} has a day {fields[2]}"

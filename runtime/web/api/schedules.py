@@ -1,0 +1,252 @@
+"""The API of schedules: make, change, pause, resume and end one, run it now, back-fill a range, read its history."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Router, Schema, Status
+from pydantic import ConfigDict, WithJsonSchema
+
+from runtime.triggers import calendar, changes, listing
+from runtime.triggers.definition import MAX_NAME, Missed, Overlap
+from runtime.triggers.listing import PastAct, ScheduleView
+from runtime.web.requests import Authenticated, Body
+
+router = Router(tags=["schedules"])
+
+# Fields accept any value: the act itself names the wrong one.
+Words = Annotated[Any, WithJsonSchema({"type": "string"})]
+Moment = Annotated[Any, WithJsonSchema({"type": ["string", "null"], "format": "date-time"})]
+Seconds = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})]
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "Nightly onboarding",
+    "agent": "hr_onboarding",
+    "input": {"full_name": "New Hire", "username": "newhire", "security_level": 2},
+    "cron": "30 2 * * MON-FRI",
+    "zone": "Europe/Berlin",
+}
+
+
+class ScheduleIn(Body):
+    """A schedule: `cron` with five fields in `zone`, or an interval of `every` seconds from `starts_at`.
+
+    A time without an offset is one of `zone`. In the texts of `input`, `{{time}}` and `{{date}}` become the time for
+    which the run is. `missed` is the rule for times that passed while nothing ran, `overlap` the one for a time while
+    an earlier run has not ended. Each time is delayed by up to `jitter` seconds, always the same for one time.
+    """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+
+    name: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_NAME})]
+    agent: Words
+    input: Any = {}
+    cron: Words = ""
+    every: Annotated[
+        Any,
+        WithJsonSchema(
+            {
+                "type": ["integer", "null"],
+                "minimum": calendar.MIN_EVERY,
+                "maximum": calendar.MAX_EVERY,
+            }
+        ),
+    ] = None
+    zone: Words = "UTC"
+    starts_at: Moment = None
+    ends_at: Moment = None
+    missed: Annotated[Any, WithJsonSchema({"enum": [*Missed]})] = str(Missed.ONCE)
+    overlap: Annotated[Any, WithJsonSchema({"enum": [*Overlap]})] = str(Overlap.SKIP)
+    jitter: Seconds = 0
+
+
+class RunNowIn(Body):
+    """The time for which the run is; now without one. The same time starts one run."""
+
+    at: Moment = None
+
+
+class BackfillIn(Body):
+    """A range of past times, both ends included."""
+
+    first: Moment = None
+    until: Moment = None
+
+
+class TimeOut(Schema):
+    """A time and what became of it. `state` is `waiting`, `started`, `skipped`, `failed`, or the status of its run."""
+
+    at: datetime
+    kind: str
+    state: str
+    run: UUID | None
+    reason: str
+    by: str | None
+
+
+class ActOut(Schema):
+    """An act of a person on the schedule."""
+
+    act: str
+    by: str | None
+    at: datetime
+    detail: dict[str, Any]
+
+
+class ScheduleItem(Schema):
+    """A schedule in the list. `problem` says why it starts nothing although it is active."""
+
+    id: UUID
+    name: str
+    agent: str
+    owner: str
+    state: str
+    next_at: datetime | None
+    problem: str
+
+
+class ScheduleList(Schema):
+    """The schedules that you may read: your own, or all for an admin."""
+
+    items: list[ScheduleItem]
+
+
+class ScheduleOut(Schema):
+    """One schedule with its next five times, its newest past times, and its newest acts.
+
+    `owner` is the requester of its runs; none of `makers` decides in them. `more` is the time before which the earlier
+    history begins, for `before`.
+    """
+
+    id: UUID
+    name: str
+    agent: str
+    input: Any
+    cron: str
+    every: int | None
+    zone: str
+    starts_at: datetime
+    ends_at: datetime | None
+    missed: str
+    overlap: str
+    jitter: int
+    state: str
+    owner: str
+    makers: list[str]
+    next_times: list[datetime]
+    history: list[TimeOut]
+    more: datetime | None
+    last_failure: TimeOut | None
+    acts: list[ActOut]
+
+
+class RunNowOut(Schema):
+    """The run that was started."""
+
+    run: UUID
+
+
+class BackfillOut(Schema):
+    """How many times start a run."""
+
+    times: int
+
+
+@router.get("/schedules", response=ScheduleList)
+def list_schedules(request: Authenticated) -> dict[str, Any]:
+    """List the schedules that you may read."""
+    return {"items": listing.rows(request.auth)}
+
+
+@router.post("/schedules", response={201: ScheduleOut})
+def make_schedule(request: Authenticated, body: ScheduleIn) -> Status[dict[str, Any]]:
+    """Make a schedule. You own it: you are the requester of its runs, and decide in none of them."""
+    made = changes.create(sent=body.dict(), actor=request.auth)
+    return Status(201, _shown(request, made))
+
+
+@router.get("/schedules/{uuid:schedule}", response=ScheduleOut)
+def read_schedule(
+    request: Authenticated, schedule: UUID, before: datetime | None = None
+) -> dict[str, Any]:
+    """Read one schedule, with its history before a time."""
+    return _fields(listing.one(schedule, request.auth, before))
+
+
+@router.post("/schedules/{uuid:schedule}/change", response=ScheduleOut)
+def change_schedule(request: Authenticated, schedule: UUID, body: ScheduleIn) -> dict[str, Any]:
+    """Replace all that a schedule says. You become one of its makers."""
+    changes.change(id=schedule, sent=body.dict(), actor=request.auth)
+    return _shown(request, schedule)
+
+
+@router.post("/schedules/{uuid:schedule}/pause", response=ScheduleOut)
+def pause_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    """Let the times of a schedule pass until it is resumed."""
+    changes.pause(id=schedule, actor=request.auth)
+    return _shown(request, schedule)
+
+
+@router.post("/schedules/{uuid:schedule}/resume", response=ScheduleOut)
+def resume_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    """Start runs again, from the next time on."""
+    changes.resume(id=schedule, actor=request.auth)
+    return _shown(request, schedule)
+
+
+@router.post("/schedules/{uuid:schedule}/end", response=ScheduleOut)
+def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    """End a schedule for good. Its runs go on."""
+    changes.end(id=schedule, actor=request.auth)
+    return _shown(request, schedule)
+
+
+@router.post("/schedules/{uuid:schedule}/run-now", response=RunNowOut)
+def run_schedule_now(request: Authenticated, schedule: UUID, body: RunNowIn) -> dict[str, Any]:
+    """Start a run at once, also while another one goes on or the schedule is paused."""
+    return {"run": changes.run_now(id=schedule, actor=request.auth, at=body.at)}
+
+
+@router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
+def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) -> dict[str, Any]:
+    """Start a run for each past time of a range that the schedule has not had, one after another."""
+    times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
+    return {"times": times}
+
+
+def _shown(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    return _fields(listing.one(schedule, request.auth))
+
+
+def _fields(one: ScheduleView) -> dict[str, Any]:
+    said = one.definition
+    return {
+        "id": one.id,
+        "name": said.name,
+        "agent": said.agent,
+        "input": said.input,
+        "cron": said.cron,
+        "every": said.every,
+        "zone": said.zone,
+        "starts_at": said.starts_at,
+        "ends_at": said.ends_at,
+        "missed": str(said.missed),
+        "overlap": str(said.overlap),
+        "jitter": said.jitter,
+        "state": one.status,
+        "owner": one.owner,
+        "makers": list(one.makers),
+        "next_times": list(one.next_times),
+        "history": [_time(row) for row in one.history],
+        "more": one.more,
+        "last_failure": None if one.last_failure is None else _time(one.last_failure),
+        "acts": [_act(act) for act in one.acts],
+    }
+
+
+def _time(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("at", "kind", "state", "run", "reason", "by")}
+
+
+def _act(one: PastAct) -> dict[str, Any]:
+    return {"act": one.act, "by": one.by, "at": one.at, "detail": one.detail}

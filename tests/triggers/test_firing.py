@@ -1,0 +1,293 @@
+"""Schedules start each time once, for their owner, also if sweepers die; and the acts of people on them."""
+
+import json
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from approvals.accounts import people
+from approvals.models import Request
+from approvals.policy import Group
+from runtime.control.verification.verification import verify
+from runtime.errors import Forbidden, InvalidInput, NoSuchSchedule, RequestError, ScheduleEnded
+from runtime.models import Run, Schedule, ScheduleAct, ScheduleTime
+from runtime.ports.access import Actor
+from runtime.store import pool
+from runtime.triggers import changes, firing, listing, plan
+from tests.support import seeds
+from tests.support.engine import ADA, Death, at_failpoint, die, events
+from tests.support.office import BEA, Office, refused
+from tests.triggers.conftest import HOUR, NOON, SAID, Clock, told
+
+ADMIN = Actor(person="admin")
+
+
+def test_a_time_starts_one_run_of_its_owner(clock: Clock) -> None:
+    made = clock.make()
+    clock.sweep(NOON - timedelta(seconds=1))
+    assert told(made) == []
+    clock.sweep(NOON)
+    clock.sweep(NOON)
+    assert told(made) == [("0", "started", "")]
+    run = Run.objects.get()
+    assert (run.agent, run.requester, run.status) == ("hr_onboarding", "ada", "queued")
+    assert run.business_key == f"schedule:{made}:2026-05-01T12:00:00+00:00"
+    assert json.loads(run.input) == {"day": "2026-05-01", "note": "for 2026-05-01T14:00:00+02:00"}
+    assert (run.due_at is not None, verify(run.id).is_consistent) == (True, True)
+    shown = listing.one(made, ADA)
+    assert (shown.history[0].run, shown.status) == (run.id, "active")
+    assert shown.next_times == tuple(NOON + n * HOUR for n in range(1, 6))
+
+
+def test_two_sweepers_at_once_start_each_time_once(clock: Clock) -> None:
+    made = [clock.make(name=f"no. {n}", overlap="allow", missed="all") for n in range(12)]
+    clock.at = NOON + 2 * HOUR
+    barrier = threading.Barrier(2)
+
+    def sweep() -> None:
+        barrier.wait()
+        with pool.own() as own:
+            firing.fire_due(own, threading.Event())
+        connections.close_all()
+
+    threads = [threading.Thread(target=sweep) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 3}
+    assert Run.objects.count() == 36
+
+
+@pytest.mark.parametrize("moment", ["before", "written", "committed"])
+def test_a_sweeper_that_dies_loses_and_doubles_nothing(clock: Clock, moment: str) -> None:
+    made = clock.make(missed="all", overlap="queue")
+    clock.at = NOON + HOUR
+    with at_failpoint(f"{moment}:{firing.KIND}", die), pytest.raises(Death):
+        clock.sweep()
+    assert Run.objects.count() == (moment == "committed")
+    clock.sweep(clock.at + timedelta(seconds=2))
+    assert told(made) == [("0", "started", ""), ("1", "waiting", "")]
+    clock.end(made)
+    clock.sweep(clock.at + timedelta(seconds=2))
+    assert told(made) == [("0", "completed", ""), ("1", "started", "")]
+    assert Run.objects.count() == 2
+
+
+def test_a_clock_that_jumps_back_repeats_nothing(clock: Clock) -> None:
+    made = clock.make()
+    for at in (NOON, NOON - HOUR, NOON, NOON + HOUR / 2, NOON - HOUR):
+        clock.sweep(at)
+    other = {**SAID, "input": {"day": "today"}}
+    changes.change(id=made, sent=other, actor=ADA)  # so that noon is the next time again
+    clock.sweep(NOON)
+    assert told(made) == [("0", "started", "")]
+
+
+def test_missed_and_overlapping_times_are_in_the_history(clock: Clock) -> None:
+    made = clock.make()
+    clock.sweep(NOON + 2.5 * HOUR)
+    assert told(made) == [
+        ("0", "skipped", "missed"),
+        ("1", "skipped", "missed"),
+        ("2", "started", ""),
+    ]
+    clock.sweep(NOON + 3 * HOUR)
+    assert told(made)[-1] == ("3", "skipped", plan.OVERLAPS)
+    clock.end(made, "failed")
+    clock.sweep(NOON + 4 * HOUR)
+    assert told(made)[-1] == ("4", "started", "")
+    failure = listing.one(made, ADA).last_failure
+    assert failure is not None
+    assert (failure.at, failure.state) == (NOON + 2 * HOUR, "failed")
+
+
+def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Office) -> None:
+    """Dora, who reviews too, changed the schedule of Ada's; Cora pressed "Run now"."""
+    for name in ("dora", "cora"):
+        seeds.person(name, Group.ADMINS, Group.REVIEWERS)
+    made = clock.make()
+    changes.change(id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora"))
+    clock.sweep(NOON)
+    clock.at += timedelta(seconds=1)
+    run = changes.run_now(id=made, actor=Actor(person="cora"))
+    assert sorted(Run.objects.get(id=run).origin) == ["ada", "cora", "dora"]
+    assert events(run)[0]["makers"] == ["dora", "cora"]
+    office.advance(run)
+    assert Request.objects.get(run=run).origin == ["ada", "dora", "cora"]
+    codes = [refused(run, Actor(person=name)) for name in ("ada", "dora", "cora")]
+    assert codes == ["requester", "origin", "origin"]
+    assert office.approve(run).status == "completed"
+    assert verify(run).is_consistent
+    first = Run.objects.get(business_key=f"schedule:{made}:{NOON.isoformat()}")
+    assert first.origin == ["ada", "dora"]
+
+
+def test_an_owner_without_the_right_starts_nothing(clock: Clock) -> None:
+    made = clock.make()
+    people.set_groups("ada", [], actor="admin")
+    clock.sweep(NOON)
+    ((_, state, reason),) = told(made)
+    assert (state, reason, Run.objects.count()) == (
+        "failed",
+        "ada does not have the right runs:start.",
+        0,
+    )
+
+
+def test_a_row_that_was_changed_in_postgres_starts_nothing(clock: Clock) -> None:
+    """A schedule of another person's would be a way around four eyes."""
+    made = clock.make()
+    act = ScheduleAct.objects.get()
+    ScheduleAct.objects.update(body=act.body.replace('"ada"', '"bea"'))
+    clock.sweep(NOON)
+    assert (Run.objects.count(), Schedule.objects.get().due_at) == (0, None)
+    assert "does not verify" in Schedule.objects.get().problem
+    ScheduleAct.objects.update(body=act.body)
+    Schedule.objects.update(owner="bea", due_at=clock.at)  # which nothing is decided by
+    clock.sweep()
+    assert Run.objects.get().requester == "ada"
+    assert told(made)[-1][1] == "started"
+
+
+def test_an_error_in_one_schedule_keeps_no_other_waiting(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = clock.make(), clock.make(name="good")
+    handle = firing.handle
+
+    def fail(connection: Any, row: Any, now: Any) -> None:
+        if row.id == bad:
+            raise ValueError("no such thing")
+        handle(connection, row, now)
+
+    monkeypatch.setattr(firing, "handle", fail)
+    clock.sweep(NOON)
+    assert [len(told(one)) for one in (bad, good)] == [0, 1]
+    monkeypatch.setattr(firing, "handle", handle)
+    clock.sweep(NOON + timedelta(seconds=61))
+    assert [len(told(one)) for one in (bad, good)] == [1, 1]
+
+
+def test_pause_resume_and_end(clock: Clock) -> None:
+    made = clock.make(overlap="queue")
+    clock.at = NOON  # due, and no sweeper has looked yet
+    changes.pause(id=made, actor=ADA)
+    assert told(made) == [("0", "started", "")]
+    clock.sweep(NOON + 2.5 * HOUR)
+    changes.resume(id=made, actor=ADMIN)
+    clock.sweep(NOON + 3 * HOUR)
+    assert told(made)[1:] == [("3", "waiting", "")]
+    changes.end(id=made, actor=ADA)
+    clock.end(made)
+    clock.sweep(NOON + 9 * HOUR)
+    assert told(made)[1:] == [("3", "skipped", "the schedule was ended")]
+    shown = listing.one(made, ADA)
+    assert (shown.status, shown.next_times, shown.changeable) == ("ended", (), False)
+    acts = [(one.act, one.by) for one in shown.acts]
+    assert acts == [("ended", "ada"), ("resumed", "admin"), ("paused", "ada"), ("made", "ada")]
+    with pytest.raises(ScheduleEnded):
+        changes.run_now(id=made, actor=ADA)
+
+
+def test_the_last_time_ends_it(clock: Clock) -> None:
+    made = clock.make(ends_at="2026-05-01T14:30")
+    clock.sweep(NOON)
+    clock.sweep(NOON + 5 * HOUR)
+    assert (told(made), listing.one(made, ADA).status) == ([("0", "started", "")], "ended")
+    changes.change(id=made, sent=SAID, actor=ADA)
+    assert listing.one(made, ADA).next_times[0] == NOON + 6 * HOUR
+
+
+def test_a_manual_run_is_started_once_for_its_click(clock: Clock) -> None:
+    made = clock.make()
+    clock.sweep(NOON)
+    changes.pause(id=made, actor=ADA)
+    clicked = (NOON + timedelta(microseconds=17)).isoformat()
+    runs = {changes.run_now(id=made, actor=ADA, at=clicked) for _ in range(2)}
+    assert len(runs) == 1
+    assert [state for _, state, _ in told(made)] == ["started", "started"]
+    with pytest.raises(InvalidInput, match="is not today"):
+        changes.run_now(id=made, actor=ADA, at="2026-04-01T00:00:00Z")
+
+
+def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> None:
+    made = clock.make()
+    clock.sweep(NOON)
+    clock.sweep(NOON + HOUR)
+    clock.end(made)
+    day = {"first": "2026-05-01T12:00", "until": "2026-05-01T15:00"}  # 10 to 13 in UTC
+    assert changes.backfill(id=made, **day, actor=ADA) == 2
+    clock.sweep(clock.at + timedelta(seconds=2))
+    assert [state for _, state, _ in told(made)] == ["started", "waiting", "completed", "skipped"]
+    clock.end(made)
+    clock.sweep(clock.at + timedelta(seconds=2))
+    assert [state for _, state, _ in told(made)] == ["completed", "started", "completed", "skipped"]
+    assert json.loads(Run.objects.get(business_key__contains="T11").input)["day"] == "2026-05-01"
+    with pytest.raises(InvalidInput, match="gives no time that the schedule has not had"):
+        changes.backfill(id=made, **day, actor=ADA)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"cron": "0 0 30 2 *"}, "cron: never comes: no month of 2 has a day 30"),
+    ({"cron": "*/7"}, "cron: needs five fields: minute, hour, day of month, month, day of week"),
+    ({"cron": ""}, "cron: is required, or an interval"),
+    ({"every": 3600}, "every: cannot be given together with cron"),
+    ({"cron": "", "every": 5}, "every: must be a whole number of seconds from 60 to 31622400"),
+    ({"zone": "Mars/Olympus"}, "zone: must be a time zone such as Europe/Berlin"),
+    ({"zone": "../../etc/passwd"}, "zone: must be a time zone such as Europe/Berlin"),
+    ({"starts_at": "2026-06-02", "ends_at": "2026-06-01"}, "ends_at: must be after the start"),
+    ({"ends_at": "2026-05-01T12:00"}, "ends_at: must be after the start"),
+    ({"ends_at": "2026-05-01T13:40"}, "ends_at: is before the first time"),
+    ({"starts_at": "soon"}, "starts_at: must be a time such as 2026-11-24T09:00"),
+    ({"starts_at": "9999-12-31"}, "starts_at: must be between 2000 and 2200"),
+    ({"missed": "maybe"}, "missed: must be one of skip, once, all"),
+    ({"overlap": "maybe"}, "overlap: must be one of skip, queue, allow"),
+    ({"jitter": 3601}, "jitter: must be a whole number of seconds from 0 to 3600"),
+    ({"name": " "}, "name: must have 1 to 100 characters"),
+    ({"name": "\ud800"}, "name: contains a character that is not text"),
+    ({"agent": "gone"}, "agent: There is no agent with this name."),
+    ({"input": {}}, "input.day: is missing"),
+    ({"input": {"day": "on {{date}}"}}, "input.day: must have at most 10 characters"),
+]
+
+
+@pytest.mark.parametrize(("sent", "why"), WRONG, ids=[why for _, why in WRONG])
+def test_what_is_wrong_is_named(clock: Clock, sent: dict[str, Any], why: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        clock.make(**sent)
+    assert f"{caught.value.field}: {caught.value.detail}" == why
+    assert not Schedule.objects.exists()
+
+
+def test_a_back_fill_has_a_limit(clock: Clock) -> None:
+    made = clock.make(cron="* * * * *")
+    with pytest.raises(InvalidInput, match="gives more than 1000 times") as caught:
+        changes.backfill(id=made, first="2020-01-01", until="2026-05-01", actor=ADA)
+    assert caught.value.field == "until"
+    for first, until, why in (
+        ("2026-05-02", "2026-05-01", "must not be before"),
+        ("2026-05-01", "2026-05-02", "must not be in the future"),
+        (None, "2026-05-02", "is required"),
+    ):
+        with pytest.raises(InvalidInput, match=why):
+            changes.backfill(id=made, first=first, until=until, actor=ADA)
+    assert not ScheduleTime.objects.exists()
+
+
+def test_only_the_owner_and_admins_see_it(clock: Clock) -> None:
+    made = clock.make()
+    for actor in (BEA, Actor(person="cyril")):
+        with pytest.raises(NoSuchSchedule):
+            listing.one(made, actor)
+        assert listing.rows(actor) == []
+    other = seeds.person("otto", Group.REQUESTERS)
+    with pytest.raises(NoSuchSchedule):
+        changes.pause(id=made, actor=other)
+    with pytest.raises(Forbidden):
+        clock.make(BEA)
+    assert [row.id for row in listing.rows(ADMIN)] == [made]
+    assert listing.one(made, ADMIN).changeable

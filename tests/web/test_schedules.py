@@ -1,0 +1,129 @@
+"""The pages of schedules: from the form to the run that the sweeper starts, and the answers to refused forms."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from runtime.models import Run, Schedule, ScheduleAct, ScheduleTime
+from tests.support.office import NEWCOMER, Office
+from tests.support.pages import has
+from tests.support.people import until
+from tests.upkeep.test_sweeper import room, sweeping
+from tests.web.test_allowances import shows, words
+
+__all__ = ["room"]  # a fixture
+
+SAID = {
+    "name": "Every hour",
+    "every": "1",
+    "unit": "hours",
+    "zone": "Europe/Berlin",
+    "missed": "once",
+    "overlap": "skip",
+    "jitter": "0",
+    "agent": "hr_onboarding",
+    **{f"in.{name}": str(value) for name, value in NEWCOMER.items()},
+}
+NEW = "/schedules/new/?agent=hr_onboarding"
+
+
+def made(client: Client, **more: str) -> str:
+    """Make a schedule on the page, and return the address of its page."""
+    answer = client.post(NEW, {**SAID, **more})
+    assert answer.status_code == 302, words(answer, answer.status_code)
+    return str(answer["Location"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_schedule_from_the_form_to_the_run_in_its_history(
+    ada: Client, office: Office, published: None, room: None
+) -> None:
+    shows(ada, "/schedules/", "No schedules yet", "New schedule…")
+    shows(ada, "/schedules/new/", "Which agent", "hr_onboarding")
+    shows(ada, NEW, "Schedule hr_onboarding", "username", "Cron expression", "Time zone")
+    soon = (timezone.now() + timedelta(seconds=1)).replace(microsecond=0)
+    place = made(ada, zone="UTC", starts_at=soon.replace(tzinfo=None).isoformat())
+    shows(
+        ada, place, "Every hour", "every hour", "No time has come yet", "Next times", "made by ada"
+    )
+    with sweeping(threading.Event()):
+        until(lambda: ScheduleTime.objects.filter(state="started").exists() or None, "its time")
+    run = Run.objects.get()
+    page = ada.get(place).content.decode()
+    assert f'href="/runs/{run.id}/"' in page
+    shows(ada, place, "started", "Run now", hides=("Last failure",))
+    shows(ada, f"/runs/{run.id}/", "newhire")
+    office.advance(run.id)
+    office.cancel(run.id, "Enough.")
+    shows(ada, place, "cancelled")
+    Run.objects.update(status="failed")
+    shows(ada, place, "Last failure", "the run failed")
+    shows(ada, "/schedules/", "Every hour", "active", "hr_onboarding")
+
+
+def test_acts_of_people_on_the_page(
+    ada: Client, admin: Client, office: Office, published: None
+) -> None:
+    place = made(ada)
+    at = timezone.now().isoformat()
+    for _ in range(2):
+        has(words(ada.post(f"{place}run-now/", {"at": at}, follow=True)), "A run was started.")
+    assert Run.objects.count() == 1
+    has(words(admin.post(f"{place}pause/", follow=True)), "paused", "None while it is paused")
+    has(words(ada.post(f"{place}resume/", follow=True)), "active", "resumed by ada")
+    now = timezone.now().replace(microsecond=0, tzinfo=None)
+    day = {
+        "first": (now - timedelta(hours=9)).isoformat(),
+        "until": (now - timedelta(hours=6)).isoformat(),
+    }
+    has(words(ada.post(f"{place}backfill/", day, follow=True)), "back-filled by ada", "waiting")
+    wrong = ada.post(f"{place}backfill/", {**day, "until": "2999-01-01T00:00"})
+    has(words(wrong, 422), "must be between 2000 and 2200", "Nothing was changed")
+    assert day["first"] in wrong.content.decode()
+    changed = ada.post(f"{place}change/", {**SAID, "name": "Other name"}, follow=True)
+    has(words(changed), "Other name", "changed by ada")
+    shows(ada, f"{place}change/", "Save the changes")
+    has(words(ada.post(f"{place}end/", follow=True)), "ended", "It has ended.", hides=("Run now",))
+    has(words(ada.post(f"{place}run-now/"), 409), "The schedule has ended.")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (
+            {"every": "", "cron": "0 0 30 2 *"},
+            "Cron expression never comes: no month of 2 has a day 30.",
+        ),
+        ({"zone": "Mars"}, "Time zone must be a time zone such as Europe/Berlin."),
+        (
+            {"starts_at": "2030-01-02T00:00", "ends_at": "2030-01-01T00:00"},
+            "End must be after the start.",
+        ),
+        ({"every": "x"}, "Or every must be a whole number."),
+        ({"name": ""}, "Name must have 1 to 100 characters."),
+        ({"in.security_level": "high"}, "security_level must be a whole number."),
+        ({"in.username": ""}, "username is missing."),
+    ],
+)
+def test_a_refused_form_names_the_field_and_keeps_the_rest(
+    ada: Client, published: None, sent: dict[str, Any], said: str
+) -> None:
+    answer = ada.post(NEW, {**SAID, **sent, "in.full_name": "Kept <b>text</b>"})
+    has(words(answer, 422), said, "Nothing was saved")
+    body = answer.content.decode()
+    assert "Kept &lt;b&gt;text&lt;/b&gt;" in body
+    assert 'aria-invalid="true"' in body
+    assert not Schedule.objects.exists()
+
+
+def test_an_agent_that_is_gone_and_a_row_that_does_not_verify(ada: Client, published: None) -> None:
+    has(words(ada.get("/schedules/new/?agent=gone"), 404), "There is no agent named gone.")
+    place = made(ada)
+    ScheduleAct.objects.update(act="paused")
+    shows(ada, place, "This schedule cannot be shown", "does not verify", hides=("Run now",))
+    shows(ada, f"{place}change/", "does not verify")
+    has(words(ada.post(f"{place}end/")), "does not verify")
