@@ -188,10 +188,16 @@ class LastAdmin(ApprovalError):
     status, code = 409, "guarded"
 
 
+class NotConfirmable(ApprovalError):
+    """The right has changed since it was shown, or this admin is not independent of its giver."""
+
+    status, code = 409, "not_confirmable"
+
+
 class PolicyRefused(ApprovalError):
     """The change of the policy is not allowed, or not to this person."""
 
-    status, code = 409, "guarded"
+    status, code = 409, "policy_refused"
 
 
 class UnknownAllowance(ApprovalError):

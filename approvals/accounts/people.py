@@ -23,7 +23,7 @@ from django.utils import timezone
 from approvals.accounts import groups as named_groups
 from approvals.accounts import tokens
 from approvals.accounts.log import record
-from approvals.errors import LastAdmin, UnknownPerson
+from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
 from approvals.models import Assignment
 from approvals.permissions import assignments, principals
 from approvals.policy import Group
@@ -111,18 +111,18 @@ def enable(username: str, *, actor: str | None) -> None:
 def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
     """Confirm, as a second admin, a right that another admin gave; `seq` is the assignment the admin saw.
 
-    Raise LastAdmin if it has changed since, or if `actor` is not independent. That is the person, the giver, or an
+    Raise NotConfirmable if it has changed since, or if `actor` is not independent. That is the person, the giver, or an
     admin who shares a giver with one of them. None is the command line, which may always confirm.
     """
     with changing():
         person = _person(username)
         row = assignments.latest([person]).get((person.pk, what))
         if row is None or row.seq != seq or not assignments.waits(row):
-            raise LastAdmin(
+            raise NotConfirmable(
                 "This has changed since you saw it: read it again before you confirm it."
             )
         if actor is not None and not assignments.is_second(actor, assignments.debts(actor), row):
-            raise LastAdmin(
+            raise NotConfirmable(
                 f"A second admin must confirm this: one who did not get their own right from"
                 f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
             )
@@ -200,7 +200,7 @@ def _person(username: str) -> User:
 
 def _check_chosen(row: Assignment) -> None:
     if row.act != Assignment.Act.CHANGED:
-        raise LastAdmin(
+        raise NotConfirmable(
             f"{row.givers[0]} knows this password: {row.username} must change it on the page Your account first."
         )
 

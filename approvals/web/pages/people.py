@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals.accounts import absences, listing, tokens
 from approvals.accounts import people as actions
-from approvals.errors import ApprovalError, LastAdmin
+from approvals.errors import ApprovalError, LastAdmin, NotConfirmable
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import admins_only, form_text
 
@@ -125,7 +125,7 @@ def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
     try:
         seq = int(seen) if SEQ.fullmatch(seen) else 0
         actions.confirm(person, what, seq=seq, actor=_admin(request))
-    except LastAdmin as refused:
+    except NotConfirmable as refused:
         return _refuse(request, refused, person=person, act="confirm")
     return _done(request, person, f"{what} of {person} is confirmed.")
 

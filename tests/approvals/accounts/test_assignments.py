@@ -15,7 +15,7 @@ from pytest_django import Settings
 from approvals.accounts import adoption, people, tokens
 from approvals.accounts.password_hasher import Hasher
 from approvals.adapter import Approvals
-from approvals.errors import LastAdmin
+from approvals.errors import LastAdmin, NotConfirmable
 from approvals.models import Adoption, Assignment, Request, Token
 from approvals.permissions import assignments, principals, request_rules
 from approvals.permissions.scopes import ALL_SCOPES
@@ -179,7 +179,7 @@ def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
     given("dora", Group.REVIEWERS, Group.ADMINS, by="admin")
     given("eva", Group.REVIEWERS, by="puppet")
     for name, by in (("dora", "puppet"), ("eva", "admin"), ("dora", "admin"), ("dora", "dora")):
-        with pytest.raises(LastAdmin, match="second admin"):
+        with pytest.raises(NotConfirmable, match="second admin"):
             confirm(name, "reviewers", by=by)
 
 
@@ -191,7 +191,7 @@ def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second:
     assert _is_admin(dora)
     for groups in ([], [Group.ADMINS]):
         people.set_groups("eva", groups, actor="admin")
-    with pytest.raises(LastAdmin, match="changed"):
+    with pytest.raises(NotConfirmable, match="changed"):
         people.confirm("eva", "admins", seq=1, actor="second")
     for name in ("dora", "second"):
         people.disable(name, actor="admin")
@@ -205,7 +205,7 @@ def test_a_second_admin_confirms_a_new_password(admin: Actor, bea: Actor, second
     _, before = tokens.create(owner, ALL_SCOPES)
     people.set_password("bea", "another horse battery", actor="admin")
     _, since = tokens.create(owner, ALL_SCOPES)
-    with pytest.raises(LastAdmin, match="admin knows this password"):
+    with pytest.raises(NotConfirmable, match="admin knows this password"):
         confirm("bea", "password", by="second")
     people.set_password("bea", "a third horse battery", actor="bea")
     confirm("bea", "password", by="second")
@@ -237,7 +237,7 @@ def test_an_admin_with_a_password_by_another_waits_for_a_third(admin: Actor, sec
         ("second", "password", "second"),
         ("dora", "reviewers", "second"),
     ):
-        with pytest.raises(LastAdmin, match="second admin"):
+        with pytest.raises(NotConfirmable, match="second admin"):
             confirm(name, what, by=by)
     confirm("second", "password", by="third")
     assert _is_admin(second)

@@ -121,10 +121,11 @@ def test_a_question_can_be_declined(bea: Client, office: Office, question: Reque
 
 
 def test_it_expires_as_others_do(office: Office, bea: Client, question: Request) -> None:
+    shows(bea, question, "then the question ends without an answer", hides=["the call is denied"])
     reseal([question], expires_at=seeds.moment(-1))
     Approvals().expire(question.gate)
     assert office.advance(question.run_id).status == "completed"
-    shows(bea, question, "no person decided in time")
+    shows(bea, question, "no person decided in time", "not answered", hides=["The call never"])
 
 
 def test_nothing_else_can_be_decided(
