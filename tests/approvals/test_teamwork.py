@@ -103,6 +103,8 @@ def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Request, cast: Ca
     claims.claim(request=asked.id, actor=CORA)
     with pytest.raises(AlreadyClaimed):
         handovers.hand_over(request=asked.id, to="bea", note="", actor=DAN)
+    with pytest.raises(InvalidInput, match="at most 500"):
+        handovers.hand_over(request=asked.id, to="dan", note="x" * 501, actor=CORA)
     handovers.hand_over(request=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
     found = mark(asked)
     assert (found.claimed_by, found.handed_to, found.handed_by) == ("dan", "dan", "cora")
@@ -184,7 +186,9 @@ def test_a_hand_over_that_its_person_did_not_write_is_not_shown(
     shows(bea, other, "no person signed them", hides=hidden)
 
 
-def test_a_refused_comment_keeps_its_text(asked: Request, cast: Cast) -> None:
+def test_a_refused_comment_keeps_its_text(
+    asked: Request, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cora = log_in(cast.bea)
     answer = cora.post(f"/a/{asked.id}/comment/", {"text": "x" * 2_001})
     has(answer.content.decode(), "must have at most 2000 characters", "x" * 2_001)
@@ -194,6 +198,9 @@ def test_a_refused_comment_keeps_its_text(asked: Request, cast: Cast) -> None:
             comments.add(request=asked.id, text=text_, actor=actor)
     with pytest.raises(Forbidden):
         comments.add(request=asked.id, text="ok", actor=seeds.bearer(CORA, "approvals:read"))
+    monkeypatch.setattr(comments, "MAX_COMMENTS", 0)
+    with pytest.raises(InvalidInput, match="at most 0 comments"):
+        comments.add(request=asked.id, text="ok", actor=CORA)
     Approvals().erase(run=asked.run_id, at=clock.now(), head="")
     with pytest.raises(InvalidInput, match="removed under retention"):
         comments.add(request=asked.id, text="ok", actor=CORA)

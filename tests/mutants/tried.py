@@ -1,4 +1,7 @@
-"""Tries the hand-made mutants of hand.txt, one after the other, in a copy of the tree: a test must see each."""
+"""Tries the hand-made mutants, one after the other, in a copy of the tree: a test must see each.
+
+Those of hand.txt break the code, those of settings.txt each make a setting do nothing.
+"""
 
 import ast
 import os
@@ -11,36 +14,43 @@ from pathlib import Path
 from tests.mutants import trials
 
 TABLE = Path(__file__).with_name("hand.txt")
+SETTINGS_TABLE = Path(__file__).with_name("settings.txt")
 WITHIN = 120.0  # seconds: a test that takes longer does not end, and saw it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`old` becomes `new` in `file`, and a test in one of `tests` fails. `bugs` are such bugs of other projects."""
+    """`old` becomes `new` in `file`, and a test in one of `tests` fails. `bugs` are such bugs of other projects.
+
+    `setting` is the one that then does nothing, empty for other mutants.
+    """
 
     file: str
     tests: tuple[str, ...]
     old: str
     new: str
     bugs: tuple[str, ...] = ()
+    setting: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}: {self.old.strip()} -> {self.new.strip()}"
 
 
-def rows() -> Iterator[Row]:
-    file, tests = "", tuple[str, ...]()
-    for line in TABLE.read_text("utf-8").splitlines():
+def rows(table: Path) -> Iterator[Row]:
+    setting, file, tests = "", "", tuple[str, ...]()
+    for line in table.read_text("utf-8").splitlines():
         if line.startswith("    "):
             old, new, *bugs = ast.literal_eval(f"({line.strip()})")
             named = tuple(bugs[0].split(", ")) if bugs else ()
-            yield Row(file=file, tests=tests, old=old, new=new, bugs=named)
-        elif line and not line.startswith("#"):
-            file, *paths = line.split()
+            yield Row(file=file, tests=tests, old=old, new=new, bugs=named, setting=setting)
+        elif line and line[0] not in "#-":
+            words = line.split()
+            setting = words.pop(0) if table == SETTINGS_TABLE else ""
+            file, *paths = words
             tests = tuple(paths)
 
 
-ROWS = tuple(rows())
+ROWS = (*rows(TABLE), *rows(SETTINGS_TABLE))
 
 
 def main() -> bool:
@@ -50,7 +60,7 @@ def main() -> bool:
     assert rows, f"no line has {wanted!r} in it"
     began_at = time.monotonic()
     with trials.copy() as folder:
-        files = sorted({path for row in rows for path in row.tests})
+        files = sorted({path.partition("::")[0] for row in rows for path in row.tests})
         assert _passes(folder, files, within=20 * WITHIN), "the tests fail as it is"
         living = [row for row in rows if _lives(folder, row)]
     for row in living:
