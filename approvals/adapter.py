@@ -44,7 +44,7 @@ from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
 from approvals.queries.requests import to_view
-from approvals.requests import expiry, snapshot, statements, verification, votes
+from approvals.requests import expiry, snapshot, statements, verification, votes, writers
 from approvals.requests.statements import Statement
 from runtime.core.enums import BEFORE_CALL, Decision, Risk, Verdict
 from runtime.core.events import AllowanceUse
@@ -136,17 +136,19 @@ class Approvals:
         action_digest: str,
         risk: Risk | None = None,
         origin: Collection[str] = (),
+        reviewers: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
         """Return the approval of exactly this action at this gate, by a person who may still decide; else raise.
 
-        `origin` is the run's origin from its journal, because the rows may lack some of it. If a `decision` is given,
-        the same query verifies it. Raises NotConfirmed if the action was not approved or was changed. Raises
-        ApprovalVoid if the reviewer lost the right to decide or has since steered the run, or if `risk`, that of the
-        call now, is above the one shown. Raises KeyMissing.
+        `origin` is the run's origin from its journal, because the rows may lack some of it. The `reviewers` wrote to
+        the run, see `requests.writers`. If a `decision` is given, the same query verifies it. Raises NotConfirmed if
+        the action was not approved or was changed. Raises ApprovalVoid if the reviewer lost the right to decide or has
+        since steered the run, or if `risk`, that of the call now, is above the one shown. Raises KeyMissing.
         """
         stored = _read(_REQUEST_WITH_RIGHTS, gate)
         request = stored.request
+        origin = writers.barred(request, origin, reviewers)
         if request.allowance is not None and decision is None:
             if action_digest != request.action_digest:
                 raise NotConfirmed("the action to start differs from the allowed one")
@@ -232,9 +234,11 @@ class Approvals:
                 at=at,
             )
 
-    def join(self, *, run: UUID, person: str) -> None:
+    def join(self, *, run: UUID, person: str, reviewer: bool = False) -> None:
         """Exclude a person who steers the run from deciding in it. The caller has locked the run's row."""
         rows = Request.objects.filter(~Q(excluded__contains=[person]), run=run)
+        if reviewer:
+            rows = rows.exclude(pk__in=writers.still_decided(rows))
         # Decided requests too: a decision can be undone, and this person's own decisions no longer count.
         rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))
 

@@ -83,6 +83,7 @@ class Approvals:
         action_digest: str,
         risk: Risk | None = None,
         origin: Collection[str] = (),
+        reviewers: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
         """Return the approval of exactly this action by the test. Raise NotConfirmed if there is none."""
@@ -126,7 +127,7 @@ class Approvals:
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Do nothing: a closed gate leaves the continuation."""
 
-    def join(self, *, run: UUID, person: str) -> None:
+    def join(self, *, run: UUID, person: str, reviewer: bool = False) -> None:
         """Do nothing: in a test, a person who steers the run may decide too."""
 
     def record_audit(

@@ -84,7 +84,7 @@ def without_policy(why: str) -> Judgement:
 def strictest(of: Policy) -> Rule:
     """Return a rule with the strictest of each setting in the policy, and the stages that need the most people.
 
-    It gives no answer and escalates to no people.
+    It gives no answer, escalates to no people and lets no reviewer write.
     """
     times = [rule.expires_after for rule in of.rules if rule.expires_after is not None]
     windows = [rule.undo for rule in of.rules if rule.undo is not None]
@@ -130,6 +130,7 @@ def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
             on_expiry=rule.on_expiry,
             answer=rule.answer,
             undo=rule.undo,
+            reviewer_may_write=rule.reviewer_may_write,
         ),
         expires_after=rule.expires_after,
         extends_by=sum(step.seconds for step in rule.escalate),

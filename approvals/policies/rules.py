@@ -10,7 +10,7 @@ from approvals import policy
 from runtime.core.enums import Risk
 
 GROUP, PERSON = "group:", "person:"
-_EXPIRY = ("escalate", "on_expiry", "answer")  # of Demands
+_OMITTED = ("escalate", "on_expiry", "answer", "reviewer_may_write")  # of Demands, if not set
 MAX_QUORUM = 10
 
 
@@ -64,7 +64,7 @@ class Demands:
 
     `failed` says why a condition failed, if these are the strictest demands for that reason. `undo` is how many seconds
     a decision at low or medium risk can be undone; None leaves it to the installation. `answer` is the JSON value of
-    ANSWER.
+    ANSWER. `reviewer_may_write` lets people who may decide write to the run and still decide this request.
     """
 
     rule: str
@@ -75,6 +75,7 @@ class Demands:
     escalate: tuple[Escalation, ...] = ()
     on_expiry: OnExpiry = OnExpiry.DENY
     answer: Any = None
+    reviewer_may_write: bool = False
 
     @property
     def quorum(self) -> int:
@@ -92,11 +93,11 @@ class Demands:
         return replace(self, stages=(stage,))
 
     def stored(self) -> str:
-        """Return the demands as the JSON text that a request stores, without the expiry if it only denies."""
+        """Return the demands as the JSON text that a request stores, without later settings that are not set."""
         found = asdict(self)
         for one in fields(self):
             if (
-                one.name in _EXPIRY
+                one.name in _OMITTED
                 and found[one.name] == one.default
                 and one.default is not MISSING
             ):
@@ -122,6 +123,7 @@ class Rule:
     escalate: tuple[Escalation, ...] = ()
     on_expiry: OnExpiry = OnExpiry.DENY
     answer: Any = None
+    reviewer_may_write: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,4 +162,5 @@ def demands_of(stored: str | None) -> Demands | None:
         ),
         on_expiry=OnExpiry(said.get("on_expiry", OnExpiry.DENY)),
         answer=said.get("answer"),
+        reviewer_may_write=said.get("reviewer_may_write") is True,
     )

@@ -21,5 +21,6 @@ SETTINGS: Mapping[str, str] = {
     "expires_after": "seconds until the request expires, or until the first step of escalation",
     "escalate": "steps with groups, people and expires_after: at a deadline these may decide too",
     "on_expiry": "deny, fail (the run) or answer (with a value): the consequence of the last deadline",
+    "reviewer_may_write": "true: people who may decide can write to the run, and still decide the requests open then",
     "undo": "seconds in which a decision at low or medium risk can be undone",
 }

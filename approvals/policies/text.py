@@ -139,6 +139,12 @@ class _Field:
             raise self.wrong(f"must be a whole number from {low} to {high}")
         return found
 
+    def flag(self) -> bool:
+        found = self.value()
+        if not isinstance(found, bool):
+            raise self.wrong("must be true or false")
+        return found
+
     def one_of(self, allowed: Collection[str]) -> str:
         found = self.value()
         if found not in allowed:
@@ -185,6 +191,7 @@ def _rule(of: _Field) -> Rule:
         on_expiry=on_expiry,
         answer=answer,
         undo=_read(fields, "undo", lambda one: one.number(0, MAX_UNDO), default=None),
+        reviewer_may_write=_read(fields, "reviewer_may_write", _Field.flag, default=False),
     )
 
 

@@ -18,7 +18,7 @@ from approvals.policies import escalation
 from approvals.policies.escalation import NextStep
 from approvals.policies.rules import Demands, OnExpiry, demands_of
 from approvals.queries import cursors
-from approvals.requests import confirmation, schemas, statements, verification
+from approvals.requests import confirmation, schemas, statements, verification, writers
 from runtime.core.enums import BEFORE_CALL, GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
@@ -105,6 +105,11 @@ class Approval:
     def quorum(self) -> int:
         """How many people must approve."""
         return self.demands.quorum if self.demands else 1
+
+    @property
+    def reviewer_may_write(self) -> bool:
+        """Whether the rule lets people who may decide this request write to its run."""
+        return writers.allowed(self.kind, self.demands)
 
     @property
     def next_step(self) -> NextStep | None:

@@ -1,19 +1,20 @@
-"""Serves the questions of people to an agent about its call in the API."""
+"""Serves the questions of people to an agent about its call, and their messages to its run, in the API."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from ninja import Router, Schema
+from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from approvals.decisions.ask import ask
+from approvals.decisions.writing import write
 from approvals.errors import NotFound
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
-from runtime.core.limits import MAX_QUESTION
+from runtime.core.limits import MAX_MESSAGE, MAX_QUESTION
 from runtime.queries.questions import of_gate, unreceived
 from runtime.queries.spans.questions import QuestionRecord
 from runtime.queries.transcript.transcript import read_transcript
@@ -22,6 +23,8 @@ from runtime.web.requests import Authenticated, Body
 router = Router(tags=["approvals"])
 
 Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_QUESTION})]
+
+Message = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
 
 
 class QuestionOut(Schema):
@@ -46,6 +49,19 @@ class QuestionIn(Body):
     question: Text = None
 
 
+class ReviewerMessageOut(Schema):
+    """A message that was sent to a run, and its author."""
+
+    run: UUID
+    by: str
+
+
+class ReviewerMessageIn(Body):
+    """A message of a reviewer to the run's first agent."""
+
+    text: Message = None
+
+
 @router.get("/approvals/{approval}/questions", response=list[QuestionOut])
 def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
     """List the questions that people asked the agent about the call of this request, oldest first."""
@@ -60,6 +76,19 @@ def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[Q
     The agent's model answers outside of its conversation and without tools. Read the answer with the list of questions.
     """
     return _questions(ask(request=_id(approval), question=body.question, actor=request.auth))
+
+
+@router.post("/approvals/{approval}/messages", response={202: ReviewerMessageOut})
+def write_as_reviewer(
+    request: Authenticated, approval: str, body: ReviewerMessageIn
+) -> Status[ReviewerMessageOut]:
+    """Write to the run of a pending request that you may decide, if the policy's rule lets you.
+
+    The run's first agent gets the message with its next model call. You may still decide the requests of this rule that
+    are open now, and none that opens in this run afterwards.
+    """
+    shown = write(request=_id(approval), text=body.text, actor=request.auth)
+    return Status(202, ReviewerMessageOut(run=shown.run, by=request.auth.person))
 
 
 def _questions(shown: requests.Approval) -> list[QuestionOut]:

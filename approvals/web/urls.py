@@ -49,6 +49,7 @@ from approvals.web.request.frame_gate import resume, stop
 from approvals.web.request.in_doubt import give_up, happened, run_again
 from approvals.web.request.questions import ask
 from approvals.web.request.undo import undo
+from approvals.web.request.writing import write
 
 urlpatterns = [
     path("", home, name="home"),
@@ -97,6 +98,7 @@ urlpatterns = [
     path("a/<uuid:approval>/deny/", deny, name="deny"),
     path("a/<uuid:approval>/changes/", request_changes, name="changes"),
     path("a/<uuid:approval>/ask/", ask, name="ask"),
+    path("a/<uuid:approval>/write/", write, name="write"),
     path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
     path("a/<uuid:approval>/edit/", edit, name="edit"),
     path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),

@@ -9,7 +9,7 @@ from runtime.core.continuation import status_of
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.events import Forked, RunStarted
 from runtime.core.machine.forks import forked, quiescent, without_permissions
-from runtime.core.machine.origin import joined, merged
+from runtime.core.machine.origin import joined, merged, steered_by
 from runtime.core.machine.replay import Entry
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent
 from runtime.ports import wiring
@@ -64,7 +64,7 @@ def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUI
         "id": born.run,
         "agent": now.agent,
         "requester": actor.person,
-        "origin": merged(now.origin, [actor.person]),
+        "origin": merged(steered_by(now), [actor.person]),
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),

@@ -31,10 +31,13 @@ def lock_open(connection: Connection, run: UUID) -> str:
     return status
 
 
-def join(connection: Connection, run: UUID, actor: Actor) -> None:
-    """Add a person who steers a run to its origin now, before a worker journals it."""
-    if runs.join(connection, run, actor.person):
-        wiring.approvals().join(run=run, person=actor.person)
+def join(connection: Connection, run: UUID, actor: Actor, *, reviewer: bool = False) -> None:
+    """Add a person who steers a run to its origin now, before a worker journals it.
+
+    A `reviewer` may still decide the open requests whose rule says so.
+    """
+    runs.join(connection, run, actor.person)
+    wiring.approvals().join(run=run, person=actor.person, reviewer=reviewer)
 
 
 def notify(

@@ -20,6 +20,7 @@ from runtime.core.documents.blobs import Blob, blob_refs
 from runtime.core.documents.export_file import ExportFile
 from runtime.core.errors import CoreError
 from runtime.core.events import Exported, Imported
+from runtime.core.machine.origin import steered_by
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import (
@@ -166,7 +167,7 @@ def _write(
         "id": now.run,
         "agent": now.agent,
         "requester": now.requester,
-        "origin": now.origin,
+        "origin": steered_by(now),
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),

@@ -331,7 +331,7 @@ class Continuation:
     (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again. `denials` are
     by action digest; such an action is refused from then on. `edits` name the person who changed the arguments of an
     action, by its digest; such an action is asked again even if policy would not ask. `questions` are unanswered and
-    about calls of `pending`.
+    about calls of `pending`. `reviewers` wrote to the run as reviewers, and are kept apart from the origin.
     """
 
     run: UUID
@@ -361,6 +361,7 @@ class Continuation:
     ticking: datetime | None = None
     unheard: tuple[Undelivered, ...] = ()
     origin: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
     business_key: str | None = None
 
     def frame(self, frame: str) -> Frame:

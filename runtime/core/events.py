@@ -548,10 +548,14 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
-    """A person wrote to the run's first agent, whose next model call has the message."""
+    """A person wrote to the run's first agent, whose next model call has the message.
+
+    `reviewer` says that they wrote from a request that they may decide, and as its rule allows.
+    """
 
     by: str
     text: str
+    reviewer: bool = False
     type: Literal["MessageReceived"] = "MessageReceived"
 
 

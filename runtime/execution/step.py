@@ -155,7 +155,9 @@ class StepBuilder:
                     self.add(Resumed(by=signal.by))
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
-                    self.add(MessageReceived(by=signal.by, text=signal.text))
+                    self.add(
+                        MessageReceived(by=signal.by, text=signal.text, reviewer=signal.reviewer)
+                    )
             case QuestionSignal():
                 self._consume_question(signal)
             case EventSignal():

@@ -203,13 +203,16 @@ class Approvals(Protocol):
         action_digest: str,
         risk: Risk | None = None,
         origin: Collection[str] = (),
+        reviewers: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
         """Verify and return an approval just before its call starts: exactly this action was approved, and still is.
 
         `risk` is that of the call now: an approval at a lower risk does not count. If the step also receives the
         `decision`, the same check verifies it. `origin` is the run's origin by its
-        journal: an approval by one of these people does not count. Raises NotConfirmed, ApprovalVoid, or KeyMissing.
+        journal: an approval by one of these people does not count. That of the `reviewers`, who wrote to the run since
+        or before, counts only if the request's rule lets reviewers write. Raises NotConfirmed, ApprovalVoid, or
+        KeyMissing.
         """
 
     def version_decided(
@@ -251,8 +254,11 @@ class Approvals(Protocol):
         `actor` cancels the run and is audited, even if no gate is open; None is the engine itself.
         """
 
-    def join(self, *, run: UUID, person: str) -> None:
-        """Exclude a person who steers the run from deciding in it, inside the caller's transaction."""
+    def join(self, *, run: UUID, person: str, reviewer: bool = False) -> None:
+        """Exclude a person who steers the run from deciding in it, inside the caller's transaction.
+
+        A `reviewer` is not excluded from the requests so far whose rule lets reviewers write.
+        """
 
     def record_audit(
         self, *, run: UUID, actor: Actor, act: str, detail: dict[str, str | None]

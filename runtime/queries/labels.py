@@ -36,6 +36,7 @@ MessageKind = Literal[
     "summary",
     "instructions",
     "message",
+    "review",
     "question",
     "answer",
 ]
@@ -54,6 +55,7 @@ MESSAGES: dict[MessageKind, str] = {
     "release": "another version of",
     "frame_gate": "stopped:",
     "message": "message from",
+    "review": "message from the reviewer",
     "question": "question of",
     "answer": "answer to a question by",
 }

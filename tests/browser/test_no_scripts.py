@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from approvals.models import Request
+from approvals.policies.rules import Demands
 from runtime.core.budgets import Budget
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal
@@ -20,6 +21,12 @@ RESULT = '{"message_id": "m-1"}'
 
 def _call(office: Office) -> Request:
     return office.request(office.start())
+
+
+def _talk(office: Office) -> Request:
+    request = _call(office)
+    reseal([request], rule=Demands(rule="Talk", reviewer_may_write=True).stored())
+    return request
 
 
 def _risky(office: Office) -> Request:
@@ -70,6 +77,12 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
         [("Answer instead of the call", OPEN), ("Result", '"done"'), ("Answer instead", PRESS)],
         "Answered instead by bea",
         "answered",
+    ),
+    "write": (
+        _talk,
+        [("Write to the run", OPEN), ("Message to the agent", "Mind the gap."), ("Send", PRESS)],
+        "Set the privileges of newhire",
+        "pending",
     ),
     "edit": (
         _call,

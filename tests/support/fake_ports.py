@@ -263,6 +263,7 @@ class FakeApprovals:
         action_digest: str,
         risk: Risk | None = None,
         origin: Collection[str] = (),
+        reviewers: Collection[str] = (),
         decision: Decision | None = None,
     ) -> Approval:
         if decision is not None:
@@ -311,7 +312,7 @@ class FakeApprovals:
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         self.closed += gates
 
-    def join(self, *, run: UUID, person: str) -> None:
+    def join(self, *, run: UUID, person: str, reviewer: bool = False) -> None:
         self.joined.append((run, person))
 
     def record_audit(

@@ -221,6 +221,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "edit/approve": {"arguments": '{"username": "new.hire", "security_level": 1}', **given},
         "events": {"id": "e-1", "name": "signed", "data": {}},
         "message": {"text": "Mind the gap."},
+        "write": {"text": "Mind the gap."},
         "messages": {"text": "Mind the gap."},
         "runs": {"agent": "hr_onboarding", "input": NEWCOMER},
         "imports": places["parcel"],

@@ -25,7 +25,7 @@ from approvals.web.request.reading import panel as reading_panel
 from runtime.core.continuation import CallState
 from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
-from runtime.core.limits import MAX_REASON
+from runtime.core.limits import MAX_MESSAGE, MAX_REASON
 from runtime.errors import RequestError
 from runtime.queries.labels import effect_texts
 from runtime.queries.questions import unreceived
@@ -104,6 +104,7 @@ def page_context(
         "reading": reading_panel(shown, request.user.get_username()),
         "problem": problem,
         "max_reason": MAX_REASON,
+        "max_message": MAX_MESSAGE,
     }
 
 

@@ -15,6 +15,7 @@ from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.errors import CoreError, NewerSchema
+from runtime.core.machine.origin import steered_by
 from runtime.errors import KeyMissing, LedgerBroken, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
@@ -208,7 +209,7 @@ def _origin_findings(connection: Connection, row: RunRow, now: Continuation) -> 
     An ended run drops its remaining signals, so its row may name their senders too. A row of the previous version lacks
     its requester, and some of the others.
     """
-    replayed = set(now.origin)
+    replayed = set(steered_by(now))
     to_come = {
         signal.by
         for signal in _signals(connection, row.id)

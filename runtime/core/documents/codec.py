@@ -46,6 +46,7 @@ from runtime.core.events import (
     Forked,
     GateDecided,
     GateOpened,
+    MessageReceived,
     QuestionAnswered,
     QuestionAsked,
     QuestionFailed,
@@ -69,7 +70,7 @@ HISTORY = {
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
-    12: "runs that a schedule started: an entry with the people who made it",
+    12: "runs that a schedule started: an entry with the people who made it; messages of reviewers",
 }
 REFERRING = 6
 BRIEF = 7
@@ -236,6 +237,8 @@ def _number(event: Event) -> int:
                 return _number_of(state_of(event))
         case RunStarted() if event.makers:
             return ORIGINS
+        case MessageReceived() if event.reviewer:
+            return ORIGINS
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE
         case QuestionAsked() | QuestionAnswered() | QuestionFailed():
@@ -259,6 +262,8 @@ def _number(event: Event) -> int:
 
 def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
+    if now.reviewers:
+        return ORIGINS
     if now.questions or any(denial.changes for denial in now.denials.values()):
         return DIALOGUE
     if any(gate.kind is GateKind.QUESTION for gate in now.pending):

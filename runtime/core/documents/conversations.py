@@ -35,7 +35,7 @@ Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, b
 DECISIONS = 9  # the schema of an entry with a decision that earlier releases do not know
 REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, previewed or edited
 DIALOGUE = 11  # the same, of the release after: a request for changes, a question, or a use of an allowance
-ORIGINS = 12  # the same, of the release after: a run that a schedule started
+ORIGINS = 12  # the same, of the release after: a run that a schedule started, or to which a reviewer wrote
 _READABLE = (*range(1, Continuation.schema + 1), DECISIONS, REVIEWS, DIALOGUE, ORIGINS)
 
 _TERMS = TypeAdapter(CallOptions)

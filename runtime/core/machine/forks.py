@@ -88,7 +88,8 @@ def _apply_fork(now: Continuation, event: Forked) -> Continuation:
         position=now.position,
         head=now.head,
         requester=now.requester,
-        origin=merged([state.requester], state.origin, now.origin, [event.by]),
+        origin=merged([state.requester], state.origin, state.reviewers, now.origin, [event.by]),
+        reviewers=(),
         business_key=now.business_key,
     )
 

@@ -12,7 +12,7 @@ from runtime.core.errors import IllegalTransition
 from runtime.core.events import MessageReceived
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT
-from runtime.core.machine.origin import joined
+from runtime.core.machine.origin import joined, wrote
 from runtime.core.machine.transitions import FRAMES, RUNS, next_state
 
 MESSAGE = "message"  # role of a person's message
@@ -22,7 +22,8 @@ def receive(now: Continuation, event: MessageReceived) -> Continuation:
     """Keep the message. A root that has already answered calls its model again. Raises IllegalTransition."""
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     unheard = (*now.unheard, Undelivered(by=event.by, text=event.text))
-    now = joined(replace(now, phase=phase, unheard=unheard), event.by)
+    now = replace(now, phase=phase, unheard=unheard)
+    now = wrote(now, event.by) if event.reviewer else joined(now, event.by)
     root = now.root
     if root is None or root.state is not FrameState.ANSWERED:
         return now

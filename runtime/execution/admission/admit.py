@@ -24,6 +24,7 @@ from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.messages import undelivered_to
+from runtime.core.machine.origin import steered_by
 from runtime.core.machine.revisions import revision_of
 from runtime.core.schema_changes import is_compatible
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
@@ -129,7 +130,7 @@ class Admission:
             before=here.fingerprint,
             after=after,
             requester=now.requester,
-            origin=now.origin,
+            origin=steered_by(now),
         )
         return found or ""
 
@@ -272,6 +273,7 @@ class Admission:
                 action_digest=digest,
                 risk=risk,
                 origin=now.origin,
+                reviewers=now.reviewers,
                 decision=decision,
             )
         except ApprovalVoid:

@@ -12,6 +12,7 @@ from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
+from runtime.core.machine.origin import steered_by
 from runtime.core.machine.revisions import revision_of
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import Allowed, ReviewSnapshot
@@ -79,7 +80,7 @@ def open_frame_gate(
         sentence=why,
         action_digest=digest,
         requester=now.requester,
-        origin=now.origin,
+        origin=steered_by(now),
     )
     return AdmissionResult(event=event, snapshot=shown)
 
@@ -116,7 +117,7 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         sentence=info.sentence,
         action_digest=event.terms.digest,
         requester=now.requester,
-        origin=now.origin,
+        origin=steered_by(now),
         expires_at=event.expires_at,
         result_schema=info.result_schema,
         preview=_preview(info, call),

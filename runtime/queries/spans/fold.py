@@ -300,7 +300,8 @@ class Fold:
         if root is None:
             self._early.append(message)
         else:
-            self._add_message(root, "message", message.by, message.text)
+            reviewer = isinstance(message, e.MessageReceived) and message.reviewer
+            self._add_message(root, "review" if reviewer else "message", message.by, message.text)
             if root.answered:
                 root.call_model(self._at)
         span = _of_run(SpanKind.MESSAGE, self._at, SpanState.UNDELIVERED)

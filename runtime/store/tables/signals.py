@@ -78,6 +78,7 @@ class MessageSignal:
     id: int
     by: str
     text: str
+    reviewer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +163,12 @@ def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
     _send(connection, run, RESUME, {"by": by})
 
 
-def send_message(connection: Connection, *, run: UUID, by: str, text: str) -> None:
+def send_message(
+    connection: Connection, *, run: UUID, by: str, text: str, reviewer: bool = False
+) -> None:
     """Write the signal; the caller has increased the signal count in the same transaction."""
-    _send(connection, run, MESSAGE, {"by": by, "text": text})
+    body: dict[str, object] = {"by": by, "text": text}
+    _send(connection, run, MESSAGE, {**body, "reviewer": True} if reviewer else body)
 
 
 def send_question(
@@ -281,7 +285,9 @@ def _decode(number: int, kind: str, body: str) -> Signal:
         if kind == RESUME:
             return ResumeSignal(id=number, by=document["by"])
         if kind == MESSAGE:
-            return MessageSignal(id=number, by=document["by"], text=document["text"])
+            reviewer = document.get("reviewer") is True
+            by, text = document["by"], document["text"]
+            return MessageSignal(id=number, by=by, text=text, reviewer=reviewer)
         if kind == QUESTION:
             gate, question = UUID(document["gate"]), UUID(document["question"])
             by, text = document["by"], document["text"]

@@ -16,6 +16,7 @@ from runtime.core.events import Event
 from runtime.core.machine.forks import forked
 from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.messages import undelivered_to
+from runtime.core.machine.origin import steered_by
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
@@ -274,6 +275,14 @@ def test_an_event_adds_its_sender() -> None:
         events.WaitEnded(outcome="arrived", result={}, by="bea", **CALL),
     )
     assert now.origin == ("ada", "bea")
+
+
+def test_a_reviewer_who_wrote_is_kept_apart_from_the_origin() -> None:
+    now = after(replace(THERE, reviewer=True))
+    assert (now.origin, now.reviewers, steered_by(now)) == (("ada",), ("bea",), ("ada", "bea"))
+    fork = events.Forked(of=now.run, position=4, by="eve", state=forked(now))
+    copy = fold(initial(UUID(int=2)), [begun(requester="eve"), fork])
+    assert (copy.origin, copy.reviewers) == (("ada", "bea", "eve"), ())
 
 
 def test_a_fork_has_the_origin_of_its_original() -> None:
