@@ -38,7 +38,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Notice",
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("request", models.UUIDField()),
                 ("person", models.TextField()),
                 ("at", models.DateTimeField(db_index=True)),

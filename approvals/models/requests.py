@@ -13,8 +13,8 @@ ROOT_AGENT = models.Func(
 ASKING_AGENT = models.Func(
     models.F("path"),
     models.F("tool"),
+    arg_joiner=" ->> CASE WHEN ",  # Django compares the order with that of migration 0021
     template="(%(expressions)s = '' THEN -1 ELSE -2 END)",
-    arg_joiner=" ->> CASE WHEN ",
     output_field=models.TextField(),
 )
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, migrations, models
 from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
@@ -40,6 +41,11 @@ def test_migrations_keep_everything_that_old_code_uses() -> None:
         for why in problems(loader.graph.nodes[key], loader.project_state(key, at_end=False))
     ]
     assert said == []
+
+
+@pytest.mark.django_db
+def test_the_models_are_those_that_the_migrations_make() -> None:
+    call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
 
 
 # Each flow writes these tables, and every index of them costs some 75 bytes of WAL for each row version.
