@@ -15,18 +15,19 @@ from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI, Swagger
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.openapi.schema import OpenAPISchema
+from ninja.operation import Operation
 from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
 from agents.web.api import router as agents_router
 from approvals.accounts import tokens
 from approvals.permissions import access, principals, scopes
-from approvals.web.absences_api import router as absences_router
-from approvals.web.allowances_api import router as allowances_router
-from approvals.web.api import router as approvals_router
-from approvals.web.company_api import router as company_router
-from approvals.web.questions_api import router as questions_router
-from approvals.web.versions_api import router as versions_router
+from approvals.web.api.absences import router as absences_router
+from approvals.web.api.allowances import router as allowances_router
+from approvals.web.api.inquiries import router as inquiries_router
+from approvals.web.api.requests import router as approvals_router
+from approvals.web.api.teamwork import router as teamwork_router
+from approvals.web.api.version_changes import router as version_changes_router
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
 from runtime.ports.access import Actor
@@ -87,9 +88,25 @@ _REFUSED = {
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
 }
 
+# Clients are generated from operation ids, so these keep the modules under which they were published.
+_PUBLISHED = {
+    "approvals.web.api.requests": "approvals.web.api",
+    "approvals.web.api.absences": "approvals.web.absences_api",
+    "approvals.web.api.allowances": "approvals.web.allowances_api",
+    "approvals.web.api.inquiries": "approvals.web.questions_api",
+    "approvals.web.api.teamwork": "approvals.web.company_api",
+    "approvals.web.api.version_changes": "approvals.web.versions_api",
+}
+
 
 class Api(NinjaAPI):
     """NinjaAPI with our error shape on every path. Only readers see its schema and its page."""
+
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        """Return the id of an operation: its published module and its name."""
+        view = operation.view_func
+        module = _PUBLISHED.get(view.__module__, view.__module__)
+        return f"{module}.{view.__name__}".replace(".", "_")
 
     def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
         """Return ninja's schema with the answer of refused requests for each operation."""
@@ -154,10 +171,10 @@ api.add_router("", history_router)
 api.add_router("", events_router)
 api.add_router("", schedules_router)
 api.add_router("", approvals_router)
-api.add_router("", company_router)
+api.add_router("", teamwork_router)
 api.add_router("", allowances_router)
-api.add_router("", versions_router)
-api.add_router("", questions_router)
+api.add_router("", version_changes_router)
+api.add_router("", inquiries_router)
 api.add_router("", absences_router)
 api.add_router("", agents_router)
 

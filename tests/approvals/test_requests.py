@@ -25,7 +25,7 @@ from approvals.queries import requests as queries
 from approvals.queries.inbox import View
 from approvals.queries.requests import approval
 from approvals.requests import schemas, snapshot, verification
-from approvals.web.api import router
+from approvals.web.api.requests import router
 from runtime.core.digest import sha256_of
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput

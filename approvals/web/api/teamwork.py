@@ -7,11 +7,11 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.errors import NotFound
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
 from approvals.queries import company, requests
 from approvals.teamwork import claims, comments, handovers
+from approvals.web.api.ids import id_of
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])
@@ -63,35 +63,35 @@ class CommentIn(Body):
 def read_company(request: Authenticated, approval: str) -> CompanyOut:
     """Read who looks at a request, and its comments."""
     Access().require(request.auth, Scope.APPROVALS_READ)
-    return _of(requests.approval(_id(approval), actor=request.auth).id, request)
+    return _of(requests.approval(id_of(approval), actor=request.auth).id, request)
 
 
 @router.post("/approvals/{approval}/claim", response=CompanyOut)
 def claim(request: Authenticated, approval: str) -> CompanyOut:
     """Say for 10 minutes that you look at a request, which other people may still decide."""
-    claims.claim(request=_id(approval), actor=request.auth)
-    return _of(_id(approval), request)
+    claims.claim(request=id_of(approval), actor=request.auth)
+    return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/release", response=CompanyOut)
 def release(request: Authenticated, approval: str) -> CompanyOut:
     """End your claim, and give back a request that was handed to you."""
-    claims.release(request=_id(approval), actor=request.auth)
-    return _of(_id(approval), request)
+    claims.release(request=id_of(approval), actor=request.auth)
+    return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/handover", response=CompanyOut)
 def hand_over(request: Authenticated, approval: str, body: HandoverIn) -> CompanyOut:
     """Hand a request to another person who may decide it. Your claim moves to them."""
-    handovers.hand_over(request=_id(approval), to=body.to, note=body.note, actor=request.auth)
-    return _of(_id(approval), request)
+    handovers.hand_over(request=id_of(approval), to=body.to, note=body.note, actor=request.auth)
+    return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/comments", response=CompanyOut)
 def comment(request: Authenticated, approval: str, body: CommentIn) -> CompanyOut:
     """Comment on a request that you may read. The token needs the scope approvals:decide."""
-    comments.add(request=_id(approval), text=body.text, actor=request.auth)
-    return _of(_id(approval), request)
+    comments.add(request=id_of(approval), text=body.text, actor=request.auth)
+    return _of(id_of(approval), request)
 
 
 def _of(approval: UUID, request: Authenticated) -> CompanyOut:
@@ -106,10 +106,3 @@ def _of(approval: UUID, request: Authenticated) -> CompanyOut:
         note=mark.note,
         comments=[CommentOut.from_orm(one) for one in found.comments],
     )
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as exc:
-        raise NotFound from exc

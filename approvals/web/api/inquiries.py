@@ -10,10 +10,10 @@ from pydantic import WithJsonSchema
 
 from approvals.decisions.ask import ask
 from approvals.decisions.writing import write
-from approvals.errors import NotFound
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
+from approvals.web.api.ids import id_of
 from runtime.core.limits import MAX_MESSAGE, MAX_QUESTION
 from runtime.queries.questions import of_gate, unreceived
 from runtime.queries.spans.questions import QuestionRecord
@@ -66,7 +66,7 @@ class ReviewerMessageIn(Body):
 def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
     """List the questions that people asked the agent about the call of this request, oldest first."""
     Access().require(request.auth, Scope.APPROVALS_READ)
-    return _questions(requests.approval(_id(approval), actor=request.auth))
+    return _questions(requests.approval(id_of(approval), actor=request.auth))
 
 
 @router.post("/approvals/{approval}/questions", response=list[QuestionOut])
@@ -75,7 +75,7 @@ def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[Q
 
     The agent's model answers outside of its conversation and without tools. Read the answer with the list of questions.
     """
-    return _questions(ask(request=_id(approval), question=body.question, actor=request.auth))
+    return _questions(ask(request=id_of(approval), question=body.question, actor=request.auth))
 
 
 @router.post("/approvals/{approval}/messages", response={202: ReviewerMessageOut})
@@ -87,7 +87,7 @@ def write_as_reviewer(
     The run's first agent gets the message with its next model call. You may still decide the requests of this rule that
     are open now, and none that opens in this run afterwards.
     """
-    shown = write(request=_id(approval), text=body.text, actor=request.auth)
+    shown = write(request=id_of(approval), text=body.text, actor=request.auth)
     return Status(202, ReviewerMessageOut(run=shown.run, by=request.auth.person))
 
 
@@ -109,10 +109,3 @@ def _shown(shown: requests.Approval, found: Iterable[QuestionRecord]) -> Iterabl
             answer=one.answer or None,
             error=one.error or None,
         )
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as exc:
-        raise NotFound from exc

@@ -11,10 +11,11 @@ from approvals.allowance_acts import changes, listing
 from approvals.allowances import limits as matching
 from approvals.allowances.limits import Rule
 from approvals.allowances.terms import MAX_COUNT, MAX_DAYS
-from approvals.errors import NotFound, UnknownAllowance
+from approvals.errors import UnknownAllowance
 from approvals.permissions import principals
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
+from approvals.web.api.ids import id_of
 from runtime.web.requests import Authenticated, Body, Reason
 
 router = Router(tags=["allowances"])
@@ -128,12 +129,8 @@ def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
 @router.post("/approvals/{approval}/allowance", response=AllowanceOut)
 def propose(request: Authenticated, approval: str, body: AllowanceIn) -> dict[str, Any]:
     """Propose an allowance for calls like that of a request which you may decide. A second person must confirm it."""
-    try:
-        source = UUID(approval)
-    except ValueError as exc:
-        raise NotFound from exc
     allowance = changes.propose(
-        source, limits=body.limits, count=body.count, days=body.days, actor=request.auth
+        id_of(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
     )
     return _fields(listing.one(allowance, request.auth)[0])
 

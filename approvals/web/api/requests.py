@@ -11,7 +11,6 @@ from pydantic import WithJsonSchema
 from approvals.decisions import in_doubt
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.undo import undo as undo_decision
-from approvals.errors import NotFound
 from approvals.oddities.oddity import Oddity, OddityKind
 from approvals.permissions import principals
 from approvals.permissions.access import Access
@@ -19,6 +18,7 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, history, requests, usual
 from approvals.requests import results
 from approvals.web import zone as zones
+from approvals.web.api.ids import id_of
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind
 from runtime.ports.approvals import CallOutcome
@@ -303,7 +303,7 @@ def list_decisions(
 def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     Access().require(request.auth, Scope.APPROVALS_READ)
-    found = requests.approval(_id(approval), actor=request.auth)
+    found = requests.approval(id_of(approval), actor=request.auth)
     odd = usual.of_one(found, principals.principal_of(request.auth))
     return ApprovalDetailOut(
         **_fields(found), oddities=_oddities(odd), late_outcomes=_late_outcomes(found)
@@ -319,7 +319,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
     made. An edited one is approved with other arguments. `stop` ends the run and needs a reason too.
     """
     return record_decision(
-        request=_id(approval),
+        request=id_of(approval),
         verdict=body.verdict,
         digest=body.digest,
         reason=body.reason,
@@ -334,15 +334,15 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo(request: Authenticated, approval: str) -> requests.Approval:
     """Undo your own decision before it takes effect (`effective_at`), or withdraw your vote while others must vote."""
-    return undo_decision(request=_id(approval), actor=request.auth)
+    return undo_decision(request=id_of(approval), actor=request.auth)
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
 def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> requests.Approval:
     """Resolve a call in doubt. Giving up needs a reason, which the model receives."""
     return in_doubt.resolve(
-        run=_id(run),
-        gate=_id(gate),
+        run=id_of(run),
+        gate=id_of(gate),
         outcome=body.outcome,
         result=body.result if "result" in body.model_fields_set else results.ABSENT,
         reason=body.reason,
@@ -365,10 +365,3 @@ def _late_outcomes(found: requests.Approval) -> list[LateOut]:
     progress = read_transcript(found.run)
     late = late_outcomes.of_call(found.run, progress, frame=found.frame, call=found.call)
     return [LateOut.shown(one) for one in late]
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError as exc:
-        raise NotFound from exc
