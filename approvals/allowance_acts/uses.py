@@ -20,9 +20,9 @@ from approvals.allowances import terms as coverage
 from approvals.models import Request
 from approvals.oddities.find import find
 from approvals.permissions import principals, request_rules
-from approvals.policies.judge import Facts, Judgement
+from approvals.policies.judge import Judgement
 from approvals.policies.rules import Demands
-from approvals.policy_versions import in_force
+from approvals.policy_versions import facts, in_force
 from approvals.queries import usual
 from approvals.requests import snapshot, verification
 from runtime.core.enums import GateKind, Risk
@@ -79,7 +79,8 @@ def allow(shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
         at, origin, used = _place(connection, shown)
     if used:
         return None
-    version, judged = in_force.judge(_facts(shown, shown.risk))  # on a connection of its own
+    # The policy is read on a connection of its own.
+    version, judged = in_force.judge(facts.of(shown, shown.args, shown.risk))
     if not _is_met(judged.demands):
         return None
     row = snapshot.row(shown, at, merged(shown.origin, origin), _judged(version, judged))
@@ -177,34 +178,12 @@ def _place(connection: Connection, shown: ReviewSnapshot) -> tuple[datetime, lis
     return clock.to_utc(row[0]), stored_rows.texts(row[1]), row[2]
 
 
-def _facts(shown: ReviewSnapshot, risk: Risk) -> Facts:
-    return Facts(
-        tool=shown.tool,
-        path=shown.path,
-        args=shown.args,
-        risk=risk,
-        gated=True,
-        effect=str(shown.effect),
-        requester=shown.requester,
-    )
-
-
 def _judged(version: str, judged: Judgement) -> snapshot.Judged:
     return snapshot.Judged(version=version, risk=str(judged.risk), demands=judged.demands)
 
 
 def _judged_again(request: Request, risk: Risk) -> Judgement:
-    return in_force.judge(
-        Facts(
-            tool=request.tool,
-            path=tuple(request.path),
-            args=verification.arguments(request),
-            risk=risk,
-            gated=True,
-            effect=request.effect,
-            requester=request.requester,
-        )
-    )[1]
+    return in_force.judge(facts.of(request, verification.arguments(request), risk))[1]
 
 
 def _is_met(demands: Demands | None) -> bool:

@@ -13,8 +13,8 @@ from uuid import UUID
 from approvals import audit, clock
 from approvals.decisions import allowed
 from approvals.models import AuditEntry, Request
-from approvals.policies.judge import Facts, without_policy
-from approvals.policy_versions import in_force
+from approvals.policies.judge import without_policy
+from approvals.policy_versions import facts, in_force
 from approvals.policy_versions.acts import PolicyBroken
 from approvals.requests import schemas, snapshot
 from runtime.core.enums import FRAME_GATES, GateKind
@@ -106,17 +106,8 @@ def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
     """
     if shown.kind in FRAME_GATES:
         return snapshot.Judged(risk=str(shown.risk))
-    facts = Facts(
-        tool=shown.tool,
-        path=shown.path,
-        args=shown.args,
-        risk=shown.risk,
-        gated=True,
-        effect=str(shown.effect),
-        requester=shown.requester,
-    )
     try:
-        version, found = in_force.judge(facts)
+        version, found = in_force.judge(facts.of(shown, shown.args, shown.risk))
     except PolicyBroken as exc:
         log.error("Run %s: a request demands the most, because %s", shown.run, exc)
         version, found = UNREADABLE, without_policy(str(exc))

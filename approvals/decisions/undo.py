@@ -4,8 +4,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit, clock
-from approvals.decisions import checks, closing, readings, votes
+from approvals import audit, clock, readings
+from approvals.decisions import checks, closing, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
 from approvals.models import Claim, Request
 from approvals.permissions import principals

@@ -13,7 +13,7 @@ from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
 from runtime.core.enums import Risk
 
-_ORDER = tuple(Risk)
+RISKS = tuple(Risk)  # from the lowest to the highest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def without_policy(why: str) -> Judgement:
     stages = (Stage(quorum=MAX_QUORUM),)
     return Judgement(
         approval=True,
-        risk=_ORDER[-1],
+        risk=RISKS[-1],
         demands=Demands(rule="the policy cannot be read", stages=stages, reason=True, failed=why),
     )
 
@@ -92,7 +92,7 @@ def strictest(of: Policy) -> Rule:
     return Rule(
         name="the strictest settings of all rules",
         approval=True,
-        risk=_ORDER[-1],
+        risk=RISKS[-1],
         stages=hardest.stages,
         reason=any(rule.reason for rule in of.rules),
         expires_after=min(times, default=None),
@@ -117,7 +117,7 @@ def _matches(rule: Rule, facts: Facts) -> bool:
 
 
 def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
-    risk = facts.risk if rule.risk is None else max(facts.risk, rule.risk, key=_ORDER.index)
+    risk = facts.risk if rule.risk is None else max(facts.risk, rule.risk, key=RISKS.index)
     return Judgement(
         approval=rule.approval or policy.requires_approval(gated=facts.gated, risk=risk),
         risk=risk,

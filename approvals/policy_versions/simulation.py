@@ -9,8 +9,9 @@ from uuid import UUID
 
 from approvals import clock
 from approvals.models import Request
-from approvals.policies.judge import Facts, Judgement, judge
+from approvals.policies.judge import Judgement, judge
 from approvals.policies.rules import Demands, OnExpiry, Policy, demands_of
+from approvals.policy_versions import facts
 from runtime.core.enums import GateKind, Risk
 
 DAYS = 30
@@ -70,18 +71,10 @@ def _difference(draft: Policy, row: Request) -> Difference | None:
     """Return the difference for one request; None without one, and for a row that cannot be read."""
     try:
         before = _needs(demands_of(row.rule), row.risk)
-        facts = Facts(
-            tool=row.tool,
-            path=tuple(row.path),
-            args=json.loads(row.args),
-            risk=Risk(row.risk),
-            gated=True,
-            effect=row.effect,
-            requester=row.requester,
-        )
+        call = facts.of(row, json.loads(row.args), Risk(row.risk))
     except (ValueError, KeyError, TypeError):
         return None
-    after = _words(judge(draft, facts))
+    after = _words(judge(draft, call))
     if before == after:
         return None
     return Difference(

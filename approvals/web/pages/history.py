@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_safe
 
-from approvals.decisions import readings
+from approvals import readings
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope

@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from approvals.decisions import readings
+from approvals import readings
 from approvals.queries import pending_ages, version_pairs
 from runtime.ports import wiring
 from runtime.queries import workers

@@ -6,7 +6,7 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from approvals.decisions import readings
+from approvals import readings
 from approvals.queries.requests import Approval
 from runtime.ports.access import Actor
 from runtime.web.requests import form_text

@@ -13,7 +13,6 @@ from django.db.utils import ProgrammingError
 from approvals import audit, clock
 from approvals.accounts import absences, people
 from approvals.adapter import Approvals
-from approvals.decisions.outlooks import Outlooks
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted
 from approvals.models import Absence, Request, Vote
@@ -21,6 +20,7 @@ from approvals.permissions import signatures
 from approvals.permissions.principals import principal_of
 from approvals.queries import deciders, inbox, requests
 from approvals.queries.inbox import View
+from approvals.upkeep.outlooks import Outlooks
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed

@@ -12,9 +12,6 @@ import pytest
 from approvals import audit, clock
 from approvals.accounts.people import disable, enable
 from approvals.adapter import Approvals
-from approvals.decisions import escalations as decisions
-from approvals.decisions.escalations import record_begun
-from approvals.decisions.outlooks import Outlooks
 from approvals.models import AuditEntry, Request, Vote
 from approvals.permissions.principals import principal_of
 from approvals.policies import escalation
@@ -24,6 +21,9 @@ from approvals.policy_versions import changes
 from approvals.queries import inbox
 from approvals.queries.inbox import View
 from approvals.requests import statements, verification, votes
+from approvals.upkeep import escalations as decisions
+from approvals.upkeep.escalations import record_begun
+from approvals.upkeep.outlooks import Outlooks
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor

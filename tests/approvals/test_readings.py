@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection
 
+from approvals import readings
 from approvals.adapter import Approvals
-from approvals.decisions import readings
 from approvals.decisions.undo import undo
 from approvals.models import Reading, Request
 from approvals.queries.requests import Approval, approval

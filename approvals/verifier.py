@@ -1,0 +1,228 @@
+"""Verifies decisions for the engine: that people made them, that nothing changed since, and that they still may decide.
+
+A request has two digests. The action digest covers the call: tool, schema, arguments, path and effect class. The
+request digest covers the action digest, the run, gate and nonce, the policy version, and the text shown to the
+reviewer (risk, sentence, requester, deadline). The engine names the first when it verifies, the reviewer the second
+when they decide. Both are recomputed from the stored row. The MAC made at opening and the signed statement both cover
+the request digest, so a change to any of these values is detected.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from approvals import audit, clock, stored_rows
+from approvals.allowance_acts import uses
+from approvals.decisions import votes as votes_of_people
+from approvals.models import Request
+from approvals.permissions import principals, request_rules
+from approvals.policies.judge import RISKS
+from approvals.policy_versions import facts, in_force
+from approvals.requests import expiry, snapshot, statements, verification, votes, writers
+from approvals.requests.statements import Statement
+from runtime.core.enums import BEFORE_CALL, Decision, Risk, Verdict
+from runtime.ports.access import Actor
+from runtime.ports.approvals import Approval, ApprovalVoid, NotConfirmed
+from runtime.store import pool
+from runtime.store.tables import ledger
+
+_QUERY = f"""
+    SELECT (SELECT count(*) FROM approvals_auditentry a
+            WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
+        clock_timestamp(), {{held}}, {{votes}}, {stored_rows.COLUMNS}
+    FROM approvals_request r WHERE r.gate = %(gate)s
+"""
+_REQUEST = _QUERY.format(held="NULL", votes=votes.sql())
+_REQUEST_WITH_RIGHTS = _QUERY.format(
+    held=principals.credentials_sql("r.decided_by"),
+    votes=votes.sql(principals.credentials_sql("v.person")),
+)
+
+
+def decision(*, gate: UUID, decision: Decision) -> bool:
+    """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing.
+
+    Return whether it is an expiry with which the run fails.
+    """
+    stored = _read(_REQUEST, gate)
+    return _verified(stored, decision) is None and expiry.fails_run(stored.request)
+
+
+def approval(
+    *,
+    gate: UUID,
+    action_digest: str,
+    risk: Risk | None = None,
+    origin: Collection[str] = (),
+    reviewers: Collection[str] = (),
+    decision: Decision | None = None,
+) -> Approval:
+    """Return the approval of exactly this action at this gate, by a person who may still decide; else raise.
+
+    `origin` is the run's origin from its journal, because the rows may lack some of it. The `reviewers` wrote to the
+    run, see `requests.writers`. If a `decision` is given, the same query verifies it. Raises NotConfirmed if the action
+    was not approved or was changed. Raises ApprovalVoid if the reviewer lost the right to decide or has since steered
+    the run, or if `risk`, that of the call now, is above the one shown. Raises KeyMissing.
+    """
+    stored = _read(_REQUEST_WITH_RIGHTS, gate)
+    request = stored.request
+    origin = writers.barred(request, origin, reviewers)
+    if request.allowance is not None and decision is None:
+        if action_digest != request.action_digest:
+            raise NotConfirmed("the action to start differs from the allowed one")
+        return uses.verify(request, origin, risk)
+    said = None if decision is None else _verified(stored, decision)
+    if request.status != Request.Status.APPROVED:
+        raise NotConfirmed(f"the request is {request.status}")
+    if said is None:
+        snapshot.check_digests(request)
+        said = _statement(stored)
+    edited = said.verdict is Verdict.EDIT
+    if action_digest != (said.result if edited else request.action_digest):
+        raise NotConfirmed("the action to start differs from the approved one")
+    if risk is not None and RISKS.index(risk) > RISKS.index(Risk(request.risk)):
+        raise ApprovalVoid(f"it was approved at {request.risk} risk, and its risk is {risk} now")
+    voters = _check_rights(stored, said, origin)
+    return Approval(by=voters or (said.by,), comment=said.reason or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """A stored request and the number of undone decisions on it, at the database's time `at`.
+
+    `held` holds the groups and assignments of the stored reviewer, None if they were not queried.
+    """
+
+    request: Request
+    undone: int
+    at: datetime
+    held: str | None
+    votes: str | None
+
+
+def _read(statement: str, gate: UUID) -> _Stored:
+    """Read every value that may have changed, in one query. Raises NotConfirmed if there is no such request."""
+    with pool.in_transaction() as connection:
+        row = pool.row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
+    if row is None:
+        raise NotConfirmed("the gate has no request")
+    undone, at, held, cast = row[:4]
+    request = stored_rows.read(row[4:])
+    return _Stored(request=request, undone=undone, at=clock.to_utc(at), held=held, votes=cast)
+
+
+def _verified(stored: _Stored, decision: Decision) -> Statement | None:
+    """Return the statement of this decision, None if the clock decided.
+
+    Raises NotConfirmed if they differ, KeyMissing.
+    """
+    snapshot.check_digests(stored.request)
+    if decision.verdict is Verdict.EXPIRE or not decision.by:
+        _check_expired(stored, decision)
+        return None
+    said = _statement(stored)
+    for person in (said.by, said.absent):
+        if person in (stored.request.requester, *stored.request.origin):
+            raise NotConfirmed(f"{person}, who decided, is in the run's origin")
+    if (said.verdict, said.by, said.reason, said.result) != (
+        decision.verdict,
+        decision.by,
+        decision.reason,
+        statements.result_digest(decision),
+    ):
+        raise NotConfirmed("the decision differs from the signed one")
+    if decision.edit is not None:
+        if decision.result is not None:
+            raise NotConfirmed("an edited call has no result yet")
+        snapshot.check_edit(stored.request, decision.edit.args, said.result)
+    return said
+
+
+def _statement(stored: _Stored) -> Statement:
+    """Return the statement if it counts and was made in time. Raises NotConfirmed, KeyMissing."""
+    request = stored.request
+    said = statements.read(request)
+    verification.check_edited(request, said)
+    if request.expires_at is not None and said.at >= request.expires_at:
+        raise NotConfirmed("the request had expired when it was decided")
+    again = said.verdict is Verdict.RUN_AGAIN
+    if again and request.not_before is not None and said.at < request.not_before:
+        raise NotConfirmed("the first start may still have been running")
+    if said.effective_at is not None and said.effective_at > stored.at:
+        raise NotConfirmed("the decision can still be undone")
+    if said.undone != stored.undone or ledger.contains(ledger.undone(request.id, said.undone + 1)):
+        raise NotConfirmed("the decision was undone")
+    snapshot.check_seal(request)
+    _counted(stored, said)
+    return said
+
+
+def _counted(stored: _Stored, said: Statement) -> tuple[votes.Cast, ...]:
+    """Verify every vote, and return those that count. Raises NotConfirmed unless they suffice, KeyMissing."""
+    cast = votes.read(stored.request, stored.votes)
+    return votes.check_counted(stored.request, said, cast)
+
+
+def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> tuple[str, ...]:
+    """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, and all voters may still decide.
+
+    Return the voters.
+    """
+    principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
+    denial = request_rules.denial_for(principal, stored.request, said.absent, origin, said.at)
+    if denial is not None:
+        raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
+    if said.verdict is Verdict.EDIT:
+        _check_edited_rule(stored.request, said, principal)
+    counted = _counted(stored, said)
+    for vote in counted:
+        lost = votes_of_people.lost(vote, stored.request, origin)
+        if lost is not None:
+            raise ApprovalVoid(f"{vote.person} approved it, but may no longer decide: {lost}")
+    return tuple(vote.person for vote in counted)
+
+
+def _check_edited_rule(
+    request: Request, said: Statement, principal: principals.Principal | None
+) -> None:
+    """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it.
+
+    The policy may have raised the risk of the request, so the call is evaluated at each risk that may be its tool's.
+    """
+    for risk in RISKS[: RISKS.index(Risk(request.risk)) + 1]:
+        _check_edited_at(risk, request, said, principal)
+
+
+def _check_edited_at(
+    risk: Risk, request: Request, said: Statement, principal: principals.Principal | None
+) -> None:
+    _, found = in_force.judge(facts.of(request, json.loads(request.edited or "{}"), risk))
+    stands = principal.stands_for if principal else ()
+    editor = next((one for one in stands if one.person == said.absent), principal)
+    demands = found.demands
+    if demands is not None and (
+        demands.quorum > 1
+        or editor is None
+        or not demands.stages[0].admits(editor.person, editor.groups)
+        or (demands.reason and not said.reason)
+    ):
+        raise ApprovalVoid(
+            f"the rule {demands.rule} demands more than {said.by} for the edited call"
+        )
+
+
+def _check_expired(stored: _Stored, decision: Decision) -> None:
+    """Raise NotConfirmed unless the request expired, and its demands named this consequence.
+
+    An expiry is not signed: the clock proves it.
+    """
+    request = stored.request
+    if request.status != Request.Status.EXPIRED or request.kind not in BEFORE_CALL:
+        raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
+    if request.expires_at is None or request.expires_at > stored.at:
+        raise NotConfirmed("the request has not expired")
+    snapshot.check_seal(request)
+    if decision != expiry.decision(request) or decision.reason != request.reason:
+        raise NotConfirmed("the decision differs from the recorded expiry")
