@@ -27,7 +27,7 @@ test-quick: developer-environment ## run the pure and the Postgres tier in two m
 	@exec $(RUN) -m tests.run --quick
 
 faults: developer-environment ## kill processes at every point and at random, hours of it; print the figures (FAULTS_LONG= for minutes, FAULTS_SEED=1)
-	@FAULTS_LONG="$(FAULTS_LONG)" FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/system/fault_injection tests/approvals/decisions/test_pairs.py tests/approvals/decisions/test_version_pairs.py tests/approvals/decisions/test_mutations.py tests/browser/test_hostile_text.py tests/provider/test_storm_runs.py -s -q
+	@FAULTS_LONG="$(FAULTS_LONG)" FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/system/fault_injection tests/approvals/decisions/test_pairs.py tests/approvals/test_version_changes.py tests/approvals/decisions/test_mutations.py tests/browser/test_hostile_text.py tests/provider/test_storm_runs.py -s -q
 
 mutants: developer-environment ## break the code on purpose and see whether a test notices (MUTANTS=400 MUTANTS_SEED=1)
 	@exec $(RUN) -m tests.mutants

@@ -14,7 +14,7 @@ from django.db.models.expressions import RawSQL
 
 from approvals import audit, clock, verifier
 from approvals.allowance_acts import uses
-from approvals.decisions import closing, open_requests, outcomes, version_decisions
+from approvals.decisions import closing, open_requests, outcomes
 from approvals.errors import BrokenChain
 from approvals.models import Request
 from approvals.notices import send
@@ -24,6 +24,7 @@ from approvals.queries.requests import to_view
 from approvals.requests import writers
 from approvals.upkeep import erasure, escalations
 from approvals.upkeep.outlooks import Outlooks
+from approvals.version_changes import acts
 from runtime.core.enums import Decision, Risk
 from runtime.core.events import AllowanceUse
 from runtime.errors import GateNotOpen, RunEnded
@@ -140,7 +141,7 @@ class Approvals:
         origin: Collection[str],
     ) -> str | None:
         """Return the admin whose signed decision on these versions counts for a run of these people, or None."""
-        return version_decisions.decider(
+        return acts.decider(
             run=run, agent=agent, before=before, after=after, requester=requester, origin=origin
         )
 

@@ -43,11 +43,11 @@ from approvals.web.request.approval import (
     deny,
     request_changes,
 )
-from approvals.web.request.company import claim, comment, hand_over, here, release
 from approvals.web.request.edit import approve_edit, edit
 from approvals.web.request.frame_gate import resume, stop
 from approvals.web.request.in_doubt import give_up, happened, run_again
-from approvals.web.request.questions import ask
+from approvals.web.request.inquiries import ask
+from approvals.web.request.teamwork import claim, comment, hand_over, here, release
 from approvals.web.request.undo import undo
 from approvals.web.request.writing import write
 

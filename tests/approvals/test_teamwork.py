@@ -12,9 +12,8 @@ from approvals.adapter import Approvals
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
 from approvals.models import AuditEntry, Claim, Comment, Handover, Request, Viewer
-from approvals.queries import company
 from approvals.requests.comments import make
-from approvals.teamwork import claims, comments, handovers, presence
+from approvals.teamwork import claims, comments, handovers, listing, presence
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import reviewers
@@ -33,8 +32,8 @@ def asked(cast: Cast) -> Request:
     return seeds.pending(risk="low")
 
 
-def mark(request: Request) -> company.Mark:
-    return company.of(request.id, "bea").mark
+def mark(request: Request) -> listing.Mark:
+    return listing.of(request.id, "bea").mark
 
 
 def past(request: Request) -> None:
@@ -56,7 +55,7 @@ def test_a_claim_is_one_persons_until_it_ends(asked: Request) -> None:
     assert mark(asked).claimed_by is None
     claims.claim(request=asked.id, actor=DAN)
     claims.release(request=asked.id, actor=DAN)
-    assert mark(asked) == company.Mark()
+    assert mark(asked) == listing.Mark()
 
 
 def test_others_decide_all_the_same_and_a_claim_ends_with_the_decision(
@@ -215,7 +214,7 @@ def test_an_open_page_shows_who_else_has_it_open(asked: Request, cast: Cast) -> 
     has(answer, "<bdi>cora</bdi> has this open", hides=["<bdi>bea</bdi>"])
     has(text(admin, asked), "<bdi>bea</bdi> has this open", "<bdi>cora</bdi> has this open")
     Viewer.objects.filter(person="cora").update(at=clock.now() - timedelta(seconds=46))
-    assert company.of(asked.id, "dan").viewers == ("bea",)
+    assert listing.of(asked.id, "dan").viewers == ("bea",)
     Viewer.objects.update(at=clock.now() - timedelta(hours=2))
     presence.seen(request=asked.id, actor=DAN)
     assert set(Viewer.objects.values_list("person", flat=True)) == {"dan"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from approvals.web.request.arguments import arguments
+from approvals.web.parts.arguments import arguments
 from runtime.core.json_schema import problems
 
 DEFINITIONS = {

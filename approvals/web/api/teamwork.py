@@ -9,8 +9,8 @@ from pydantic import WithJsonSchema
 
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
-from approvals.queries import company, requests
-from approvals.teamwork import claims, comments, handovers
+from approvals.queries import requests
+from approvals.teamwork import claims, comments, handovers, listing
 from approvals.web.api.ids import id_of
 from runtime.web.requests import Authenticated, Body
 
@@ -95,7 +95,7 @@ def comment(request: Authenticated, approval: str, body: CommentIn) -> CompanyOu
 
 
 def _of(approval: UUID, request: Authenticated) -> CompanyOut:
-    found = company.of(approval, request.auth.person)
+    found = listing.of(approval, request.auth.person)
     mark = found.mark
     return CompanyOut(
         claimed_by=mark.claimed_by,

@@ -1,4 +1,4 @@
-"""Serves decisions on changed agents in the API, for admins."""
+"""Serves decisions on version changes in the API, for admins."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,11 +7,10 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.decisions import version_pairs
 from approvals.permissions import principals
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
-from approvals.queries import version_pairs as pairs
+from approvals.version_changes import decide, listing
 from runtime.web.requests import Authenticated, Body, Reason
 
 router = Router(tags=["approvals"])
@@ -65,14 +64,14 @@ class ContinueIn(Body):
 def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
     """List the changes of agents for which runs wait, the one with the most runs first. For admins."""
     Access().require(request.auth, Scope.ADMIN)
-    return [_shown(one) for one in pairs.waiting(principals.principal_of(request.auth))]
+    return [_shown(one) for one in listing.waiting(principals.principal_of(request.auth))]
 
 
 @router.post("/version-changes", response=ContinuedOut)
-def continue_runs(request: Authenticated, body: ContinueIn) -> version_pairs.Decided:
+def continue_runs(request: Authenticated, body: ContinueIn) -> decide.Decided:
     """Let all runs of a change continue, and those that reach it later. For admins who may decide at version gates."""
     Access().require(request.auth, Scope.ADMIN)
-    return version_pairs.continue_all(
+    return decide.continue_all(
         agent=body.agent,
         before=body.before,
         after=body.after,
@@ -82,7 +81,7 @@ def continue_runs(request: Authenticated, body: ContinueIn) -> version_pairs.Dec
     )
 
 
-def _shown(one: pairs.WaitingPair) -> VersionChangeOut:
+def _shown(one: listing.WaitingPair) -> VersionChangeOut:
     parts = None if one.differences is None else [change.part for change in one.differences]
     return VersionChangeOut(
         agent=one.pair.agent,

@@ -13,9 +13,9 @@ from approvals.decisions import batch as decisions
 from approvals.permissions import principals
 from approvals.queries import requests, usual
 from approvals.queries.requests import Approval
-from approvals.web import denial
 from approvals.web import place as places
 from approvals.web.batch.sheet import Sheet, sheet
+from approvals.web.parts import denial
 from runtime.core.continuation import MAX_DENIALS
 from runtime.core.enums import Verdict
 from runtime.core.limits import MAX_REASON

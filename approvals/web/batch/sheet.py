@@ -9,9 +9,9 @@ from approvals.decisions import batch
 from approvals.oddities.oddity import Oddity
 from approvals.queries import usual
 from approvals.queries.requests import Approval
-from approvals.web.request import preview
-from approvals.web.request.arguments import Argument, arguments
-from approvals.web.request.preview import PreviewCard
+from approvals.web.parts import preview
+from approvals.web.parts.arguments import Argument, arguments
+from approvals.web.parts.preview import PreviewCard
 from runtime.core.enums import Verdict
 
 _UNCHECKED = "not checked for unusual values, because that took too long"

@@ -21,11 +21,12 @@ from approvals.accounts import saved_views
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from approvals.queries import company, filters, usual
+from approvals.queries import filters, usual
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Group, Grouping, Sort
 from approvals.queries.requests import Approval
+from approvals.teamwork import listing
 from approvals.web import place as places
 from approvals.web.place import Place, read_order
 from approvals.web.zone import of_reader
@@ -208,7 +209,7 @@ def _list(
         "items": page.items,
         "shown": len(page.items) + len(unknown),
         "odd": usual.of_requests(page.items, principal),
-        "marks": company.marks([item.id for item in (*page.items, *unknown)]),
+        "marks": listing.marks([item.id for item in (*page.items, *unknown)]),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,

@@ -6,7 +6,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals import readings
-from approvals.queries import pending_ages, version_pairs
+from approvals.queries import pending_ages
+from approvals.version_changes import listing
 from runtime.ports import wiring
 from runtime.queries import workers
 from runtime.queries.lists.totals import run_totals
@@ -24,7 +25,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "totals": run_totals(),
         "pending": pending_ages.pending(),
         "share": readings.share(),
-        "version_gates": version_pairs.count(),
+        "version_gates": listing.count(),
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),
         "without_worker": [name for name in wiring.catalogue().names() if name not in live],

@@ -1,14 +1,13 @@
-"""The page of changed agents, for admins: each pair of versions with its waiting runs, decided once for all of them."""
+"""The page of version changes, for admins: each pair of versions with its waiting runs, decided once for all of them."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.decisions import version_decisions, version_pairs
 from approvals.errors import NotFound
 from approvals.permissions import principals
-from approvals.queries import version_pairs as pairs
+from approvals.version_changes import acts, decide, listing
 from runtime.core.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.web.requests import actor_of, admins_only, form_text
@@ -29,7 +28,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
     """Let all runs that wait for one change continue."""
     count = request.POST.get("count", "").strip()
     try:
-        done = version_pairs.continue_all(
+        done = decide.continue_all(
             agent=request.POST.get("agent"),
             before=request.POST.get("before"),
             after=request.POST.get("after"),
@@ -52,10 +51,10 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
     principal = principals.principal_of(actor_of(request))
-    denial = version_decisions.refusal(principal)
+    denial = acts.refusal(principal)
     context = {
         "section": "overview",
-        "pairs": pairs.waiting(principal),
+        "changes": listing.waiting(principal),
         "refusal": denial.detail if denial else "",
         "problem": problem,
         "typed": request.POST,

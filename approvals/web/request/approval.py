@@ -15,18 +15,8 @@ from approvals.queries import requests, usual
 from approvals.queries.comparison import compare
 from approvals.queries.similar import similar
 from approvals.requests import results
-from approvals.web import denial
-from approvals.web.request import (
-    edit,
-    frame_gate,
-    in_doubt,
-    preview,
-    question,
-    questions,
-    result_field,
-    revisions,
-    second_step,
-)
+from approvals.web.parts import denial, preview, result_field, second_step
+from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question, revisions
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS, CallState
@@ -164,7 +154,7 @@ def _page(
         "max_denials": MAX_DENIALS,
         "comes_again": _is_sealed(shown.args),
         "reason": form_text(request.POST, "reason"),
-        **questions.context(shown, seen),
+        **inquiries.context(shown, seen),
         **revisions.context(shown, principal, problem, request),
         **edit.context(shown, seen["call"], seen["transcript"]),
         **result_field.context(request, shown, problem),

@@ -21,7 +21,7 @@ from approvals.errors import (
 from approvals.permissions import principals
 from approvals.queries import inbox, requests
 from approvals.web import place as places
-from approvals.web.request import call_status, reading
+from approvals.web.parts import call_status, reading
 from approvals.web.request.request_page import already_closed, to_page
 from runtime.core.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput

@@ -24,7 +24,7 @@ from approvals.permissions import principals
 from approvals.queries import requests, usual
 from approvals.requests import confirmation
 from approvals.web import place as places
-from approvals.web.request import second_step
+from approvals.web.parts import second_step
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import already_closed, to_page
 from runtime.control.edit import FIELD

@@ -12,7 +12,7 @@ from approvals.decisions import in_doubt
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.requests import results
-from approvals.web.request import result_field, second_step
+from approvals.web.parts import result_field, second_step
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.enums import Verdict

@@ -8,8 +8,7 @@ from approvals.decisions import decide
 from approvals.errors import DigestMismatch
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.web import denial
-from approvals.web.request import answer_form
+from approvals.web.parts import answer_form, denial
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer as rendered
 from approvals.web.request.request_page import page_context

@@ -18,10 +18,10 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import inbox, requests, votes
 from approvals.requests import statements
 from approvals.web import place as places
-from approvals.web.request import agent_update, others
-from approvals.web.request.arguments import Argument, arguments, fields
-from approvals.web.request.call_status import aftermath
-from approvals.web.request.reading import panel as reading_panel
+from approvals.web.parts import agent_update, teamwork
+from approvals.web.parts.arguments import Argument, arguments, fields
+from approvals.web.parts.call_status import aftermath
+from approvals.web.parts.reading import panel as reading_panel
 from runtime.core.continuation import CallState
 from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
@@ -84,7 +84,7 @@ def page_context(
         "approval": shown,
         "votes": (panel := votes.panel(shown, request.user.get_username())),
         "too_few": votes.too_few(shown, panel),
-        **others.context(request, shown),
+        **teamwork.context(request, shown),
         "status": status,
         "agent": _agent(shown),
         "arguments": arguments(shown.args, shown.schema),

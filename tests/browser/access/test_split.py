@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from approvals.models import Request
-from approvals.web.denial import REASONS
+from approvals.web.parts.denial import REASONS
 from tests.browser.conftest import Desk
 from tests.support.office import Office, reseal
 

@@ -9,14 +9,13 @@ from uuid import UUID
 
 from approvals import clock
 from approvals.accounts import log
-from approvals.decisions import version_decisions
 from approvals.decisions.decide import decide
 from approvals.errors import ApprovalError, NotFound
 from approvals.models import VersionDecision
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
-from approvals.queries import version_pairs
-from approvals.queries.version_pairs import Pair, Waiting
+from approvals.version_changes import acts, listing
+from approvals.version_changes.listing import Pair, Waiting
 from runtime.control.access import text
 from runtime.core.enums import Verdict
 from runtime.core.limits import MAX_REASON
@@ -55,11 +54,11 @@ def continue_all(
     principal = principals.principal_of(actor)
     if principal is None or not principal.has(Scope.ADMIN):
         raise NotFound
-    denial = version_decisions.refusal(principal)
+    denial = acts.refusal(principal)
     if denial is not None:
         log.refused(actor.person, "versions of agents", denial.code)
         raise denial
-    found = version_pairs.find(_pair(agent, before, after), principal)
+    found = listing.find(_pair(agent, before, after), principal)
     if found is None:
         raise NotFound
     if found.differences is None:
@@ -82,7 +81,7 @@ def _pair(agent: object, before: object, after: object) -> Pair:
 
 
 def _record(pair: Pair, count: int, reason: str, actor: Actor) -> None:
-    version_decisions.sign(
+    acts.sign(
         VersionDecision(
             agent=pair.agent,
             before=pair.before,

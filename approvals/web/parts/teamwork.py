@@ -4,15 +4,15 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from approvals.queries import company, requests
-from approvals.teamwork import comments
+from approvals.queries import requests
+from approvals.teamwork import comments, listing
 
 
 def context(request: HttpRequest, shown: requests.Approval) -> dict[str, Any]:
     """Read who else is concerned with the request, for its page."""
     reader = request.user.get_username()
     return {
-        "company": company.of(shown.id, reader),
+        "company": listing.of(shown.id, reader),
         "reader": reader,
         "max_comment": comments.MAX_COMMENT,
     }

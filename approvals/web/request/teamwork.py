@@ -14,7 +14,7 @@ from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.teamwork import claims, comments, handovers, presence
 from approvals.web import place as places
-from approvals.web.request.others import context
+from approvals.web.parts.teamwork import context
 from approvals.web.request.request_page import to_page
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor

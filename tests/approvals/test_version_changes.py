@@ -13,13 +13,13 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from approvals.accounts.people import set_groups
 from approvals.adapter import Approvals
-from approvals.decisions import version_pairs
-from approvals.decisions.version_decisions import sign
 from approvals.errors import NotFound
 from approvals.models import Request, VersionDecision
 from approvals.permissions import principals
 from approvals.policy import Group
-from approvals.queries.version_pairs import waiting
+from approvals.version_changes import decide
+from approvals.version_changes.acts import sign
+from approvals.version_changes.listing import waiting
 from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.core.enums import GateKind
@@ -119,7 +119,7 @@ def _changes(run: UUID) -> list[tuple[str, str, str]]:
 
 def _continue(first: Release, second: Release, actor: Actor, **given: Any) -> Any:
     pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
-    return version_pairs.continue_all(
+    return decide.continue_all(
         **{**pair, "count": RUNS, "reason": "The new desk lends no money.", **given}, actor=actor
     )
 

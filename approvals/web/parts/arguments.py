@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.web.units import is_amount, unit_of
+from approvals.web.parts.units import is_amount, unit_of
 from runtime.core.events import BlobRef
 from runtime.core.json_schema import describe
 from runtime.web.display import as_json
