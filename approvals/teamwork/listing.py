@@ -61,7 +61,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Company:
+class Teamwork:
     """The mark of a request, the other people who have it open, and its comments, oldest first."""
 
     mark: Mark
@@ -79,8 +79,8 @@ def marks(requests: Collection[UUID]) -> Mapping[UUID, Mark]:
     return {request: mark for request, mark in found.items() if mark != Mark()}
 
 
-def of(request: UUID, person: str) -> Company:
-    """Return the company of a request, for this reader, in one query."""
+def of(request: UUID, person: str) -> Teamwork:
+    """Return the teamwork on a request, for this reader, in one query."""
     given: dict[str, Any] = {
         "requests": [request],
         "request": request,
@@ -93,9 +93,9 @@ def of(request: UUID, person: str) -> Company:
         cursor.execute(sql, given)
         row = cursor.fetchone()
     if row is None:  # the request was removed
-        return Company(mark=Mark(), viewers=(), comments=())
+        return Teamwork(mark=Mark(), viewers=(), comments=())
     *mark, viewers, said = row
-    return Company(
+    return Teamwork(
         mark=_mark(*mark),
         viewers=tuple(viewers),
         comments=tuple(_remark(request, *one) for one in json.loads(said or "[]")),

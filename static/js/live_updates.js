@@ -51,7 +51,7 @@ const ids = (where) => rows(where).map((row) => row.dataset.id).join();
 // The visible content, without parts that change on every load.
 function essence(where) {
   const copy = where.cloneNode(true);
-  one("[data-company]", copy)?.remove();
+  one("[data-teamwork]", copy)?.remove();
   return copy.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b( ago)?|just now|in less than a minute/g, "");
 }
 

@@ -19,7 +19,7 @@ const KEYS = {
   q: () => (isList() ? open("ask") : openForm("ask")),
   ...Object.fromEntries([1, 2, 3, 4].map((number) => [number, () => isList() || refuse(number)])),
   e: () => (isList() ? follow(".row[aria-current] .t") : follow("[data-edit]")),
-  t: () => take(isList() ? chosen() : null),
+  t: () => claim(isList() ? chosen() : null),
   m: () => writeComment(),
   x: () => pick(false),
   X: () => pick(true),

@@ -12,7 +12,7 @@ def context(request: HttpRequest, shown: requests.Approval) -> dict[str, Any]:
     """Read who else is concerned with the request, for its page."""
     reader = request.user.get_username()
     return {
-        "company": listing.of(shown.id, reader),
+        "teamwork": listing.of(shown.id, reader),
         "reader": reader,
         "max_comment": comments.MAX_COMMENT,
     }

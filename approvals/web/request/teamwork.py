@@ -27,7 +27,7 @@ def claim(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Claim the request for ten minutes."""
     try:
         claims.claim(request=approval, actor=_actor(request))
-        messages.success(request, "Taken: others see for 10 minutes that you look at it.")
+        messages.success(request, "Claimed: others see for 10 minutes that you look at it.")
     except (AlreadyClaimed, AlreadyDecided, Cancelled, Expired) as exc:
         messages.error(request, exc.detail)
     return to_page(request, approval)
@@ -103,7 +103,7 @@ def here(request: HttpRequest, approval: UUID) -> HttpResponse:
         "place": places.read(request).query,
         **context(request, shown),
     }
-    return render(request, "approvals/_company.html", found)
+    return render(request, "approvals/_teamwork.html", found)
 
 
 def _frame(request: HttpRequest, shown: requests.Approval) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 "use strict";
 
 const BEAT = 20_000; // the server forgets an open page after 45 s
-const strips = () => all("[data-company]");
+const strips = () => all("[data-teamwork]");
 
 /** Send a form, or one without fields; return the page that answers it, null if the server refuses or is away. */
 async function sendTo(address, body = new FormData()) {
@@ -17,8 +17,8 @@ const words = (page) => one(".toasts", page)?.textContent.trim() ?? "";
 
 /** Say that the page is open, and show who else is here. A line that is in use stays as it is. */
 async function beat(strip) {
-  const page = await sendTo(strip.dataset.company);
-  const fresh = page && one("[data-company]", page);
+  const page = await sendTo(strip.dataset.teamwork);
+  const fresh = page && one("[data-teamwork]", page);
   if (fresh && !strip.contains(document.activeElement)) strip.replaceWith(fresh);
 }
 
@@ -39,12 +39,12 @@ async function sendAside(form, submitter) {
     return regions.forEach(refresh);
   }
   await beats();
-  one("[data-take]")?.focus();
+  one("[data-claim]")?.focus();
 }
 
-/** Take or release the request of a row, or the open one. */
-async function take(link) {
-  if (!link) return one("[data-take]")?.click();
+/** Claim or release the request of a row, or the open one. */
+async function claim(link) {
+  if (!link) return one("[data-claim]")?.click();
   const act = one("[data-mine]", link.closest(".row")) ? "release" : "claim";
   const page = await sendTo(new URL(`${act}/`, link.href.split("?")[0]));
   if (page) say(words(page));
