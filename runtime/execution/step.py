@@ -57,9 +57,10 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.questions import open_question
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
-from runtime.execution.admission.admit import Admission, denied_before, repeats
+from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.checks import CallChecks
+from runtime.execution.admission.earlier_decisions import denied_before, repeats
 from runtime.execution.admission.gates import AdmissionResult, with_revision
 from runtime.execution.admission.versions import (
     VersionChanges,

@@ -16,8 +16,8 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from runtime.core.call_options import CallOptions
-from runtime.core.continuation import MAX_DEPTH, Call, Continuation, Pending
-from runtime.core.digest import action_digest, sha256_of
+from runtime.core.continuation import MAX_DEPTH, Call, Continuation
+from runtime.core.digest import sha256_of
 from runtime.core.enums import Decision, GateKind, Risk
 from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
@@ -26,8 +26,8 @@ from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.origin import steered_by
 from runtime.core.machine.revisions import revision_of
-from runtime.core.schema_changes import is_compatible
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
+from runtime.execution.admission import earlier_decisions as earlier
 from runtime.execution.admission import previews
 from runtime.execution.admission.gates import (
     AdmissionResult,
@@ -36,8 +36,9 @@ from runtime.execution.admission.gates import (
     open_outage_gate,
     snapshot,
 )
+from runtime.execution.admission.terms import facts_of, terms_of
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
-from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed, PolicyFacts
+from runtime.ports.approvals import Approval, Approvals, NotConfirmed
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.records import PreviewCall
@@ -46,8 +47,6 @@ from runtime.store.tables.signals import GateDecidedSignal
 log = logging.getLogger(__name__)
 
 MAX_ERROR = 500
-_REPEATS = "this repeats {} of the same turn, which is made once"
-_RISKS = tuple(Risk)  # from the lowest to the highest
 
 # Errors that no rule causes: the run is released or quarantined, and no person is asked.
 _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
@@ -88,15 +87,15 @@ class Admission:
     ) -> AdmissionResult | PreviewCall:
         found = now.call(frame, call)
         try:
-            _require_new(now, frame, found)
+            earlier.require_new(now, frame, found)
             info = self._describe(now, frame, found)
-            terms = _terms(now, frame, found, info)
-            _require_not_denied(now, terms)
+            terms = terms_of(now, frame, found, info)
+            earlier.require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        ruling = self.approvals.judge(info, _facts(now, frame, found))
+        ruling = self.approvals.judge(info, facts_of(now, frame, found))
         revises = revision_of(now.frame(frame), found) is not None
         changed = revises or terms.digest in now.edits  # by a person: then a person is asked
         if info.question:
@@ -178,20 +177,20 @@ class Admission:
         self, now: Continuation, frame: str, call: str, decision: Decision | None
     ) -> AdmissionResult | PreviewCall | None:
         found = now.call(frame, call)
-        if found.terms is None or not needs_recheck(found):
+        if found.terms is None or not earlier.needs_recheck(found):
             return None
         try:
             info = self._describe(now, frame, found)
-            terms = self._as_approved(now, frame, found, info)
-            same = terms.digest == found.terms.digest and not _is_stricter(info, found.terms)
-            ruling = self.approvals.judge(info, _facts(now, frame, found))
+            terms = earlier.as_approved(self.approvals, now, frame, found, info)
+            same = terms.digest == found.terms.digest and not earlier.is_stricter(info, found.terms)
+            ruling = self.approvals.judge(info, facts_of(now, frame, found))
             lacks_approval = found.gate is None and ruling.gated
             if same and not lacks_approval and self._confirmed(now, found, info.risk, decision):
                 if previews.is_confirmed(found, self.clock()):
                     return None
                 if not previews.is_current(found.preview, terms.digest, self.clock()):
                     return PreviewCall(frame=frame, call=call, terms=terms)
-            _require_not_denied(now, terms)
+            earlier.require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
@@ -222,7 +221,7 @@ class Admission:
             kind=GateKind.IN_DOUBT,
             frame=frame,
             call=call,
-            terms=_terms(now, frame, found, info),
+            terms=terms_of(now, frame, found, info),
         )
         wait = timedelta(seconds=found.terms.deadline + leases.lease_seconds())
         shown = replace(snapshot(now, event, found, info), not_before=found.started_at + wait)
@@ -245,43 +244,15 @@ class Admission:
                 deadline=call.terms.deadline,
             )
 
-    def _as_approved(
-        self, now: Continuation, frame: str, call: Call, info: CallInfo
-    ) -> CallOptions:
-        """Return the call's options, with the approved digest if its schema has changed compatibly since the approval.
-
-        The approved digest covers the schema that was shown, so another one in its place does not match.
-        """
-        terms, approved = _terms(now, frame, call, info), call.terms
-        if call.gate is None or approved is None or terms.digest == approved.digest:
-            return terms
-        shown = self.approvals.schema_at(call.gate)
-        if shown is None or not is_compatible(shown, info.schema):
-            return terms
-        before = _terms(now, frame, call, replace(info, schema_digest=sha256_of(shown)))
-        return replace(terms, digest=before.digest) if before.digest == approved.digest else terms
-
     def _confirmed(
         self, now: Continuation, call: Call, risk: Risk, decision: Decision | None
     ) -> bool:
         if call.gate is None or call.terms is None:
             return True
-        try:
-            digest = call.terms.digest
-            self.approved[call.gate] = self.approvals.verify_approval(
-                gate=call.gate,
-                action_digest=digest,
-                risk=risk,
-                origin=now.origin,
-                reviewers=now.reviewers,
-                decision=decision,
-            )
-        except ApprovalVoid:
-            return False
-        except NotConfirmed as exc:
-            what = f"decision of gate {call.gate}" if decision else f"approval of call {call.id}"
-            raise Tampered(f"the {what}: {exc}") from exc
-        return True
+        approval = earlier.approval_of(self.approvals, now, call, risk, decision)
+        if approval is not None:
+            self.approved[call.gate] = approval
+        return approval is not None
 
     def _describe(self, now: Continuation, frame: str, call: Call) -> CallInfo:
         size = size_of(call.args)
@@ -310,20 +281,17 @@ class Admission:
     def _allow(
         self, asked: AdmissionResult | PreviewCall, taken: Mapping[UUID, int]
     ) -> AdmissionResult | PreviewCall:
-        """Let an allowance decide the gate, if one covers the call."""
-        if isinstance(asked, PreviewCall) or asked.snapshot is None:
+        if isinstance(asked, PreviewCall):
             return asked
-        allowed = self.approvals.allow(asked.snapshot, taken)
-        if allowed is None:
-            return asked
-        self.approved[asked.snapshot.gate] = Approval(by=allowed.use.by)
-        shown = replace(asked.snapshot, allowed=allowed)
-        return replace(asked, snapshot=shown, allowed=allowed)
+        found = earlier.passed_by_allowance(self.approvals, asked, taken)
+        if found.allowed is not None and found.snapshot is not None:
+            self.approved[found.snapshot.gate] = Approval(by=found.allowed.use.by)
+        return found
 
     def _gated(
         self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
     ) -> AdmissionResult:
-        ruling = self.approvals.judge(info, _facts(now, frame, call))
+        ruling = self.approvals.judge(info, facts_of(now, frame, call))
         default = float(settings.ABEYANCE_APPROVAL_SECONDS)
         given = [one for one in (ruling.expires_in, info.expires_in) if one is not None]
         seconds = min(given, default=default) + ruling.extends_by
@@ -337,73 +305,3 @@ class Admission:
             reason=info.problem,
         )
         return AdmissionResult(event=event, snapshot=snapshot(now, event, call, info))
-
-
-def needs_recheck(call: Call) -> bool:
-    """Say whether a call is checked again just before it starts: a person approved it, or conditions judged it."""
-    return call.gate is not None or (call.terms is not None and call.terms.risk is not None)
-
-
-def _is_stricter(info: CallInfo, approved: CallOptions) -> bool:
-    """Say whether the call is a higher risk now than when its conditions judged it."""
-    return approved.risk is not None and _RISKS.index(info.risk) > _RISKS.index(approved.risk)
-
-
-def _require_new(now: Continuation, frame: str, call: Call) -> None:
-    """Refuse a call that its model has already proposed in this turn."""
-    for other in now.frame(frame).of_turn():
-        if other.id == call.id:
-            return
-        if (other.tool, other.args) == (call.tool, call.args):
-            raise CallRejected(_REPEATS.format(other.id))
-
-
-def repeats(now: Continuation, gate: Pending, digest: str) -> str | None:
-    """Return why an edited call with this action digest is not made: its turn has the same one. None if not."""
-    for other in now.frame(gate.frame).of_turn():
-        if other.id != gate.call and other.terms is not None and other.terms.digest == digest:
-            return _REPEATS.format(other.id)
-    return None
-
-
-def _require_not_denied(now: Continuation, terms: CallOptions) -> None:
-    """Refuse a call that a person has denied in this run: the same tool with the same arguments."""
-    why = denied_before(now, terms.digest)
-    if why is not None:
-        raise CallRejected(why)
-
-
-def denied_before(now: Continuation, digest: str) -> str | None:
-    """Return why a call with this action digest is not made: a person denied it in this run. None if not."""
-    denial = now.denials.get(digest)
-    if denial is None:
-        return None
-    if denial.changes:
-        return f"a person requested changes to this call, and it has none. The changes: {denial.reason}"
-    return (
-        "a person denied this call before in this run, and it is not asked again. "
-        f"The reason given: {denial.reason}"
-    )
-
-
-def _facts(now: Continuation, frame: str, call: Call) -> PolicyFacts:
-    return PolicyFacts(path=now.path(frame, call.tool), args=call.args, requester=now.requester)
-
-
-def _terms(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallOptions:
-    digest = action_digest(
-        tool=info.tool,
-        schema=info.schema_digest,
-        args=call.args,
-        path=now.path(frame, call.tool),
-        effect=info.effect,
-    )
-    return CallOptions(
-        effect=info.effect,
-        digest=digest,
-        deadline=info.deadline,
-        delegate=info.delegate,
-        retry=info.retry,
-        waits=info.waits,
-        risk=info.risk if info.judged else None,
-    )

@@ -7,7 +7,8 @@ from uuid import UUID
 from runtime.core.continuation import Continuation
 from runtime.core.enums import Verdict
 from runtime.core.events import AllowanceUse, GateOpened
-from runtime.execution.admission.admit import Admission, needs_recheck
+from runtime.execution.admission.admit import Admission
+from runtime.execution.admission.earlier_decisions import needs_recheck
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.store.records import PreviewCall
 from runtime.store.tables.signals import GateDecidedSignal

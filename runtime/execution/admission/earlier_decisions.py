@@ -1,0 +1,118 @@
+"""What people decided earlier, and what it still covers: an approval of a call, an allowance, or a denial."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from runtime.core.call_options import CallOptions
+from runtime.core.continuation import Call, Continuation, Pending
+from runtime.core.digest import sha256_of
+from runtime.core.enums import Decision, Risk
+from runtime.core.schema_changes import is_compatible
+from runtime.errors import Tampered
+from runtime.execution.admission.gates import AdmissionResult
+from runtime.execution.admission.terms import terms_of
+from runtime.ports.agents import CallInfo, CallRejected
+from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed
+
+_RISKS = tuple(Risk)  # from the lowest to the highest
+_REPEATS = "this repeats {} of the same turn, which is made once"
+
+
+def as_approved(
+    approvals: Approvals, now: Continuation, frame: str, call: Call, info: CallInfo
+) -> CallOptions:
+    """Return the call's options, with the approved digest if its schema has changed compatibly since the approval.
+
+    The approved digest covers the schema that was shown, so another one in its place does not match.
+    """
+    terms, approved = terms_of(now, frame, call, info), call.terms
+    if call.gate is None or approved is None or terms.digest == approved.digest:
+        return terms
+    shown = approvals.schema_at(call.gate)
+    if shown is None or not is_compatible(shown, info.schema):
+        return terms
+    before = terms_of(now, frame, call, replace(info, schema_digest=sha256_of(shown)))
+    return replace(terms, digest=before.digest) if before.digest == approved.digest else terms
+
+
+def approval_of(
+    approvals: Approvals, now: Continuation, call: Call, risk: Risk, decision: Decision | None
+) -> Approval | None:
+    """Return the verified approval of a call at its gate, None if it is no longer valid. Raise Tampered."""
+    assert call.gate is not None
+    assert call.terms is not None
+    try:
+        return approvals.verify_approval(
+            gate=call.gate,
+            action_digest=call.terms.digest,
+            risk=risk,
+            origin=now.origin,
+            reviewers=now.reviewers,
+            decision=decision,
+        )
+    except ApprovalVoid:
+        return None
+    except NotConfirmed as exc:
+        what = f"decision of gate {call.gate}" if decision else f"approval of call {call.id}"
+        raise Tampered(f"the {what}: {exc}") from exc
+
+
+def passed_by_allowance(
+    approvals: Approvals, asked: AdmissionResult, taken: Mapping[UUID, int]
+) -> AdmissionResult:
+    """Let an allowance decide the gate, if one covers the call."""
+    if asked.snapshot is None:
+        return asked
+    allowed = approvals.allow(asked.snapshot, taken)
+    if allowed is None:
+        return asked
+    shown = replace(asked.snapshot, allowed=allowed)
+    return replace(asked, snapshot=shown, allowed=allowed)
+
+
+def needs_recheck(call: Call) -> bool:
+    """Say whether a call is checked again just before it starts: a person approved it, or conditions judged it."""
+    return call.gate is not None or (call.terms is not None and call.terms.risk is not None)
+
+
+def is_stricter(info: CallInfo, approved: CallOptions) -> bool:
+    """Say whether the call is a higher risk now than when its conditions judged it."""
+    return approved.risk is not None and _RISKS.index(info.risk) > _RISKS.index(approved.risk)
+
+
+def require_new(now: Continuation, frame: str, call: Call) -> None:
+    """Refuse a call that its model has already proposed in this turn."""
+    for other in now.frame(frame).of_turn():
+        if other.id == call.id:
+            return
+        if (other.tool, other.args) == (call.tool, call.args):
+            raise CallRejected(_REPEATS.format(other.id))
+
+
+def repeats(now: Continuation, gate: Pending, digest: str) -> str | None:
+    """Return why an edited call with this action digest is not made: its turn has the same one. None if not."""
+    for other in now.frame(gate.frame).of_turn():
+        if other.id != gate.call and other.terms is not None and other.terms.digest == digest:
+            return _REPEATS.format(other.id)
+    return None
+
+
+def require_not_denied(now: Continuation, terms: CallOptions) -> None:
+    """Refuse a call that a person has denied in this run: the same tool with the same arguments."""
+    why = denied_before(now, terms.digest)
+    if why is not None:
+        raise CallRejected(why)
+
+
+def denied_before(now: Continuation, digest: str) -> str | None:
+    """Return why a call with this action digest is not made: a person denied it in this run. None if not."""
+    denial = now.denials.get(digest)
+    if denial is None:
+        return None
+    if denial.changes:
+        return f"a person requested changes to this call, and it has none. The changes: {denial.reason}"
+    return (
+        "a person denied this call before in this run, and it is not asked again. "
+        f"The reason given: {denial.reason}"
+    )
