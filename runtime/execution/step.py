@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any, assert_never
+from typing import assert_never
 from uuid import UUID
 
 from runtime.core.commands import (
@@ -18,37 +18,20 @@ from runtime.core.commands import (
     StartTool,
     StartWait,
 )
-from runtime.core.continuation import (
-    Continuation,
-    FrameState,
-    Pending,
-    Phase,
-    in_doubt,
-)
-from runtime.core.digest import sha256_of
+from runtime.core.continuation import Continuation, Pending, Phase, in_doubt
 from runtime.core.enums import Decision, Verdict
 from runtime.core.events import (
-    AllowanceUse,
     CallRefused,
-    Cancelled,
     Cancelling,
-    Completed,
     Event,
-    Failed,
-    FrameClosed,
-    FrameOpened,
     GateClosed,
-    GateDecided,
     GateOpened,
     MessageReceived,
     Paused,
-    QuestionAsked,
-    QuestionFailed,
     Resumed,
     ToolStarted,
     WaitEnded,
 )
-from runtime.core.ids import ROOT
 from runtime.core.limits import plain
 from runtime.core.machine.budget_accounting import exhausted, fits, limited
 from runtime.core.machine.gates import is_blocked_by_gate
@@ -57,6 +40,7 @@ from runtime.core.machine.planning import plan
 from runtime.core.machine.questions import open_question
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
+from runtime.execution import inquiries
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.checks import CallChecks
@@ -71,9 +55,19 @@ from runtime.execution.admission.versions import (
 )
 from runtime.execution.admission.waits import begin, timed_out
 from runtime.execution.effects.outcomes import arrival
+from runtime.execution.step_events import (
+    allowed,
+    arrived,
+    decided,
+    frame_closed,
+    frame_opened,
+    invalid_input,
+    late_arrivals,
+    run_ended,
+)
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
-from runtime.store.records import Changed, PreviewCall, Records, Work, changed, waits
+from runtime.store.records import Changed, PreviewCall, Records, Work, changed
 from runtime.store.tables.late_outcomes import LateOutcome
 from runtime.store.tables.signals import (
     CancelSignal,
@@ -110,6 +104,10 @@ class StepBuilder:
     def add(self, event: Event) -> None:
         """Add an event."""
         self.change(changed(event))
+
+    def _add_if(self, event: Event | None) -> None:
+        if event is not None:
+            self.add(event)
 
     def change(self, record: Changed) -> None:
         """Add a change, and apply its event to the state."""
@@ -160,9 +158,9 @@ class StepBuilder:
                         MessageReceived(by=signal.by, text=signal.text, reviewer=signal.reviewer)
                     )
             case QuestionSignal():
-                self._consume_question(signal)
+                self._add_if(inquiries.asked(self.now, signal))
             case EventSignal():
-                self._consume_event(signal)
+                self._add_if(arrived(self.now, signal))
             case _ as never:
                 assert_never(never)
         # Last: if an earlier line fails, as verification does without Postgres, the signal is consumed later.
@@ -287,9 +285,9 @@ class StepBuilder:
             case CancelRun():
                 self.cancel(by="", reason=command.reason)
             case CloseFrame():
-                self.add(self._close(command))
+                self.add(frame_closed(self.now.frame(command.frame)))
             case EndRun():
-                self.add(self._end())
+                self.add(run_ended(self.now))
             case CallModel() | CheckCall() | AnswerQuestion():
                 pass
             case _ as never:
@@ -304,39 +302,21 @@ class StepBuilder:
             given = self._handler.receive(command.agent, command.input)
             instructions = self._handler.instruct(command.agent, given)
         except InvalidInput as exc:
-            why = _invalid_input(command.agent, exc)
+            why = invalid_input(command.agent, exc)
             if command.parent is None or command.call is None:
                 self.cancel(by="", reason=why)
             else:
                 self.add(CallRefused(frame=command.parent, call=command.call, reason=why))
         else:
-            self.add(self._frame(command, given, instructions))
-
-    def _frame(self, command: OpenFrame, given: Any, instructions: str) -> FrameOpened:
-        info = self._handler.agent(command.agent)
-        return FrameOpened(
-            frame=command.frame,
-            agent=command.agent,
-            fingerprint=info.fingerprint,
-            prompt=sha256_of(instructions) if instructions else info.prompt,
-            plan=info.plan,
-            input=given,
-            parent=command.parent,
-            call=command.call,
-            model=info.model,
-            at=self._clock(),
-            compaction=info.compaction,
-            budget=info.budget,
-            rates=info.rates,
-            instructions=instructions,
-        )
+            info = self._handler.agent(command.agent)
+            self.add(frame_opened(command, given, instructions, info, self._clock()))
 
     def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
             self.add(agent_changed(self.now, frame, change, self._handler, by))
         except InvalidInput as exc:
-            self.cancel(by="", reason=_invalid_input(self.now.frame(frame).agent, exc))
+            self.cancel(by="", reason=invalid_input(self.now.frame(frame).agent, exc))
             return False
         return True
 
@@ -344,7 +324,7 @@ class StepBuilder:
         self.change(changed(result.event, snapshot=with_revision(self.now, result.snapshot)))
         if result.allowed is not None and isinstance(result.event, GateOpened):
             self._checks.passed(result.event.gate, result.allowed.use)
-            self.add(_allowed(result.event, result.allowed.use))
+            self.add(allowed(result.event, result.allowed.use))
 
     def _answer(self, command: AnswerQuestion, *, fits: bool) -> None:
         """Have a question answered, unless it is under way. It fails at once if the budget does not suffice."""
@@ -352,14 +332,7 @@ class StepBuilder:
         if asked is None or command.question in self._answering:
             return
         if not fits:
-            self.add(
-                QuestionFailed(
-                    frame=asked.frame,
-                    call=asked.call,
-                    question=asked.id,
-                    error="the budget does not suffice for an answer",
-                )
-            )
+            self.add(inquiries.without_budget(asked))
         elif self._begin(command):
             self._answering.add(command.question)
 
@@ -400,58 +373,13 @@ class StepBuilder:
     def _close_gate(self, gate: Pending, reason: str) -> None:
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
 
-    def _close(self, command: CloseFrame) -> FrameClosed:
-        frame = self.now.frame(command.frame)
-        answered = frame.state is FrameState.ANSWERED
-        return FrameClosed(
-            frame=frame.id,
-            outcome="answered" if answered else "failed",
-            content="" if frame.outcome is None else frame.outcome,
-        )
-
-    def _end(self) -> Completed | Failed | Cancelled:
-        if self.now.phase is Phase.CANCELLING:
-            reason = self.now.outcome or ""
-            return Cancelled(reason=reason) if self.now.cancelled_by else Failed(error=reason)
-        root = self.now.frame(ROOT)
-        if root.state is FrameState.ANSWERED:
-            return Completed(output="" if root.outcome is None else root.outcome)
-        return Failed(error=root.outcome or "")
-
-    def _consume_question(self, signal: QuestionSignal) -> None:
-        """Record the question if its gate is still open."""
-        for pending in self.now.pending:
-            if pending.gate == signal.gate and pending.call and self.now.phase is Phase.STARTED:
-                self.add(
-                    QuestionAsked(
-                        frame=pending.frame,
-                        call=pending.call,
-                        gate=pending.gate,
-                        question=signal.question,
-                        by=signal.by,
-                        text=signal.text,
-                    )
-                )
-
-    def _consume_event(self, signal: EventSignal) -> None:
-        if self.now.phase is Phase.STARTED and waits(self.now, signal.frame, signal.call):
-            self.add(
-                WaitEnded(
-                    frame=signal.frame,
-                    call=signal.call,
-                    outcome="arrived",
-                    result=signal.result,
-                    by=signal.by,
-                )
-            )
-
     def _consume_decision(self, signal: GateDecidedSignal) -> None:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
                 fails = self._checks.receive(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 change = approve_change(self.now, pending, self._handler) if goes_on else None
-                self.add(_decided(pending, signal))
+                self.add(decided(pending, signal))
                 self._refuse_edit(pending, signal.decision)
                 if change is not None:
                     self._change_agent(pending.frame, change)
@@ -469,39 +397,3 @@ class StepBuilder:
         why = denied_before(self.now, digest) or repeats(self.now, gate, digest)
         if why is not None:
             self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(why)))
-
-
-def late_arrivals(late: LateOutcome) -> str:
-    """Say why a call no longer needs a person."""
-    became = "returned its result" if late.outcome == "returned" else "reported its failure"
-    return f"The call itself {became} late, so no person needs to settle it."
-
-
-def _invalid_input(agent: str, problem: InvalidInput) -> str:
-    return plain(f"{agent} does not take its input: {problem.all_of_it}")
-
-
-def _allowed(gate: GateOpened, use: AllowanceUse) -> GateDecided:
-    return GateDecided(
-        gate=gate.gate,
-        frame=gate.frame,
-        call=gate.call,
-        verdict=Verdict.APPROVE,
-        by=use.by[-1],
-        reason="",
-        allowance=use,
-    )
-
-
-def _decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
-    return GateDecided(
-        gate=pending.gate,
-        frame=pending.frame,
-        call=pending.call,
-        verdict=signal.decision.verdict,
-        by=signal.decision.by,
-        reason=signal.decision.reason,
-        result=signal.decision.result,
-        stands=signal.decision.verdict in (Verdict.DENY, Verdict.REQUEST_CHANGES),
-        edit=signal.decision.edit,
-    )
