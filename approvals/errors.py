@@ -7,7 +7,7 @@ raises too, and `runtime.ports.approvals.NotConfirmed`, which the adapter raises
 from datetime import UTC, datetime
 from uuid import UUID
 
-from runtime.core.limits import MAX_QUESTIONS
+from runtime.core.limits import MAX_INQUIRIES
 from runtime.errors import RequestError
 
 
@@ -152,14 +152,14 @@ class NotTogether(ApprovalError):
         super().__init__(why)
 
 
-class TooManyQuestions(ApprovalError):
+class TooManyInquiries(ApprovalError):
     """The agent has been asked as often as it may be about one call."""
 
     status, code = 409, "too_many_questions"
 
     def __init__(self) -> None:
         super().__init__(
-            f"The agent was asked {MAX_QUESTIONS} times about this call, which is the limit. Decide it, or request"
+            f"The agent was asked {MAX_INQUIRIES} times about this call, which is the limit. Decide it, or request"
             " changes."
         )
 

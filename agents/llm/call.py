@@ -88,7 +88,7 @@ def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFai
             return answer
         reply, usage = run_script(agent, _conversation(agent, request), request.instructions)
         name = agent.model_name
-        as_text = request.summary or request.question is not None
+        as_text = request.summary or request.inquiry is not None
         return from_provider(agent, reply, model=name, summary=as_text, usage=usage)
     except Exception as exc:
         return _Call(agent, request, None, Outages()).failure(exc)
@@ -104,7 +104,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
 
 def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
     if (
-        request.question is not None
+        request.inquiry is not None
     ):  # it is asked once, beside the conversation that the cache knows
         return to_provider(agent, request.messages, [], request.instructions, request.calls)
     conversation = conversation_of(
@@ -185,7 +185,7 @@ class _Call:
     @property
     def _as_text(self) -> bool:
         """Whether the reply is read as text, even if the agent's result is typed."""
-        return self._request.summary or self._request.question is not None
+        return self._request.summary or self._request.inquiry is not None
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""
@@ -229,7 +229,7 @@ class _Call:
             model_request_parameters=tools_of(
                 self._agent,
                 summary=self._request.summary,
-                as_text=self._request.question is not None,
+                as_text=self._request.inquiry is not None,
             ),
             model_settings=_settings(self._agent, self._request),
         ) as stream:
@@ -273,7 +273,7 @@ class _Call:
 
 def _settings(agent: AgentSpec, request: ModelRequest) -> ModelSettings:
     settings = ModelSettings(timeout=request.deadline)
-    if request.question is not None:
+    if request.inquiry is not None:
         settings["tool_choice"] = (
             "none"  # the tools stay in the request: replies in it have called them
         )

@@ -104,9 +104,7 @@ def to_provider(
                 part = UserPromptPart(content=f"{MESSAGE}{message['by']}: {message['content']}")
                 conversation.append(_request(told, [part]))
             case "question":
-                conversation.append(
-                    _request(told, [UserPromptPart(content=question_text(message))])
-                )
+                conversation.append(_request(told, [UserPromptPart(content=inquiry_text(message))]))
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
     return conversation
@@ -129,8 +127,8 @@ def _questions(agent: AgentSpec) -> frozenset[str]:
     return frozenset(tool.name for tool in agent.tools if tool.question)
 
 
-def question_text(message: Mapping[str, Any]) -> str:
-    """Word a person's question to the model."""
+def inquiry_text(message: Mapping[str, Any]) -> str:
+    """Word a person's inquiry to the model."""
     return f"{QUESTION}{ANSWER_IT}{message['tool']} ({message['call']}). {message['by']}{ASKS}{message['content']}"
 
 

@@ -24,7 +24,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing import setup
 from agents.testing.approvals import Approvals
 from agents.testing.event_match import contains
-from runtime.core.commands import AnswerQuestion, CallModel, StartTool
+from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import Phase
 from runtime.core.documents.blobs import InlinedMessages, value_of
 from runtime.core.documents.codec import (
@@ -59,8 +59,8 @@ from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,
     GateDecidedSignal,
+    InquirySignal,
     MessageSignal,
-    QuestionSignal,
     Signal,
 )
 
@@ -170,7 +170,7 @@ class Worker:
         """Deliver a person's question about the call at a gate."""
         self._signals += 1
         self.advance(
-            QuestionSignal(id=self._signals, gate=gate, question=uuid.uuid4(), by=by, text=text)
+            InquirySignal(id=self._signals, gate=gate, inquiry=uuid.uuid4(), by=by, text=text)
         )
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -217,7 +217,7 @@ class Worker:
         step_builder.plan_next(
             {work.frame for work in self._ready if isinstance(work, CallModel)},
             {(work.frame, work.call) for work in self._ready if isinstance(work, PreviewCall)},
-            {work.question for work in self._ready if isinstance(work, AnswerQuestion)},
+            {work.inquiry for work in self._ready if isinstance(work, AnswerInquiry)},
         )
         if not step_builder.records.changes:
             self._ready.extend(step_builder.records.work)

@@ -25,11 +25,11 @@ class CallModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerQuestion:
-    """Have the frame's model answer a person's question about a call, outside of its conversation."""
+class AnswerInquiry:
+    """Have the frame's model answer a person's inquiry about a call, outside of its conversation."""
 
     frame: str
-    question: UUID
+    inquiry: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class EndRun:
 Command = (
     OpenFrame
     | CallModel
-    | AnswerQuestion
+    | AnswerInquiry
     | CheckCall
     | StartTool
     | StartWait

@@ -271,8 +271,8 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A person's question about `call`, which waits at `gate`, that the agent has not answered yet."""
+class Inquiry:
+    """An inquiry of a person about `call`, which waits at `gate`, that the agent has not answered yet."""
 
     id: UUID
     gate: UUID
@@ -346,7 +346,7 @@ class Continuation:
     frames: dict[str, Frame] = field(default_factory=dict)
     left: dict[str, Frame] = field(default_factory=dict)
     pending: tuple[Pending, ...] = ()
-    questions: tuple[Question, ...] = ()
+    questions: tuple[Inquiry, ...] = ()
     usage: dict[str, int] = field(default_factory=dict)
     refusals: int = 0
     denials: dict[str, Denial] = field(default_factory=dict)

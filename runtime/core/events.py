@@ -561,7 +561,10 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked:
-    """A person asked the agent about the call that waits at this gate, which stays open."""
+    """An inquiry: a person asked the agent about the call that waits at this gate, which stays open.
+
+    The stored word is the older one.
+    """
 
     frame: str
     call: str
@@ -574,7 +577,7 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAnswered:
-    """The model answered the question outside of its conversation. `usage`, `model` and `cost` are as in ModelReplied.
+    """The model answered the inquiry outside of its conversation. `usage`, `model` and `cost` are as in ModelReplied.
 
     `text` is the beginning of a longer answer.
     """
@@ -591,7 +594,7 @@ class QuestionAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionFailed:
-    """The question has no answer: the model gave none, or could not be called."""
+    """The inquiry has no answer: the model gave none, or could not be called."""
 
     frame: str
     call: str
@@ -615,7 +618,7 @@ CallEvent = (
     | OutcomeArrived
 )
 WaitEvent = RetryScheduled | WaitStarted | WaitEnded
-QuestionEvent = QuestionAsked | QuestionAnswered | QuestionFailed
+InquiryEvent = QuestionAsked | QuestionAnswered | QuestionFailed
 TravelEvent = Forked | Exported | Imported
 PaceEvent = Paused | Resumed
 RunEvent = (
@@ -630,7 +633,7 @@ RunEvent = (
     | TravelEvent
 )
 BudgetEvent = BudgetExceeded | BudgetGranted
-Event = RunEvent | FrameOpened | FrameEvent | CallEvent | QuestionEvent | WaitEvent | BudgetEvent
+Event = RunEvent | FrameOpened | FrameEvent | CallEvent | InquiryEvent | WaitEvent | BudgetEvent
 
 TaggedEvent = Annotated[Event, Field(discriminator="type")]
 EVENT_TYPES: tuple[type, ...] = get_args(Event)

@@ -1,11 +1,11 @@
-"""Makes the events of inquiries, the questions that people ask an agent about a call which waits at a gate."""
+"""Makes the events of inquiries: a worker receives them, or the budget does not suffice for an answer."""
 
-from runtime.core.continuation import Continuation, Phase, Question
+from runtime.core.continuation import Continuation, Inquiry, Phase
 from runtime.core.events import QuestionAsked, QuestionFailed
-from runtime.store.tables.signals import QuestionSignal
+from runtime.store.tables.signals import InquirySignal
 
 
-def asked(now: Continuation, signal: QuestionSignal) -> QuestionAsked | None:
+def asked(now: Continuation, signal: InquirySignal) -> QuestionAsked | None:
     """Return the event that receives an inquiry, None if its gate is no longer open."""
     for pending in now.pending:
         if pending.gate == signal.gate and pending.call and now.phase is Phase.STARTED:
@@ -13,14 +13,14 @@ def asked(now: Continuation, signal: QuestionSignal) -> QuestionAsked | None:
                 frame=pending.frame,
                 call=pending.call,
                 gate=pending.gate,
-                question=signal.question,
+                question=signal.inquiry,
                 by=signal.by,
                 text=signal.text,
             )
     return None
 
 
-def without_budget(asked: Question) -> QuestionFailed:
+def without_budget(asked: Inquiry) -> QuestionFailed:
     """Return the event that ends an inquiry which the budget does not let the model answer."""
     return QuestionFailed(
         frame=asked.frame,

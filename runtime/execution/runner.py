@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core.commands import AnswerQuestion, CallModel, StartTool
+from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import Continuation, Phase
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.lost_results import journaled
 from runtime.core.errors import NotJson
+from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.core.machine.planning import plan
-from runtime.core.machine.questions import open_question
 from runtime.core.machine.replay import recover
 from runtime.errors import LeaseLost
 from runtime.execution.admission.admit import Admission
@@ -225,14 +225,14 @@ class Runner:
         """Return the frames whose model call is recorded or running."""
         waiting = {work.frame for work in self._ready if isinstance(work, CallModel)}
         running = (effect.request for effect in self._running)
-        calls = (one for one in running if isinstance(one, ModelRequest) and one.question is None)
+        calls = (one for one in running if isinstance(one, ModelRequest) and one.inquiry is None)
         return waiting | {one.frame for one in calls}
 
     def _answering(self) -> set[UUID]:
-        """Return the questions whose model call is recorded or running."""
-        waiting = {work.question for work in self._ready if isinstance(work, AnswerQuestion)}
+        """Return the inquiries whose model call is recorded or running."""
+        waiting = {work.inquiry for work in self._ready if isinstance(work, AnswerInquiry)}
         running = (effect.request for effect in self._running)
-        asked = (one.question for one in running if isinstance(one, ModelRequest))
+        asked = (one.inquiry for one in running if isinstance(one, ModelRequest))
         return waiting | {one for one in asked if one is not None}
 
     def _previewing(self) -> set[tuple[str, str]]:
@@ -354,7 +354,7 @@ class Runner:
     def _withdraw_ready(self) -> None:
         """Free the slots of recorded work that must not start any more, and record that its calls do not start.
 
-        End the model calls of questions whose gate is no longer open.
+        End the model calls of inquiries whose gate is no longer open.
         """
         for effect in self._running:
             if _is_too_late(self._writer.now, effect.request):
@@ -379,7 +379,7 @@ class Runner:
             return CANCELLED
         if self._yielding.ended(now):
             return RELEASED
-        if isinstance(work, AnswerQuestion) and open_question(now, work.question) is None:
+        if isinstance(work, AnswerInquiry) and open_inquiry(now, work.inquiry) is None:
             return DECIDED
         if isinstance(work, StartTool):
             written = now.call(work.frame, work.call).started_at
@@ -448,9 +448,9 @@ class Runner:
 
 
 def _is_too_late(now: Continuation, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
-    """Say whether this is the answer to a question whose gate was decided or closed meanwhile: it is dropped."""
-    asked = request.question if isinstance(request, ModelRequest) else None
-    return asked is not None and open_question(now, asked) is None
+    """Say whether this is the answer to an inquiry whose gate was decided or closed meanwhile: it is dropped."""
+    asked = request.inquiry if isinstance(request, ModelRequest) else None
+    return asked is not None and open_inquiry(now, asked) is None
 
 
 def _kept(now: Continuation, change: Changed) -> Changed:

@@ -6,7 +6,7 @@ from typing import assert_never
 from uuid import UUID
 
 from runtime.core.commands import (
-    AnswerQuestion,
+    AnswerInquiry,
     CallModel,
     CancelRun,
     CheckCall,
@@ -34,10 +34,10 @@ from runtime.core.events import (
 )
 from runtime.core.limits import plain
 from runtime.core.machine.budget_accounting import exhausted, fits, limited
+from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
-from runtime.core.machine.questions import open_question
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
 from runtime.execution import inquiries
@@ -73,9 +73,9 @@ from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,
     GateDecidedSignal,
+    InquirySignal,
     MessageSignal,
     PauseSignal,
-    QuestionSignal,
     ResumeSignal,
     Signal,
 )
@@ -157,7 +157,7 @@ class StepBuilder:
                     self.add(
                         MessageReceived(by=signal.by, text=signal.text, reviewer=signal.reviewer)
                     )
-            case QuestionSignal():
+            case InquirySignal():
                 self._add_if(inquiries.asked(self.now, signal))
             case EventSignal():
                 self._add_if(arrived(self.now, signal))
@@ -211,7 +211,7 @@ class StepBuilder:
     ) -> None:
         """Add everything that follows without I/O. `busy` frames wait for their model.
 
-        `previewing` calls wait for their preview, `answering` questions for their answer. A run that is ending waits
+        `previewing` calls wait for their preview, `answering` inquiries for their answer. A run that is ending waits
         for its models: their calls are stopped, and the partial replies are kept as evidence. Raises Tampered for an
         approval that no person gave.
         """
@@ -232,7 +232,7 @@ class StepBuilder:
             for command in commands:
                 if self._is_blocked(command):
                     continue  # by another part of this plan
-                if isinstance(command, AnswerQuestion):
+                if isinstance(command, AnswerInquiry):
                     self._answer(command, fits=not is_limited or fits(self.now, command, asked))
                     continue
                 if is_limited and not fits(self.now, command, asked):
@@ -288,7 +288,7 @@ class StepBuilder:
                 self.add(frame_closed(self.now.frame(command.frame)))
             case EndRun():
                 self.add(run_ended(self.now))
-            case CallModel() | CheckCall() | AnswerQuestion():
+            case CallModel() | CheckCall() | AnswerInquiry():
                 pass
             case _ as never:
                 assert_never(never)
@@ -326,17 +326,17 @@ class StepBuilder:
             self._checks.passed(result.event.gate, result.allowed.use)
             self.add(allowed(result.event, result.allowed.use))
 
-    def _answer(self, command: AnswerQuestion, *, fits: bool) -> None:
-        """Have a question answered, unless it is under way. It fails at once if the budget does not suffice."""
-        asked = open_question(self.now, command.question)
-        if asked is None or command.question in self._answering:
+    def _answer(self, command: AnswerInquiry, *, fits: bool) -> None:
+        """Have an inquiry answered, unless it is under way. It fails at once if the budget does not suffice."""
+        asked = open_inquiry(self.now, command.inquiry)
+        if asked is None or command.inquiry in self._answering:
             return
         if not fits:
             self.add(inquiries.without_budget(asked))
         elif self._begin(command):
-            self._answering.add(command.question)
+            self._answering.add(command.inquiry)
 
-    def _begin(self, work: CallModel | AnswerQuestion | PreviewCall) -> bool:
+    def _begin(self, work: CallModel | AnswerInquiry | PreviewCall) -> bool:
         """Record work that has no intent, if a slot is free."""
         if not self._reserve(work):
             return False

@@ -35,7 +35,7 @@ class ModelRequest:
     the text that a function made of the frame's input; empty for the agent's own. `calls` are the frame's calls: they
     hold the arguments, which stored replies leave out.
 
-    With `question`, its id, the last message is a person's question about a call that waits for a person, and the one
+    With `inquiry`, its id, the last message is a person's inquiry about a call that waits for a person, and the one
     before has the results of its turn so far, where `outcome` may be `waiting`. The answer is text, and no call of it
     is made:
     `{"role": "question", "by": str, "content": str, "tool": str, "call": str}`
@@ -52,7 +52,7 @@ class ModelRequest:
     unheard: int = 0
     instructions: str = ""
     calls: tuple[Call, ...] = ()
-    question: UUID | None = None
+    inquiry: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from runtime.core.call_options import CallOptions
-from runtime.core.commands import AnswerQuestion, CallModel, StartTool
+from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents.blobs import Blob, extract_blob
 from runtime.core.enums import Verdict
@@ -41,7 +41,7 @@ class PreviewCall:
     terms: CallOptions
 
 
-Work = CallModel | AnswerQuestion | PreviewCall | StartTool
+Work = CallModel | AnswerInquiry | PreviewCall | StartTool
 E = TypeVar("E", bound=Event)
 
 # The events that end a call, or leave it in doubt.

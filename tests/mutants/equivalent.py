@@ -30,7 +30,7 @@ EQUIVALENT = {
     ("fast_replace", "if TYPE_CHECKING:", ""): "dataclasses' own does the same, more slowly",
     (
         "budget_accounting",
-        "not limits or not isinstance(effect, CallModel | AnswerQuestion | StartTool)",
+        "not limits or not isinstance(effect, CallModel | AnswerInquiry | StartTool)",
         "if not limits",
     ): "both say the same, the second to the type checker",
     ("retries", "60", "MAX_ROUND_SECONDS"): "the longest round is reached long before that",

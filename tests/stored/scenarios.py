@@ -15,7 +15,7 @@ from agents.testing.worker import Worker
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.documents.codec import encode_continuation
 from runtime.core.events import RunStarted
-from runtime.core.machine.retries import on_no_reply
+from runtime.core.machine.calls.retries import on_no_reply
 from runtime.ports.approvals import ReviewSnapshot
 
 PICTURE = TypeAdapter(ReviewSnapshot)

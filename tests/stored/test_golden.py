@@ -17,12 +17,13 @@ import pytest
 
 from runtime.core import budgets, continuation, limits
 from runtime.core.budgets import Limit
+from runtime.core.commands import AnswerInquiry
 from runtime.core.documents import budget_text, codec, conversations, export_file
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.enums import EffectClass, FailureCause, GateKind, Risk, Verdict
 from runtime.core.events import EVENT_TYPES
 from runtime.core.ids import ROOT
-from runtime.core.machine import retries
+from runtime.core.machine.calls import retries
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
@@ -131,6 +132,8 @@ def _seen(now: continuation.Continuation) -> dict[str, Any]:
 
 
 def _plain(one: Any) -> dict[str, Any]:
+    if isinstance(one, AnswerInquiry):  # by the name under which histories have it
+        return {"is": "AnswerQuestion", "frame": one.frame, "question": str(one.inquiry)}
     found: dict[str, Any] = json.loads(json.dumps(asdict(one), default=str))
     return {"is": type(one).__name__, **found}
 

@@ -71,7 +71,7 @@ class Frame:
         asked = {"role": "question", "by": "bea", "content": text, "tool": self.tools[0]}
         more = ({"role": "results", "results": waiting}, {**asked, "call": f"c{self.turn}.0"})
         request = self.request()
-        return replace(request, messages=(*request.messages, *more), question=uuid4())
+        return replace(request, messages=(*request.messages, *more), inquiry=uuid4())
 
     def request(self, deadline: float = 10.0) -> ModelRequest:
         return ModelRequest(

@@ -1,4 +1,7 @@
-"""Serves the questions of people to an agent about its call, and their messages to its run, in the API."""
+"""Serves the inquiries of people about a call, and their messages to its run, in the API.
+
+The addresses and fields of inquiries keep the older word.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -8,30 +11,30 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.decisions.ask import ask
+from approvals.decisions.inquire import inquire
 from approvals.decisions.writing import write
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.web.api.ids import id_of
-from runtime.core.limits import MAX_MESSAGE, MAX_QUESTION
-from runtime.queries.questions import of_gate, unreceived
-from runtime.queries.spans.questions import QuestionRecord
+from runtime.core.limits import MAX_INQUIRY, MAX_MESSAGE
+from runtime.queries.inquiries import of_gate, unreceived
+from runtime.queries.spans.inquiries import InquiryRecord
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])
 
-Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_QUESTION})]
+Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_INQUIRY})]
 
 Message = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
 
 
 class QuestionOut(Schema):
-    """A question about the call of a request.
+    """An inquiry about the call of a request.
 
     `answer` is text that the agent's model wrote, `error` says why there is none. `ended` means that the request was
-    decided or closed first. `asked_at` is null until a worker has received the question.
+    decided or closed first. `asked_at` is null until a worker has received the inquiry.
     """
 
     id: UUID
@@ -44,7 +47,7 @@ class QuestionOut(Schema):
 
 
 class QuestionIn(Body):
-    """A question to the agent."""
+    """An inquiry to the agent."""
 
     question: Text = None
 
@@ -64,18 +67,18 @@ class ReviewerMessageIn(Body):
 
 @router.get("/approvals/{approval}/questions", response=list[QuestionOut])
 def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
-    """List the questions that people asked the agent about the call of this request, oldest first."""
+    """List the inquiries of people about the call of this request, oldest first."""
     Access().require(request.auth, Scope.APPROVALS_READ)
-    return _questions(requests.approval(id_of(approval), actor=request.auth))
+    return _inquiries(requests.approval(id_of(approval), actor=request.auth))
 
 
 @router.post("/approvals/{approval}/questions", response=list[QuestionOut])
 def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[QuestionOut]:
     """Ask the agent about the call of a pending request, which stays open.
 
-    The agent's model answers outside of its conversation and without tools. Read the answer with the list of questions.
+    The agent's model answers outside of its conversation and without tools. Read the answer with the list of inquiries.
     """
-    return _questions(ask(request=id_of(approval), question=body.question, actor=request.auth))
+    return _inquiries(inquire(request=id_of(approval), question=body.question, actor=request.auth))
 
 
 @router.post("/approvals/{approval}/messages", response={202: ReviewerMessageOut})
@@ -91,13 +94,13 @@ def write_as_reviewer(
     return Status(202, ReviewerMessageOut(run=shown.run, by=request.auth.person))
 
 
-def _questions(shown: requests.Approval) -> list[QuestionOut]:
+def _inquiries(shown: requests.Approval) -> list[QuestionOut]:
     return list(
         _shown(shown, of_gate(read_transcript(shown.run), unreceived(shown.run), shown.gate))
     )
 
 
-def _shown(shown: requests.Approval, found: Iterable[QuestionRecord]) -> Iterable[QuestionOut]:
+def _shown(shown: requests.Approval, found: Iterable[InquiryRecord]) -> Iterable[QuestionOut]:
     for one in found:
         waiting: Literal["waiting", "ended"] = "waiting" if shown.status == "pending" else "ended"
         yield QuestionOut(

@@ -1,4 +1,4 @@
-"""The page of version changes, for admins: each pair of versions with its waiting runs, decided once for all of them."""
+"""The page of version changes, for admins: each pair of versions with its waiting runs, decided once for all."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse

@@ -10,29 +10,29 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from approvals.decisions.ask import ask as send
+from approvals.decisions.inquire import inquire
 from approvals.errors import (
     AlreadyDecided,
     Cancelled,
     Expired,
     TamperedWith,
-    TooManyQuestions,
+    TooManyInquiries,
 )
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web import place as places
 from approvals.web.request.request_page import to_page
 from runtime.core.enums import GateKind
-from runtime.core.limits import MAX_QUESTION, MAX_QUESTIONS
+from runtime.core.limits import MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import InvalidInput, RunEnded
-from runtime.queries.questions import of_gate
+from runtime.queries.inquiries import of_gate
 from runtime.web.requests import form_text
 
 FIELD = "question"
 
 
 def context(shown: requests.Approval, seen: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the context: the questions about the call, oldest first, and whether this reader may ask another one.
+    """Build the context: the inquiries about the call, oldest first, and whether this reader may ask another one.
 
     `seen` is the context of the page so far.
     """
@@ -41,11 +41,11 @@ def context(shown: requests.Approval, seen: Mapping[str, Any]) -> dict[str, Any]
         seen["status"] == "pending" and shown.denial is None and shown.kind == GateKind.APPROVAL
     )
     return {
-        "questions": asked,
-        "may_ask": may_ask and len(asked) < MAX_QUESTIONS,
-        "asked_enough": may_ask and len(asked) >= MAX_QUESTIONS,
-        "max_question": MAX_QUESTION,
-        "max_questions": MAX_QUESTIONS,
+        "inquiries": asked,
+        "may_ask": may_ask and len(asked) < MAX_INQUIRIES,
+        "asked_enough": may_ask and len(asked) >= MAX_INQUIRIES,
+        "max_inquiry": MAX_INQUIRY,
+        "max_inquiries": MAX_INQUIRIES,
     }
 
 
@@ -55,7 +55,7 @@ def ask(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Ask the agent, or show the form again with its text and the error."""
     actor, text = principals.actor_of(request.user), form_text(request.POST, FIELD)
     try:
-        send(request=approval, question=text, actor=actor)
+        inquire(request=approval, question=text, actor=actor)
     except InvalidInput as exc:
         shown = requests.approval(approval, actor=actor)
         found = {
@@ -64,7 +64,7 @@ def ask(request: HttpRequest, approval: UUID) -> HttpResponse:
             "place": places.read(request).query,
             "text": text,
             "problem": exc,
-            "max_question": MAX_QUESTION,
+            "max_inquiry": MAX_INQUIRY,
         }
         return render(request, "approvals/ask.html", found, status=exc.status)
     except (
@@ -73,7 +73,7 @@ def ask(request: HttpRequest, approval: UUID) -> HttpResponse:
         Expired,
         RunEnded,
         TamperedWith,
-        TooManyQuestions,
+        TooManyInquiries,
     ) as exc:
         messages.error(request, f"Not asked. {exc.detail}")
     else:

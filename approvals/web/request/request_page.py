@@ -27,8 +27,8 @@ from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_MESSAGE, MAX_REASON
 from runtime.errors import RequestError
+from runtime.queries.inquiries import unreceived
 from runtime.queries.labels import effect_texts
-from runtime.queries.questions import unreceived
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.transcript import call_context
 from runtime.queries.transcript.transcript import Transcript, read_transcript

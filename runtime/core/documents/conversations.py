@@ -25,8 +25,8 @@ from runtime.core.errors import Unreadable
 from runtime.core.events import BlobRef
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id
+from runtime.core.machine.calls.results import result_of
 from runtime.core.machine.messages import MESSAGE
-from runtime.core.machine.results import result_of
 
 Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call

@@ -25,7 +25,7 @@ from runtime.core.budgets import (
     tokens_of,
 )
 from runtime.core.commands import (
-    AnswerQuestion,
+    AnswerInquiry,
     CallModel,
     Command,
     OpenFrame,
@@ -55,7 +55,7 @@ _OPENING = (Limit.DEPTH, Limit.SECONDS)
 _WAITING = (Limit.SECONDS,)
 _COUNTED = {
     CallModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
-    AnswerQuestion: (Limit.TOKENS, Limit.MICROS),
+    AnswerInquiry: (Limit.TOKENS, Limit.MICROS),
     StartTool: (Limit.CALLS,),
 }
 _A_CALL = Spent(calls=1)
@@ -127,7 +127,7 @@ def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
     `asking` are the frames with a running model call.
     """
     limits = _COUNTED.get(type(effect), ())
-    if not limits or not isinstance(effect, CallModel | AnswerQuestion | StartTool):
+    if not limits or not isinstance(effect, CallModel | AnswerInquiry | StartTool):
         return True
     for scope in _scopes(now, effect.frame):
         used = scope.spent + reserved(now, scope, asking)

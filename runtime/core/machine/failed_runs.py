@@ -18,7 +18,7 @@ from runtime.core.continuation import (
 )
 from runtime.core.events import Retried
 from runtime.core.fast_replace import replace
-from runtime.core.machine.edits import unedited
+from runtime.core.machine.calls.edits import unedited
 from runtime.core.machine.transitions import CALLS, FRAMES, next_state
 
 

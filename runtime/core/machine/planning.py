@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from runtime.core.commands import (
-    AnswerQuestion,
+    AnswerInquiry,
     CallModel,
     CancelRun,
     CheckCall,
@@ -56,7 +56,7 @@ def plan(now: Continuation) -> tuple[Command, ...]:
             effects += _plan_frame(frame)
     for one in now.questions:
         if not is_blocked_by_gate(now, one.frame):
-            effects.append(AnswerQuestion(frame=one.frame, question=one.id))
+            effects.append(AnswerInquiry(frame=one.frame, inquiry=one.id))
     return tuple(effects)
 
 

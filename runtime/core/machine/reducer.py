@@ -66,16 +66,16 @@ from runtime.core.machine import pending
 from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.agent_changes import change_agent
 from runtime.core.machine.budget_accounting import charge, exceed, grant
+from runtime.core.machine.calls.edits import edit_call, remember_edit
+from runtime.core.machine.calls.inquiries import evolve_inquiry
+from runtime.core.machine.calls.results import result_of
+from runtime.core.machine.calls.revisions import denial_of, remember_changes, revise
 from runtime.core.machine.compaction import compact
-from runtime.core.machine.edits import edit_call, remember_edit
 from runtime.core.machine.failed_runs import retried
 from runtime.core.machine.forks import apply_transfer
 from runtime.core.machine.gates import evolve_frame_gate, is_frame_gate
 from runtime.core.machine.messages import deliver, receive, undelivered_to
 from runtime.core.machine.origin import joined, merged
-from runtime.core.machine.questions import evolve_question
-from runtime.core.machine.results import result_of
-from runtime.core.machine.revisions import denial_of, remember_changes, revise
 from runtime.core.machine.transitions import (
     CALLS,
     FRAMES,
@@ -139,7 +139,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
         case RetryScheduled() | WaitEnded(outcome="again"):
             return _change_retry(now, event)
         case QuestionAsked() | QuestionAnswered() | QuestionFailed():
-            return evolve_question(now, event)
+            return evolve_inquiry(now, event)
         case BudgetExceeded():
             return exceed(now, event)
         case BudgetGranted():

@@ -9,8 +9,8 @@ from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import Event, OutcomeUnknown, RetryScheduled
 from runtime.core.fast_replace import replace
 from runtime.core.machine.active_time import advance_clock
+from runtime.core.machine.calls.retries import on_worker_lost
 from runtime.core.machine.reducer import evolve
-from runtime.core.machine.retries import on_worker_lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,9 @@ from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
 from runtime.core.limits import MAX_ARGS, plain, size_of
+from runtime.core.machine.calls.revisions import revision_of
 from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.origin import steered_by
-from runtime.core.machine.revisions import revision_of
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission import earlier_decisions as earlier
 from runtime.execution.admission import previews

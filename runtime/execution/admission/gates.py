@@ -12,8 +12,8 @@ from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
+from runtime.core.machine.calls.revisions import revision_of
 from runtime.core.machine.origin import steered_by
-from runtime.core.machine.revisions import revision_of
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import Allowed, ReviewSnapshot
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.core.call_options import CallOptions
-from runtime.core.commands import AnswerQuestion, CallModel, StartTool
+from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import Call, Continuation, Frame
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.effect_classes import RULES
@@ -30,10 +30,10 @@ from runtime.core.events import (
 )
 from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_ANSWER, MAX_SUMMARY
+from runtime.core.machine.calls.inquiries import conversation, open_inquiry
+from runtime.core.machine.calls.retries import on_no_reply, on_not_performed, on_unknown
 from runtime.core.machine.compaction import cut_point
 from runtime.core.machine.messages import undelivered_to
-from runtime.core.machine.questions import conversation, open_question
-from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown
 from runtime.ports.approvals import Approval
 from runtime.ports.effects import (
     PREVIEW_AGAIN_SECONDS,
@@ -63,7 +63,7 @@ _NO_APPROVAL = Approval()
 
 def request_for(
     now: Continuation,
-    work: CallModel | AnswerQuestion | PreviewCall | StartTool,
+    work: CallModel | AnswerInquiry | PreviewCall | StartTool,
     filled: InlinedMessages,
     approved: Mapping[UUID, Approval],
 ) -> ModelRequest | PreviewRequest | ToolRequest:
@@ -88,8 +88,8 @@ def request_for(
             instructions=frame.instructions,
             calls=frame.calls,
         )
-    if isinstance(work, AnswerQuestion):
-        return _question_request(now, frame, work, filled)
+    if isinstance(work, AnswerInquiry):
+        return _inquiry_request(now, frame, work, filled)
     call = frame.find(work.call)
     if isinstance(work, PreviewCall):
         of = _tool_request(now, frame, call, work.terms, call.attempt + 1)
@@ -102,20 +102,20 @@ def request_for(
     return replace(found, approvers=approval.by, comment=approval.comment)
 
 
-def _question_request(
-    now: Continuation, frame: Frame, work: AnswerQuestion, filled: InlinedMessages
+def _inquiry_request(
+    now: Continuation, frame: Frame, work: AnswerInquiry, filled: InlinedMessages
 ) -> ModelRequest:
-    question = open_question(now, work.question)
-    assert question is not None  # a question that ended is withdrawn before
+    asked = open_inquiry(now, work.inquiry)
+    assert asked is not None  # an inquiry that ended is withdrawn before
     return ModelRequest(
         run=now.run,
         frame=frame.id,
         agent=frame.agent,
-        messages=filled.messages(conversation(frame, question)),
+        messages=filled.messages(conversation(frame, asked)),
         deadline=frame.terms.deadline,
         instructions=frame.instructions,
         calls=frame.calls,
-        question=question.id,
+        inquiry=asked.id,
     )
 
 
@@ -172,8 +172,8 @@ def _model_event(
     now: Continuation, request: ModelRequest, outcome: Outcome, at: datetime, jitter: float
 ) -> Event:
     frame = now.frame(request.frame)
-    if request.question is not None:
-        return _answered(now, request.question, outcome)
+    if request.inquiry is not None:
+        return _answered(now, request.inquiry, outcome)
     match outcome:
         case ModelAnswer() if request.summary:
             return _summarised(frame, outcome)
@@ -220,16 +220,16 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
 
 
 def _answered(
-    now: Continuation, question: UUID, outcome: Outcome
+    now: Continuation, inquiry: UUID, outcome: Outcome
 ) -> QuestionAnswered | QuestionFailed:
-    """Return the answer to a question that is still open, or why there is none. It is not asked again by itself."""
-    of = open_question(now, question)
+    """Return the answer to an inquiry that is still open, or why there is none. It is not asked again by itself."""
+    of = open_inquiry(now, inquiry)
     assert of is not None  # the runner drops other answers
     if isinstance(outcome, ModelAnswer) and (text := outcome.text.strip()):
         return QuestionAnswered(
             frame=of.frame,
             call=of.call,
-            question=question,
+            question=inquiry,
             text=text if len(text) <= MAX_ANSWER else f"{text[: MAX_ANSWER - 1]}…",
             usage=outcome.usage,
             model=outcome.model,
@@ -244,7 +244,7 @@ def _answered(
             error = "a tool's result instead of a reply"
         case _:
             error = outcome.error
-    return QuestionFailed(frame=of.frame, call=of.call, question=question, error=error)
+    return QuestionFailed(frame=of.frame, call=of.call, question=inquiry, error=error)
 
 
 def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetryScheduled:

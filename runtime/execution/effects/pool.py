@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from runtime.core.commands import AnswerQuestion, CallModel
+from runtime.core.commands import AnswerInquiry, CallModel
 from runtime.core.effect_classes import RULES
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.outcomes import timed_out
@@ -149,7 +149,7 @@ class EffectPool:
         self._deadlines.close()
 
     def _slots(self, work: Work) -> Slots:
-        return self._models if isinstance(work, CallModel | AnswerQuestion) else self._tools
+        return self._models if isinstance(work, CallModel | AnswerInquiry) else self._tools
 
     def _finish_model_call(self, effect: RunningEffect, outcome: Outcome) -> None:
         if effect.settle():

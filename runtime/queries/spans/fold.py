@@ -18,9 +18,9 @@ from runtime.core.continuation import MAX_DEPTH, CallState, Denial, Undelivered
 from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
+from runtime.core.machine.calls.revisions import denial_of
 from runtime.core.machine.failed_runs import uncounted
 from runtime.core.machine.forks import state_of
-from runtime.core.machine.revisions import denial_of
 from runtime.queries import time_limits
 from runtime.queries.journal import JournalLine
 from runtime.queries.labels import MessageKind, decision_text
@@ -28,7 +28,7 @@ from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import copied
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
-from runtime.queries.spans.questions import QuestionRecord, follow
+from runtime.queries.spans.inquiries import InquiryRecord, follow
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 from runtime.queries.version_diff import differences
@@ -106,7 +106,7 @@ class Fold:
         self.exported = False
         self.pause: Pause | None = None
         self.denials: dict[str, Denial] = {}
-        self.questions: dict[UUID, QuestionRecord] = {}
+        self.inquiries: dict[UUID, InquiryRecord] = {}
         self.start = start or datetime.min.replace(tzinfo=UTC)
         self._whole = whole
         self._gates = gates
@@ -184,7 +184,7 @@ class Fold:
             case e.BudgetExceeded() | e.BudgetGranted():
                 return
             case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionFailed():
-                self._question(event)
+                self._inquiry(event)
             case _:
                 frame = self.frames.get(event.frame)
                 if frame is not None:
@@ -412,9 +412,9 @@ class Fold:
             case _:
                 assert_never(event)
 
-    def _question(self, event: e.QuestionEvent) -> None:
-        """Follow a question. Its answer is no message of the frame, but the transcript has it at its place."""
-        follow(self.questions, event, self._at)
+    def _inquiry(self, event: e.InquiryEvent) -> None:
+        """Follow an inquiry. Its answer is no message of the frame, but the transcript has it at its place."""
+        follow(self.inquiries, event, self._at)
         frame = self.frames.get(event.frame)
         if frame is None:
             return

@@ -10,7 +10,7 @@ from runtime.queries.journal import read
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
-from runtime.queries.spans.questions import QuestionRecord
+from runtime.queries.spans.inquiries import InquiryRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Transcript:
     origin: Origin | None = None
     pause: Pause | None = None
     denials: Mapping[str, Denial] = field(default_factory=dict)
-    questions: tuple[QuestionRecord, ...] = ()
+    inquiries: tuple[InquiryRecord, ...] = ()
 
     def frames(self) -> Iterator[FrameRecord]:
         """Yield the frames, a parent before its children."""
@@ -91,7 +91,7 @@ def transcript_of(told: Fold) -> Transcript:
         origin=told.origin,
         pause=told.pause,
         denials=told.denials,
-        questions=tuple(told.questions.values()),
+        inquiries=tuple(told.inquiries.values()),
     )
 
 

@@ -21,7 +21,7 @@ CANCEL = "cancel"
 PAUSE = "pause"
 RESUME = "resume"
 MESSAGE = "message"
-QUESTION = "question"
+INQUIRY = "question"  # the stored word is the older one
 EVENT = "event"
 
 # The part of the step statement that consumes signals.
@@ -93,12 +93,12 @@ class EventSignal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionSignal:
+class InquirySignal:
     """A person asked the agent about the call that waits at this gate."""
 
     id: int
     gate: UUID
-    question: UUID
+    inquiry: UUID
     by: str
     text: str
 
@@ -109,7 +109,7 @@ Signal = (
     | PauseSignal
     | ResumeSignal
     | MessageSignal
-    | QuestionSignal
+    | InquirySignal
     | EventSignal
 )
 
@@ -171,12 +171,12 @@ def send_message(
     _send(connection, run, MESSAGE, {**body, "reviewer": True} if reviewer else body)
 
 
-def send_question(
-    connection: Connection, *, run: UUID, gate: UUID, question: UUID, by: str, text: str
+def send_inquiry(
+    connection: Connection, *, run: UUID, gate: UUID, inquiry: UUID, by: str, text: str
 ) -> None:
     """Write the signal; the caller has increased the signal count in the same transaction."""
-    body: dict[str, object] = {"gate": str(gate), "question": str(question), "by": by, "text": text}
-    _send(connection, run, QUESTION, body)
+    body: dict[str, object] = {"gate": str(gate), "question": str(inquiry), "by": by, "text": text}
+    _send(connection, run, INQUIRY, body)
 
 
 def send_event(
@@ -288,10 +288,10 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             reviewer = document.get("reviewer") is True
             by, text = document["by"], document["text"]
             return MessageSignal(id=number, by=by, text=text, reviewer=reviewer)
-        if kind == QUESTION:
-            gate, question = UUID(document["gate"]), UUID(document["question"])
+        if kind == INQUIRY:
+            gate, inquiry = UUID(document["gate"]), UUID(document["question"])
             by, text = document["by"], document["text"]
-            return QuestionSignal(id=number, gate=gate, question=question, by=by, text=text)
+            return InquirySignal(id=number, gate=gate, inquiry=inquiry, by=by, text=text)
         if kind == EVENT:
             frame, call, result = document["frame"], document["call"], document["result"]
             by = document.get("by", "")  # the previous version did not write it

@@ -50,11 +50,11 @@ from runtime.core.machine.budget_accounting import (
     reply_of,
     reserved,
 )
+from runtime.core.machine.calls.retries import on_worker_lost
 from runtime.core.machine.forks import forked
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial, step
-from runtime.core.machine.retries import on_worker_lost
 from tests.core.machine import events
 from tests.core.machine.events import AT, begun, opened, options
 

@@ -20,7 +20,7 @@ from runtime.core.events import (
     ToolFailed,
     WaitEnded,
 )
-from runtime.core.machine import retries
+from runtime.core.machine.calls import retries
 from runtime.core.machine.replay import fold, initial
 from tests.core.machine.events import AT, begun, frame_of, opened, options, replied
 

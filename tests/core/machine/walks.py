@@ -22,13 +22,18 @@ from runtime.core.enums import (
 )
 from runtime.core.events import Event, GateOpened
 from runtime.core.ids import ROOT, depth_of
+from runtime.core.machine.calls.retries import (
+    on_no_reply,
+    on_not_performed,
+    on_unknown,
+    on_worker_lost,
+)
 from runtime.core.machine.compaction import cut_point
 from runtime.core.machine.forks import forked, quiescent
 from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import initial, recover
-from runtime.core.machine.retries import on_no_reply, on_not_performed, on_unknown, on_worker_lost
 from tests.core.machine.events import AT, begun, opened, options
 
 MAX_EVENTS = 400
@@ -237,8 +242,8 @@ class Walk:
                 return self._summaries(effect.frame)
             case commands.CallModel():
                 return self._replies(effect.frame)
-            case commands.AnswerQuestion():
-                [asked] = [one for one in self.now.questions if one.id == effect.question]
+            case commands.AnswerInquiry():
+                [asked] = [one for one in self.now.questions if one.id == effect.inquiry]
                 of: dict[str, Any] = {**_place(asked), "question": asked.id}
                 return [
                     events.QuestionAnswered(text="Because.", usage={"input_tokens": 3}, **of),

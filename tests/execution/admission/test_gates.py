@@ -15,7 +15,7 @@ from runtime.control.verification.verification import verify
 from runtime.core.budgets import Budget
 from runtime.core.continuation import Continuation
 from runtime.core.enums import EffectClass, FailureCause, Verdict
-from runtime.core.machine import retries
+from runtime.core.machine.calls import retries
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run
 from runtime.ports.effects import (

@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals.decisions import decide, in_doubt
-from approvals.decisions.ask import ASKED, ask
+from approvals.decisions.inquire import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import AuditEntry, Request
 from approvals.requests import confirmation, results
@@ -130,7 +130,7 @@ class Office:
             left = ("Why?", "fail")[asked.filter(subject=f"request {request.id}").count() :]
             if not left:
                 return False
-            ask(request=request.id, question=left[0], actor=BEA)
+            inquire(request=request.id, question=left[0], actor=BEA)
         return True
 
     def _tell(self, run: UUID) -> None:

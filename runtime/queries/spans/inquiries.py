@@ -1,4 +1,4 @@
-"""The questions of people to an agent about its calls, as the journal tells them."""
+"""The inquiries of people about calls, as the journal tells them."""
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from runtime.queries.redaction import redact
 
 
 @dataclass(slots=True, kw_only=True)
-class QuestionRecord:
-    """One question, changed only by the fold. It waits while it has neither an answer nor an error.
+class InquiryRecord:
+    """One inquiry, changed only by the fold. It waits while it has neither an answer nor an error.
 
     `at` is None until a worker has received it; `answered_at` is also the time of a failure.
     """
@@ -32,16 +32,16 @@ class QuestionRecord:
 
 
 def follow(
-    questions: MutableMapping[UUID, QuestionRecord], event: e.QuestionEvent, at: datetime
+    inquiries: MutableMapping[UUID, InquiryRecord], event: e.InquiryEvent, at: datetime
 ) -> None:
-    """Add a question, or end it."""
+    """Add an inquiry, or end it."""
     if isinstance(event, e.QuestionAsked):
-        questions[event.question] = QuestionRecord(
+        inquiries[event.question] = InquiryRecord(
             id=event.question, gate=event.gate, by=event.by, text=redact(event.text), at=at
         )
         return
-    found = questions.get(event.question)
-    if found is None:  # the entry with the question cannot be read
+    found = inquiries.get(event.question)
+    if found is None:  # the entry with the inquiry cannot be read
         return
     found.answered_at = at
     if isinstance(event, e.QuestionAnswered):

@@ -8,13 +8,13 @@ import pytest
 from django.test import Client
 
 from approvals.accounts import tokens
-from approvals.decisions.ask import ask as ask_agent
-from approvals.errors import TooManyQuestions
+from approvals.decisions.inquire import inquire
+from approvals.errors import TooManyInquiries
 from approvals.models import AuditEntry, Request
 from approvals.permissions.scopes import ALL_SCOPES
 from runtime.control.verification.verification import verify
 from runtime.core.budgets import Budget
-from runtime.core.limits import MAX_ANSWER, MAX_QUESTION, MAX_QUESTIONS
+from runtime.core.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor
@@ -34,7 +34,7 @@ def answering(office: Office, *answers: Outcome) -> None:
     work, left = office.effects.agents["account_agent"], list(answers)
 
     def model(request: ModelRequest) -> Outcome:
-        return work(request) if request.question is None else left.pop(0)
+        return work(request) if request.inquiry is None else left.pop(0)
 
     agents: dict[str, Script] = office.effects.agents
     agents["account_agent"] = model
@@ -83,7 +83,7 @@ def test_a_failure_is_said_in_words_and_can_be_asked_again(bea: Client, office: 
     shows(bea, asked, "x" * (MAX_ANSWER - 1) + "…", hides=["x" * MAX_ANSWER])
 
 
-@pytest.mark.parametrize("text", [" ", "x" * (MAX_QUESTION + 1), "\x00"], ids=range(3))
+@pytest.mark.parametrize("text", [" ", "x" * (MAX_INQUIRY + 1), "\x00"], ids=range(3))
 def test_a_wrong_question_is_refused_and_kept(bea: Client, asked: Request, text: str) -> None:
     page = text_of(send(bea, asked, "ask", question=text), 422)
     has(page, "Not asked: the question", 'aria-invalid="true"', text[:50])
@@ -92,12 +92,12 @@ def test_a_wrong_question_is_refused_and_kept(bea: Client, asked: Request, text:
 
 def test_the_number_of_questions_is_limited(bea: Client, office: Office) -> None:
     asked = office.request(office.start())
-    for number in range(MAX_QUESTIONS):
-        ask_agent(request=asked.id, question=f"Why {number}?", actor=BEA)
-    with pytest.raises(TooManyQuestions):
-        ask_agent(request=asked.id, question="Why?", actor=BEA)
+    for number in range(MAX_INQUIRIES):
+        inquire(request=asked.id, question=f"Why {number}?", actor=BEA)
+    with pytest.raises(TooManyInquiries):
+        inquire(request=asked.id, question="Why?", actor=BEA)
     shows(bea, asked, "asked 10 times about this call", "Why 9?", hides=['id="ask"'])
-    assert AuditEntry.objects.filter(run=asked.run_id, act="asked").count() == MAX_QUESTIONS
+    assert AuditEntry.objects.filter(run=asked.run_id, act="asked").count() == MAX_INQUIRIES
 
 
 def test_only_who_may_decide_a_pending_approval_asks(
@@ -106,9 +106,9 @@ def test_only_who_may_decide_a_pending_approval_asks(
     asked = office.request(office.start())
     shows(ada, asked, hides=['id="ask"'])
     with pytest.raises(Forbidden):
-        ask_agent(request=asked.id, question="Why?", actor=ADA)
+        inquire(request=asked.id, question="Why?", actor=ADA)
     with pytest.raises(InvalidInput, match="waits for an approval"):
-        ask_agent(request=office.held().id, question="Why?", actor=BEA)
+        inquire(request=office.held().id, question="Why?", actor=BEA)
     send(bea, asked, "deny", reason="no")
     send(bea, asked, "ask", question="Why?")
     assert not AuditEntry.objects.filter(act="asked").exists()
@@ -139,7 +139,7 @@ def test_an_answer_needs_a_budget(bea: Client, office: Office) -> None:
     send(bea, asked, "ask", question="Why?")
     office.advance(run)
     shows(bea, asked, "No answer: the budget does not suffice for an answer.")
-    assert all(one.question is None for one in office.effects.models)
+    assert all(one.inquiry is None for one in office.effects.models)
 
 
 def test_the_api_asks_and_lists(bea: Client, office: Office, cast: Cast) -> None:

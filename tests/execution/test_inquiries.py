@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.control.questions import ask as ask_agent
+from runtime.control.inquiries import ask as ask_agent
 from runtime.control.verification.verification import verify
 from runtime.core.enums import Verdict
 from runtime.models import Signal
@@ -21,7 +21,7 @@ def desk(rig: MakeBench) -> tuple[Rig, Hold]:
     work, hold = turns(ask(("t", {})), say("done")), Hold(say("Because."))
 
     def model(request: ModelRequest) -> Outcome:
-        return work(request) if request.question is None else hold(request)
+        return work(request) if request.inquiry is None else hold(request)
 
     return rig({"a": model}, t=FakeTool(gated=True)), hold
 
@@ -42,7 +42,7 @@ def test_a_lost_answer_is_given_again_and_recorded_once(desk: tuple[Rig, Hold]) 
         lose(run)
     assert worker.advance(run).status == "suspended"
     assert types(run).count("QuestionAnswered") == 1
-    assert len([one for one in worker.effects.models if one.question]) == 2
+    assert len([one for one in worker.effects.models if one.inquiry]) == 2
     assert worker.answer(run).status == "completed"
     assert verify(run).is_consistent
 

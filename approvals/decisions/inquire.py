@@ -6,24 +6,24 @@ from django.db import transaction
 
 from approvals import audit
 from approvals.decisions import checks, closing, commit
-from approvals.errors import Expired, TooManyQuestions
+from approvals.errors import Expired, TooManyInquiries
 from approvals.queries import requests
-from runtime.control import questions
+from runtime.control import inquiries
 from runtime.control.access import text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import GateKind
-from runtime.core.limits import MAX_QUESTION, MAX_QUESTIONS
+from runtime.core.limits import MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 
 ASKED = "asked"
 
 
-def ask(*, request: UUID, question: object, actor: Actor) -> requests.Approval:
-    """Send a question of a person who may decide the request to its agent, which answers without tools.
+def inquire(*, request: UUID, question: object, actor: Actor) -> requests.Approval:
+    """Send an inquiry of a person who may decide the request to its agent, which answers without tools.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; InvalidInput naming
-    `question`; TooManyQuestions; RunEnded. Nothing is written when it raises.
+    `question`; TooManyInquiries; RunEnded. Nothing is written when it raises.
     """
     with transaction.atomic():
         audit.lock_run_of(request)
@@ -33,10 +33,10 @@ def ask(*, request: UUID, question: object, actor: Actor) -> requests.Approval:
             raise Expired(row.expires_at)
         if row.kind != GateKind.APPROVAL:
             raise InvalidInput("question", "is only for a call that waits for an approval")
-        said = text("question", question, MAX_QUESTION, required="is required")
-        if audit.number(row.run_id, f"request {row.id}", act=ASKED) >= MAX_QUESTIONS:
-            raise TooManyQuestions
-        sent = questions.ask(run=row.run_id, gate=row.gate, by=actor.person, text=said)
+        said = text("question", question, MAX_INQUIRY, required="is required")
+        if audit.number(row.run_id, f"request {row.id}", act=ASKED) >= MAX_INQUIRIES:
+            raise TooManyInquiries
+        sent = inquiries.ask(run=row.run_id, gate=row.gate, by=actor.person, text=said)
         audit.append(
             run=row.run_id,
             actor=actor,

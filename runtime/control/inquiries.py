@@ -1,4 +1,4 @@
-"""Sends a person's question to the agent of a call that waits at a gate. Approvals checks who may ask."""
+"""Sends a person's inquiry to the agent of a call that waits at a gate. Approvals checks who may ask."""
 
 from uuid import UUID, uuid4
 
@@ -8,11 +8,11 @@ from runtime.store.tables import signals
 
 
 def ask(*, run: UUID, gate: UUID, by: str, text: str) -> UUID:
-    """Send the question in the caller's transaction, and return its id. Raise RunEnded."""
-    question = uuid4()
+    """Send the inquiry in the caller's transaction, and return its id. Raise RunEnded."""
+    inquiry = uuid4()
     with atomic() as connection:
         lock_open(connection, run)
         runs.notify_signal(connection, run)
-        signals.send_question(connection, run=run, gate=gate, question=question, by=by, text=text)
+        signals.send_inquiry(connection, run=run, gate=gate, inquiry=inquiry, by=by, text=text)
         notify(run)
-    return question
+    return inquiry

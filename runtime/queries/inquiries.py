@@ -1,4 +1,4 @@
-"""Reads the questions of people to an agent about one call, also those that no worker has received.
+"""Reads the inquiries of people about one call, also those that no worker has received.
 
 The caller has checked that the run may be read.
 """
@@ -14,14 +14,14 @@ from django.db.models import OuterRef
 from runtime.core.continuation import RunStatus
 from runtime.models import Run, Signal
 from runtime.queries.redaction import redact
-from runtime.queries.spans.questions import QuestionRecord
+from runtime.queries.spans.inquiries import InquiryRecord
 from runtime.queries.transcript.transcript import Transcript
-from runtime.store.tables.signals import QUESTION
+from runtime.store.tables.signals import INQUIRY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreceived:
-    """Whether the run is quarantined, and the stored questions that no worker has received."""
+    """Whether the run is quarantined, and the stored inquiries that no worker has received."""
 
     quarantined: bool
     bodies: tuple[str, ...]
@@ -29,27 +29,27 @@ class Unreceived:
 
 def unreceived(run: UUID) -> Unreceived:
     """Read both with one query."""
-    sent = Signal.objects.filter(run=OuterRef("pk"), kind=QUESTION).order_by("id").values("body")
+    sent = Signal.objects.filter(run=OuterRef("pk"), kind=INQUIRY).order_by("id").values("body")
     found = Run.objects.filter(id=run).annotate(sent=ArraySubquery(sent))
     status, bodies = found.values_list("status", "sent").first() or ("", [])
     return Unreceived(quarantined=status == RunStatus.QUARANTINED, bodies=tuple(bodies))
 
 
-def of_gate(transcript: Transcript, sent: Unreceived, gate: UUID) -> tuple[QuestionRecord, ...]:
-    """Return the questions about the call at this gate, oldest first."""
-    told = [one for one in transcript.questions if one.gate == gate]
-    known = {one.id for one in transcript.questions}
+def of_gate(transcript: Transcript, sent: Unreceived, gate: UUID) -> tuple[InquiryRecord, ...]:
+    """Return the inquiries about the call at this gate, oldest first."""
+    told = [one for one in transcript.inquiries if one.gate == gate]
+    known = {one.id for one in transcript.inquiries}
     return (*told, *(one for one in _read(sent.bodies) if one.gate == gate and one.id not in known))
 
 
-def _read(bodies: Iterable[str]) -> list[QuestionRecord]:
-    """Read stored questions. One that cannot be read is left out: the worker reports it."""
+def _read(bodies: Iterable[str]) -> list[InquiryRecord]:
+    """Read stored inquiries. One that cannot be read is left out: the worker reports it."""
     found = []
     for body in bodies:
         try:
             sent = json.loads(body)
             found.append(
-                QuestionRecord(
+                InquiryRecord(
                     id=UUID(sent["question"]),
                     gate=UUID(sent["gate"]),
                     by=str(sent["by"]),

@@ -14,7 +14,7 @@ from agents.testing import Flow, call, drive, say, together
 from runtime.core.documents import codec
 from runtime.core.documents.conversations import DIALOGUE, Conversations
 from runtime.core.events import Event, QuestionAnswered, QuestionAsked, QuestionFailed
-from runtime.core.machine.questions import open_question
+from runtime.core.machine.calls.inquiries import open_inquiry
 from tests.support.specs import Input, spec_of
 
 HEARD: list[list[ModelMessage]] = []
@@ -154,7 +154,7 @@ def test_a_question_ends_with_its_gate_and_outlives_its_worker() -> None:
         conversations.read(text)
     assert conversations.brief(worker.now) is not None
     worker._take_over()  # before the answer
-    assert open_question(worker.now, question.id) == question
+    assert open_inquiry(worker.now, question.id) == question
     worker.go_on()
     assert [type(event) for event in of_questions(flow)] == [QuestionAsked, QuestionAnswered]
     worker.ask(gate=flow.gate.gate, by="bea", text="And now?")

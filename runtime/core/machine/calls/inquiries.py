@@ -1,24 +1,24 @@
-"""Questions of people about a call that waits at a gate, which the agent's model answers outside of its conversation.
+"""Inquiries of people about a call that waits at a gate, which the agent's model answers outside of its conversation.
 
-A question ends with its answer, with a failure, or with its gate. Neither it nor its answer becomes a message of the
+An inquiry ends with its answer, with a failure, or with its gate. Neither it nor its answer becomes a message of the
 frame, so it cannot change what the agent does: the person who asks may still decide.
 """
 
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import SETTLED, Continuation, Frame, Phase, Question
+from runtime.core.continuation import SETTLED, Continuation, Frame, Inquiry, Phase
 from runtime.core.errors import IllegalTransition, UnknownSubject
-from runtime.core.events import QuestionAnswered, QuestionAsked, QuestionEvent
+from runtime.core.events import InquiryEvent, QuestionAnswered, QuestionAsked
 from runtime.core.fast_replace import replace
-from runtime.core.machine.results import result_of
+from runtime.core.machine.calls.results import result_of
 
 WAITING = "waiting"  # outcome of a call of the turn that has no result yet
-QUESTION = "question"  # role of the last message of the request
+QUESTION = "question"  # role of the last message of the request, by the older word
 
 
-def evolve_question(now: Continuation, event: QuestionEvent) -> Continuation:
-    """Return the continuation after an event of a question. Raises IllegalTransition or UnknownSubject."""
+def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
+    """Return the continuation after an event of an inquiry. Raises IllegalTransition or UnknownSubject."""
     if now.phase is not Phase.STARTED:
         raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
     if isinstance(event, QuestionAsked):
@@ -35,26 +35,26 @@ def evolve_question(now: Continuation, event: QuestionEvent) -> Continuation:
     return replace(now, usage=usage)
 
 
-def open_question(now: Continuation, question: UUID) -> Question | None:
-    """Return the question if it has no answer yet and its gate is open, else None."""
-    return next((one for one in now.questions if one.id == question), None)
+def open_inquiry(now: Continuation, inquiry: UUID) -> Inquiry | None:
+    """Return the inquiry if it has no answer yet and its gate is open, else None."""
+    return next((one for one in now.questions if one.id == inquiry), None)
 
 
-def conversation(frame: Frame, question: Question) -> Frame:
-    """Return the frame with the messages that its model gets with the question: results so far, then the question."""
+def conversation(frame: Frame, inquiry: Inquiry) -> Frame:
+    """Return the frame with the messages that its model gets with the inquiry: results so far, then the inquiry."""
     results = [
         result_of(call)
         if call.state in SETTLED
         else {"call": call.id, "tool": call.tool, "outcome": WAITING, "content": ""}
         for call in frame.of_turn()
     ]
-    tool = frame.find(question.call).tool
+    tool = frame.find(inquiry.call).tool
     asked: dict[str, Any] = {
         "role": QUESTION,
-        "by": question.by,
-        "content": question.text,
+        "by": inquiry.by,
+        "content": inquiry.text,
         "tool": tool,
-        "call": question.call,
+        "call": inquiry.call,
     }
     more = ({"role": "results", "results": results}, asked)
     return replace(frame, messages=frame.messages + more)
@@ -64,7 +64,7 @@ def _asked(now: Continuation, event: QuestionAsked) -> Continuation:
     place = (event.gate, event.frame, event.call)
     if all((one.gate, one.frame, one.call) != place for one in now.pending):
         raise UnknownSubject("open gate", str(event.gate))
-    question = Question(
+    inquiry = Inquiry(
         id=event.question,
         gate=event.gate,
         frame=event.frame,
@@ -72,4 +72,4 @@ def _asked(now: Continuation, event: QuestionAsked) -> Continuation:
         by=event.by,
         text=event.text,
     )
-    return replace(now, questions=(*now.questions, question))
+    return replace(now, questions=(*now.questions, inquiry))
