@@ -18,11 +18,10 @@ from approvals.allowance_acts import uses
 from approvals.decisions import votes as votes_of_people
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
-from approvals.policies.judge import RISKS
 from approvals.policy_versions import facts, in_force
 from approvals.requests import expiry, snapshot, statements, verification, votes, writers
 from approvals.requests.statements import Statement
-from runtime.core.enums import BEFORE_CALL, Decision, Risk, Verdict
+from runtime.core.enums import BEFORE_CALL, RISKS, Decision, Risk, Verdict
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Approval, ApprovalVoid, NotConfirmed
 from runtime.store import pool

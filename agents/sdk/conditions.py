@@ -10,7 +10,7 @@ from typing import Any
 from agents.errors import DefinitionError
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import Risk
+from runtime.core.enums import RISKS, Risk
 
 LIMIT = 1.0  # seconds of one condition
 
@@ -98,7 +98,7 @@ def check(function: Any, what: str, known: Collection[str], where: str) -> None:
 
 
 def _risk(found: Any) -> Risk:
-    if found not in tuple(Risk):
+    if found not in RISKS:
         raise ValueError(f"{found!r} is not one of {', '.join(Risk)}")
     return Risk(found)
 

@@ -24,7 +24,7 @@ from agents.sdk.spec import (
 )
 from runtime.core.call_options import RetryPolicy
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import EffectClass, FailureCause, Risk
+from runtime.core.enums import RISKS, EffectClass, FailureCause, Risk
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ def member(kind: Any, value: Any, where: str) -> Any:
 
 def approvals(value: Any, where: str) -> ApprovalMode | Risk:
     """Return the approval mode, or the risk from which calls need approval."""
-    if value in tuple(Risk):
+    if value in RISKS:
         return Risk(value)
     if value in tuple(ApprovalMode):
         return ApprovalMode(value)

@@ -20,7 +20,7 @@ from runtime.core.call_options import (
     RetryPolicy,
 )
 from runtime.core.digest import sha256_of
-from runtime.core.enums import EffectClass, Risk
+from runtime.core.enums import RISKS, EffectClass, Risk
 
 DEFAULT_DEADLINE = 30.0
 DEPENDS = "depends on its arguments"
@@ -33,8 +33,6 @@ class ApprovalMode(StrEnum):
     BY_TOOL = "by_tool"  # those whose tool requires it
     EVERY_CALL = "every_call"  # all of them, also calls of sub-agents
 
-
-RISKS = tuple(Risk)  # from the lowest to the highest
 
 Condition = Callable[..., Any]  # a function of the validated arguments of a call
 

@@ -6,7 +6,7 @@ from threading import Event
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import APPROVING, Decision, Risk
+from runtime.core.enums import APPROVING, RISKS, Decision, Risk
 from runtime.core.events import AllowanceUse
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
@@ -23,8 +23,6 @@ from runtime.ports.approvals import (
     Ruling,
 )
 from runtime.store.pool import Connection
-
-_RISKS = tuple(Risk)  # from the lowest to the highest
 
 
 class Approvals:
@@ -94,7 +92,7 @@ class Approvals:
             raise NotConfirmed("this action was not approved")
         if action_digest != (said.edit.digest if said.edit else shown.action_digest):
             raise NotConfirmed("another action was approved")
-        if risk is not None and _RISKS.index(risk) > _RISKS.index(shown.risk):
+        if risk is not None and RISKS.index(risk) > RISKS.index(shown.risk):
             raise ApprovalVoid(f"it was approved at {shown.risk} risk")
         return Approval(by=(said.by,), comment=said.reason or None)
 

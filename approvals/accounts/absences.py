@@ -17,11 +17,11 @@ from approvals.permissions import absences, principals, signatures
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from runtime.control.access import text
+from runtime.core.limits import MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
 MAX_DAYS: Final = 60
-MAX_NAME: Final = 150  # characters; Django's users have no more
 FIRST: Final = timedelta(days=366)  # how far ahead it may start
 
 
@@ -137,7 +137,7 @@ def _check_times(starts: datetime, ends: datetime, now: datetime) -> None:
 
 
 def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:
-    deputy = text("deputy", deputy, MAX_NAME, required="must name a person")
+    deputy = text("deputy", deputy, MAX_PERSON, required="must name a person")
     if deputy == person:
         raise InvalidInput("deputy", "must be another person")
     found = principals.principal_of(Actor(person=deputy))

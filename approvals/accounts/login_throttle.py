@@ -20,8 +20,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from approvals.models import LoginFailures
-
-MAX_NAME = 150  # characters; Django's users have no more
+from runtime.core.limits import MAX_PERSON
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +96,7 @@ def address(request: HttpRequest) -> str | None:
 
 def _counted(username: str) -> str:
     """Return a name as it is counted. No user has a longer one, and Postgres cannot index much longer text."""
-    return username[:MAX_NAME]
+    return username[:MAX_PERSON]
 
 
 def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:

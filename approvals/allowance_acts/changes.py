@@ -20,7 +20,7 @@ from approvals.allowance_acts import acts, uses
 from approvals.allowance_acts.acts import Act, Allowance, AllowanceBroken
 from approvals.allowances import limits as matching
 from approvals.allowances.limits import MAX_ARGUMENTS, Limit, Rule
-from approvals.allowances.terms import MAX_COUNT, MAX_DAYS, RISKS, Terms
+from approvals.allowances.terms import ALLOWED_RISKS, MAX_COUNT, MAX_DAYS, Terms
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
 from approvals.models import Request
 from approvals.permissions import assignments, principals, request_rules
@@ -59,7 +59,7 @@ def not_allowable(row: Request) -> str | None:
     """Say why no allowance can cover calls like that of this request; None if one can."""
     if row.kind != GateKind.APPROVAL or row.status not in _STATUSES:
         return "Only a call that waits for an approval, or was approved, can be the start of an allowance."
-    if row.risk not in RISKS:
+    if row.risk not in ALLOWED_RISKS:
         return f"An allowance never covers a call of {row.risk} risk."
     demands = demands_of(row.rule)
     if demands is not None and (demands.quorum > 1 or demands.reason):

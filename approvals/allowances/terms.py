@@ -13,7 +13,7 @@ from runtime.core.enums import Risk
 
 MAX_COUNT: Final = 1_000
 MAX_DAYS: Final = 30
-RISKS: Final = frozenset({Risk.LOW, Risk.MEDIUM})  # never high
+ALLOWED_RISKS: Final = frozenset({Risk.LOW, Risk.MEDIUM})  # never high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def read(text: str) -> Terms:
 
 def not_covered(terms: Terms, action: Action, args: Any) -> str | None:
     """Say why the terms do not cover this call; None if they do. Their count and end are not checked here."""
-    if action.risk not in RISKS:
+    if action.risk not in ALLOWED_RISKS:
         return f"the risk is {action.risk}"
     for name in ("tool", "path", "schema", "effect", "risk"):
         if getattr(terms.action, name) != getattr(action, name):

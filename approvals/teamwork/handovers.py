@@ -13,11 +13,11 @@ from approvals.requests import handovers
 from approvals.teamwork import claims
 from runtime.control.access import text
 from runtime.core.digest import sha256_of
+from runtime.core.limits import MAX_PERSON
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 
 MAX_NOTE: Final = 500  # characters
-MAX_NAME: Final = 150  # of Django's usernames
 
 
 def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Handover:
@@ -56,7 +56,7 @@ def receivers(request: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, 
 
 def _receiver(row: Request, to: object, actor: Actor) -> str:
     """Return the person. Raises InvalidInput naming `to` unless they may decide the request and have not voted."""
-    person = text("to", to, MAX_NAME, required="must name a person")
+    person = text("to", to, MAX_PERSON, required="must name a person")
     if person == actor.person:
         raise InvalidInput("to", "must be another person")
     principal = principals.principal_of(Actor(person=person))

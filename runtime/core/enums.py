@@ -22,6 +22,9 @@ class Risk(StrEnum):
     HIGH = "high"  # rights, money, or effects that cannot be undone
 
 
+RISKS = tuple(Risk)  # from the lowest to the highest
+
+
 class FailureCause(StrEnum):
     """Why an attempt had no result; a retry policy may choose among the causes."""
 

@@ -12,11 +12,12 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.teamwork import claims, comments, handovers, listing
 from approvals.web.api.ids import id_of
+from runtime.core.limits import MAX_PERSON
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])
 
-Name = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": handovers.MAX_NAME})]
+Name = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_PERSON})]
 Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": handovers.MAX_NOTE})]
 Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": comments.MAX_COMMENT})]
 

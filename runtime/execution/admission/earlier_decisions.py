@@ -7,7 +7,7 @@ from uuid import UUID
 from runtime.core.call_options import CallOptions
 from runtime.core.continuation import Call, Continuation, Pending
 from runtime.core.digest import sha256_of
-from runtime.core.enums import Decision, Risk
+from runtime.core.enums import RISKS, Decision, Risk
 from runtime.core.schema_changes import is_compatible
 from runtime.errors import Tampered
 from runtime.execution.admission.gates import AdmissionResult
@@ -15,7 +15,6 @@ from runtime.execution.admission.terms import terms_of
 from runtime.ports.agents import CallInfo, CallRejected
 from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed
 
-_RISKS = tuple(Risk)  # from the lowest to the highest
 _REPEATS = "this repeats {} of the same turn, which is made once"
 
 
@@ -78,7 +77,7 @@ def needs_recheck(call: Call) -> bool:
 
 def is_stricter(info: CallInfo, approved: CallOptions) -> bool:
     """Say whether the call is a higher risk now than when its conditions judged it."""
-    return approved.risk is not None and _RISKS.index(info.risk) > _RISKS.index(approved.risk)
+    return approved.risk is not None and RISKS.index(info.risk) > RISKS.index(approved.risk)
 
 
 def require_new(now: Continuation, frame: str, call: Call) -> None:

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from approvals.accounts import login_throttle
 from approvals.models import LoginFailures
+from runtime.core.limits import MAX_PERSON
 from runtime.store import pool
 from tests.support.api_client import Caller
 from tests.support.pages import has, text, text_of
@@ -61,7 +62,7 @@ def test_guesses_at_names_longer_than_any_are_counted(looked_at: list[str]) -> N
         for _ in range(12)
     ]
     assert codes == [200] * 10 + [429] * 2
-    assert User._meta.get_field("username").max_length == login_throttle.MAX_NAME
+    assert User._meta.get_field("username").max_length == MAX_PERSON
 
 
 @pytest.mark.django_db(transaction=True)
