@@ -1,4 +1,4 @@
-"""What people decided earlier, and what it still covers: an approval of a call, an allowance, or a denial."""
+"""Says what earlier decisions of people still cover: an approval of a call, an allowance, or a denial."""
 
 from collections.abc import Mapping
 from dataclasses import replace
