@@ -55,6 +55,10 @@ def _short(office: Office) -> Request:
     return office.short(Budget(turns=1))
 
 
+def _question(office: Office) -> Request:
+    return office.question("Which cost centre pays?", {"type": "string"})
+
+
 # A button is pressed, a card unfolded, a link followed, or a field filled with a text.
 PRESS, OPEN, FOLLOW = "press", "open", "follow"
 CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
@@ -83,6 +87,12 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
         [("Write to the run", OPEN), ("Message to the agent", "Mind the gap."), ("Send", PRESS)],
         "Set the privileges of newhire",
         "pending",
+    ),
+    "answer a question": (
+        _question,
+        [("Answer", "4711"), ("Answer", PRESS)],
+        "Answered by bea",
+        "answered",
     ),
     "edit": (
         _call,

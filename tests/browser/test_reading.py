@@ -1,11 +1,10 @@
 """How a request is read: the browser measures while the tab is in front, and the reader alone sees it."""
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
-from pytest_django.live_server_helper import LiveServer
+from playwright.sync_api import Page, expect
 
 from approvals.models import Reading
-from tests.browser.conftest import Desk, window
+from tests.browser.conftest import Desk
 from tests.support.office import Office
 
 pytestmark = pytest.mark.browser
@@ -63,15 +62,3 @@ def test_only_the_time_in_front_makes_a_decision_considered(
     desk.open(asked)
     expect(desk.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
     expect(desk.page.get_by_text("How you read it")).to_have_count(0)
-
-
-def test_without_scripts_it_is_not_measured(
-    chromium: Browser, live_server: LiveServer, asked: str
-) -> None:
-    with window(chromium, live_server.url, java_script_enabled=False) as desk:
-        desk.log_in("bea")
-        desk.open(asked)
-        _approve(desk.page)
-        desk.page.get_by_text("How you read it").click()
-        expect(desk.page.get_by_text("Not measured")).to_be_visible()
-    assert not Reading.objects.exists()

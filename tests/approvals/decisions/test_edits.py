@@ -10,7 +10,7 @@ from approvals.decisions.undo import undo
 from approvals.models import AuditEntry, Request
 from approvals.requests import verification
 from runtime.core.enums import GateKind, Risk, Verdict
-from runtime.errors import Forbidden, InvalidInput
+from runtime.errors import InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
@@ -70,14 +70,6 @@ def test_other_arguments_are_refused_by_name(bea: Actor, given: dict[str, Any], 
         with pytest.raises(InvalidInput) as refused:
             seeds.decide(seeds.pending(kind=kind), bea, "edit", arguments=LESS)
         assert refused.value.field == "verdict"
-
-
-def test_a_requester_cannot_edit(ada: Actor) -> None:
-    request = seeds.pending()
-    with pytest.raises(Forbidden) as refused:
-        seeds.decide(request, ada, "edit", arguments=LESS)
-    assert refused.value.code == "requester"
-    assert seeds.untouched(request)
 
 
 def test_an_edit_into_a_denied_call_is_refused(bea: Actor) -> None:

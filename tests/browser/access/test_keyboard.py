@@ -161,6 +161,17 @@ def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) 
     assert Request.objects.get(status="denied").reason == "She left."
 
 
+def test_key_e_opens_the_form_of_an_edit(bea: Page) -> None:
+    bea.get_by_role("link", name=FIRST).click()
+    bea.wait_for_load_state()
+    bea.keyboard.press("e")
+    bea.get_by_label("security_level").fill("1")
+    bea.get_by_role("button", name="Show the changes").click()
+    bea.get_by_role("button", name="Approve with 1 change").click()
+    _shows(bea, SECOND)
+    assert Request.objects.get(status="approved").edited
+
+
 def test_the_key_sheet_blocks_shortcuts_and_keeps_settings(bea: Page) -> None:
     bea.keyboard.press("/")
     bea.keyboard.press("Escape")

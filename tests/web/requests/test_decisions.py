@@ -130,7 +130,7 @@ def test_answer_instead_of_a_call(bea: Client, ada: Client, office: Office, aske
     refused = text_of(send(bea, asked, "answer", result="[1,", reason="By hand."), 422)
     has(refused, "Not decided: result is not JSON", "[1,", "By hand.", "<details open")
     send(bea, asked, "answer", result='{"level": 2}', reason="By hand.")
-    shows(bea, asked, "Answered instead by <bdi>bea</bdi>", "By hand.", "The call never starts")
+    shows(bea, asked, "Answered instead by <bdi>bea</bdi>", "The call never starts", "Not measured")
     assert office.advance(asked.run_id).status == "completed"
     (heard,) = office.effects.models[-3].messages[-1]["results"]
     assert (heard["content"], heard["reported_by"], heard["answered"]) == (
