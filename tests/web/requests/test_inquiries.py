@@ -86,7 +86,7 @@ def test_a_failure_is_said_in_words_and_can_be_asked_again(bea: Client, office: 
 @pytest.mark.parametrize("text", [" ", "x" * (MAX_INQUIRY + 1), "\x00"], ids=range(3))
 def test_a_wrong_question_is_refused_and_kept(bea: Client, asked: Request, text: str) -> None:
     page = text_of(send(bea, asked, "ask", question=text), 422)
-    has(page, "Not asked: the question", 'aria-invalid="true"', text[:50])
+    has(page, "Not asked: the inquiry", 'aria-invalid="true"', text[:50])
     assert not Signal.objects.exists()
 
 
