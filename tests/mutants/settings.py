@@ -14,7 +14,7 @@ from config.env.environment import ROOT, Environment
 from tests.mutants.tried import SETTINGS_TABLE
 
 CORE = ("runtime/core/continuation.py", "runtime/core/limits.py")
-WHOLE = ("approvals/policy.py", "approvals/web/denial.py")  # constants of any kind
+WHOLE = ("approvals/policy.py", "approvals/web/parts/denial.py")  # constants of any kind
 
 
 def defined() -> set[str]:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from approvals.adapter import Approvals
 from approvals.models import Request
 from runtime.models import Signal
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of, field_of
-from tests.support.office import Office
+from tests.support.office import Office, reseal
 from tests.support.pages import has, send, shows, text, text_of
 
 TEXT = "Which cost centre pays for <b>New Hire</b>?\nThe team has two."
