@@ -31,7 +31,14 @@ QUICK = (
         "tests/agents",
         "tests/queries",
     ),
-    ("tests/execution", "tests/control", "tests/store", "tests/broker", "tests/upkeep"),
+    (
+        "tests/execution",
+        "tests/control",
+        "tests/store",
+        "tests/broker",
+        "tests/upkeep",
+        "tests/triggers",
+    ),
     ("tests/approvals",),
 )
 

@@ -110,12 +110,17 @@ def start_run(
     run = start(
         agent=one.definition.agent,
         input=one.definition.input_at(at),
-        business_key=f"schedule:{schedule}:{at.isoformat()}",
+        business_key=business_key(schedule, one, at),
         actor=Actor(person=one.owner),
         makers=merged(one.makers, [by or ""]),
     ).run
     schedule_times.write(connection, schedule, at, state=State.STARTED, run=run)
     return run
+
+
+def business_key(schedule: UUID, one: Schedule, at: datetime) -> str:
+    """Return the key of the run of a time. People see it as the title of the run."""
+    return f"{one.definition.name} {at.isoformat()} ({schedule.hex[-12:]})"
 
 
 def _handle_due(

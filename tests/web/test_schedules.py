@@ -44,6 +44,8 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
 ) -> None:
     shows(ada, "/schedules/", "No schedules yet", "New schedule…")
     shows(ada, "/schedules/new/", "Which agent", "hr_onboarding")
+    ada.cookies["abeyance_zone"] = "America/Lima"
+    assert 'name="zone" value="America/Lima"' in ada.get(NEW).content.decode()
     shows(ada, NEW, "Schedule hr_onboarding", "username", "Cron expression", "Time zone")
     soon = (timezone.now() + timedelta(seconds=1)).replace(microsecond=0)
     place = made(ada, zone="UTC", starts_at=soon.replace(tzinfo=None).isoformat())
@@ -68,6 +70,7 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
 def test_acts_of_people_on_the_page(
     ada: Client, admin: Client, office: Office, published: None
 ) -> None:
+    shows(ada, made(ada, every="", cron="0 12 * * *"), "0 12 * * *", "12:00:00 CE")
     place = made(ada)
     at = timezone.now().isoformat()
     for _ in range(2):

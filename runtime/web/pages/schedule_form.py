@@ -34,6 +34,7 @@ TEXTS = ("name", "cron", "every", "zone", "starts_at", "ends_at", "missed", "ove
 WHOLE = "input"  # the field of an input that is no object
 # A text may hold {{date}} or {{time}}, which the fields for dates and times do not accept.
 _AS_TEXT = ("date", "moment")
+ZONE_COOKIE = "abeyance_zone"  # the zone of the browser, as its script says
 EMPTY = {"zone": "UTC", "missed": Missed.ONCE, "overlap": Overlap.SKIP, "jitter": "0"}
 
 
@@ -58,7 +59,8 @@ def new(request: HttpRequest) -> HttpResponse:
         return render(request, "schedules/agent.html", context, status=404 if agent else 200)
     fields = _fields(schema, {})
     if request.method != "POST":
-        form = _Form(agent=agent, fields=fields, texts=dict(EMPTY), problems={})
+        texts = {**EMPTY, "zone": request.COOKIES.get(ZONE_COOKIE) or EMPTY["zone"]}
+        form = _Form(agent=agent, fields=fields, texts=texts, problems={})
         return _page(request, form)
     form, sent = _read(agent, schema, fields, request.POST)
     if form.problems:
