@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from runtime.control.transaction import atomic
 from runtime.errors import Forbidden, InvalidInput, NoSuchSchedule, ScheduleEnded
@@ -35,8 +35,11 @@ class _Locked:
     now: datetime
 
 
-def create(*, sent: Mapping[str, object], actor: Actor) -> UUID:
-    """Make a schedule that the actor owns. Raise Forbidden, UnknownAgent, or InvalidInput naming the field."""
+def create(*, sent: Mapping[str, object], actor: Actor, form: UUID | None = None) -> UUID:
+    """Make a schedule that the actor owns, or return the one that the same `form` made.
+
+    Raise Forbidden, UnknownAgent, or InvalidInput naming the field.
+    """
     wiring.access().require(actor, SCOPE)
     with atomic() as connection:
         now = pool.now(connection)
@@ -44,9 +47,11 @@ def create(*, sent: Mapping[str, object], actor: Actor) -> UUID:
         one = Schedule(
             owner=actor.person, makers=(actor.person,), status=Status.ACTIVE, definition=defined
         )
-        made = schedules.insert(
-            connection, name=defined.name, agent=defined.agent, owner=actor.person
-        )
+        made = form or uuid4()
+        said = {"name": defined.name, "agent": defined.agent, "owner": actor.person}
+        if not schedules.insert(connection, made, **said):
+            readable(connection, made, actor)  # another person's form is not theirs
+            return made
         schedule.record(connection, made, "made", one, actor)
         firing.set_next(connection, made, one, defined.calendar.first_after(now), now)
     return made

@@ -3,6 +3,7 @@
 import threading
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -57,11 +58,11 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
     run = Run.objects.get()
     page = ada.get(place).content.decode()
     assert f'href="/runs/{run.id}/"' in page
-    shows(ada, place, "started", "Run now", hides=("Last failure",))
+    shows(ada, place, "Queued", "Run now", hides=("Last failure",))
     shows(ada, f"/runs/{run.id}/", "newhire")
     office.advance(run.id)
     office.cancel(run.id, "Enough.")
-    shows(ada, place, "cancelled")
+    shows(ada, place, "Cancelled")
     Run.objects.update(status="failed")
     shows(ada, place, "Last failure", "the run failed")
     shows(ada, "/schedules/", "Every hour", "active", "hr_onboarding")
@@ -71,7 +72,9 @@ def test_acts_of_people_on_the_page(
     ada: Client, admin: Client, office: Office, published: None
 ) -> None:
     shows(ada, made(ada, every="", cron="0 12 * * *"), "0 12 * * *", "12:00:00 CE")
-    place = made(ada)
+    form = str(uuid4())
+    place = made(ada, form=form)
+    assert made(ada, form=form) == place  # a form that is sent twice
     at = timezone.now().isoformat()
     for _ in range(2):
         has(words(ada.post(f"{place}run-now/", {"at": at}, follow=True)), "A run was started.")
@@ -83,7 +86,11 @@ def test_acts_of_people_on_the_page(
         "first": (now - timedelta(hours=9)).isoformat(),
         "until": (now - timedelta(hours=6)).isoformat(),
     }
-    has(words(ada.post(f"{place}backfill/", day, follow=True)), "back-filled by ada", "waiting")
+    has(
+        words(ada.post(f"{place}backfill/", day, follow=True)),
+        "back-filled by ada",
+        "waits for its turn",
+    )
     wrong = ada.post(f"{place}backfill/", {**day, "until": "2999-01-01T00:00"})
     has(words(wrong, 422), "must be between 2000 and 2200", "Nothing was changed")
     assert day["first"] in wrong.content.decode()

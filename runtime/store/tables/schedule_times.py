@@ -13,7 +13,7 @@ from runtime.store.pool import Connection
 
 _TIME = """
     t.at, t.kind, CASE WHEN t.state = 'started' AND r.ended_at IS NOT NULL THEN r.status ELSE t.state END,
-    t.run, t.reason, t.by
+    t.run, t.reason, t.by, r.status
 """
 # A time without a run, or of a run, that failed.
 _FAILED = "(t.state = 'failed' OR (t.state = 'started' AND r.status = 'failed'))"
@@ -38,7 +38,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
-    """One time, with the status of its run. `by` is the person of a manual time or a back-fill."""
+    """One time, with its run and the status of that. `by` is the person of a manual time or a back-fill."""
 
     at: datetime
     kind: str
@@ -46,6 +46,7 @@ class TimeRow:
     run: UUID | None
     reason: str
     by: str | None
+    run_status: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,5 +175,5 @@ def _times(connection: Connection, which: str, parameters: tuple[Any, ...]) -> l
         """,
         parameters,
     )
-    names = ("at", "kind", "state", "run", "reason", "by")
+    names = ("at", "kind", "state", "run", "reason", "by", "run_status")
     return [TimeRow(**dict(zip(names, row, strict=True))) for row in rows.fetchall()]

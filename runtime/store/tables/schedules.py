@@ -47,18 +47,16 @@ class StoredAct:
     body: str
 
 
-def insert(connection: Connection, *, name: str, agent: str, owner: str) -> UUID:
-    """Add a schedule without a time, and return its id."""
-    row = connection.execute(
+def insert(connection: Connection, schedule: UUID, *, name: str, agent: str, owner: str) -> bool:
+    """Add a schedule without a time. Return False if there is one with this id."""
+    done = connection.execute(
         """
-        INSERT INTO runtime_schedule (id, name, agent, owner)
-        VALUES (abeyance_uuid7(clock_timestamp()), %s, %s, %s) RETURNING id
+        INSERT INTO runtime_schedule (id, name, agent, owner) VALUES (%s, %s, %s, %s)
+        ON CONFLICT DO NOTHING
         """,
-        (name, agent, owner),
-    ).fetchone()
-    assert row is not None  # an INSERT returns its row
-    found: UUID = row[0]
-    return found
+        (schedule, name, agent, owner),
+    )
+    return done.rowcount == 1
 
 
 def write(connection: Connection, schedule: UUID, **columns: Any) -> None:

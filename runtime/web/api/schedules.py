@@ -74,7 +74,7 @@ class BackfillIn(Body):
 
 
 class TimeOut(Schema):
-    """A time and what became of it. `state` is `waiting`, `started`, `skipped`, `failed`, or the status of its run."""
+    """A time. `state` is `waiting`, `started`, `skipped`, `failed`, or the status of its ended run."""
 
     at: datetime
     kind: str
@@ -82,6 +82,7 @@ class TimeOut(Schema):
     run: UUID | None
     reason: str
     by: str | None
+    run_status: str | None
 
 
 class ActOut(Schema):
@@ -245,7 +246,7 @@ def _fields(one: ScheduleView) -> dict[str, Any]:
 
 
 def _time(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("at", "kind", "state", "run", "reason", "by")}
+    return {name: getattr(row, name) for name in TimeOut.model_fields}
 
 
 def _act(one: PastAct) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -66,7 +66,7 @@ def new(request: HttpRequest) -> HttpResponse:
     if form.problems:
         return _page(request, form, status=422)
     try:
-        made = changes.create(sent=sent, actor=actor_of(request))
+        made = changes.create(sent=sent, actor=actor_of(request), form=_number(request))
     except (InvalidInput, RequestError) as exc:
         return _refused(request, form, exc)
     return redirect("schedule", made)
@@ -97,6 +97,14 @@ def change(request: HttpRequest, id: UUID) -> HttpResponse:
     except RequestError as exc:
         return _refused(request, form, exc, id)
     return redirect("schedule", id)
+
+
+def _number(request: HttpRequest) -> UUID:
+    """Return the number of the form: sent twice, it makes one schedule."""
+    try:
+        return UUID(request.POST.get("form", ""))
+    except ValueError:
+        return uuid4()
 
 
 def _fields(schema: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Field, ...]:
@@ -198,6 +206,7 @@ def _page(
     context = {
         "section": "schedules",
         "id": id,
+        "number": _number(request),
         "form": form,
         "refusal": refusal,
         "whole": not form.fields,
