@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.catalogue.versions import Version, changes
@@ -62,14 +63,21 @@ class Catalogue:
 
     def updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
         """Return the changes to the newest version of each agent whose used version is an older published one."""
-        newest = AgentVersion.objects.filter(agent__in=list(used))
-        rows = newest.order_by("agent", "-published_at", "-fingerprint").distinct("agent")
-        found = [one for one in map(version_of, rows) if one and one.fingerprint != used[one.agent]]
-        earlier = versions(used[one.agent] for one in found) if found else {}
+        newest = AgentVersion.objects.filter(agent__in=list(used)).order_by(
+            "agent", "-published_at", "-fingerprint"
+        )
+        rows = AgentVersion.objects.filter(
+            Q(pk__in=newest.distinct("agent").values("pk")) | Q(fingerprint__in=[*used.values()])
+        )
+        known = [one for one in map(version_of, rows) if one is not None]
+        known.sort(key=lambda one: (one.published_at, one.fingerprint))
+        earlier, last = (
+            {getattr(one, by): one for one in known} for by in ("fingerprint", "agent")
+        )
         return tuple(
-            _published_change(earlier[used[one.agent]], one)
-            for one in found
-            if used[one.agent] in earlier
+            _published_change(earlier[used[name]], one)
+            for name, one in sorted(last.items())
+            if name in used and one.fingerprint != used[name] and used[name] in earlier
         )
 
     def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...] | None:

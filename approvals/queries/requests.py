@@ -174,32 +174,42 @@ def several(ids: Collection[UUID], *, actor: Actor) -> tuple[Approval, ...]:
     return tuple(found[one] for one in ids if one in found)
 
 
-def denied_calls(approval: Approval) -> list[tuple[str, str, UUID]]:
-    """Return frame, call and gate of each denial of the tool in this run, also if it is not in effect yet.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Other requests of a run that the page of one needs: those of its `turn`, in the order of the turn.
 
-    Requests for changes are left out.
+    `denied` has frame, call and gate of each denial of the tool in this run, also of this one, and if it is not in
+    effect yet. Requests for changes are left out.
     """
-    rows = Request.objects.exclude(statement__contains=statements.CHANGES_REQUESTED).filter(
-        run_id=approval.run,
-        tool=approval.tool,
-        kind__in=BEFORE_CALL,
-        status=Request.Status.DENIED,
+
+    turn: tuple[Approval, ...]
+    denied: tuple[tuple[str, str, UUID], ...]
+
+
+def beside(approval: Approval, principal: principals.Principal | None) -> Beside:
+    """Return the other requests of the run that matter to this one; of its turn those that this principal may read."""
+    first = None  # of the ids of the turn's calls
+    if not approval.tampered:  # else the call may be malformed
+        first = f"c{turn_of(approval.call)}."
+    wanted = Q(tool=approval.tool, status=Request.Status.DENIED)
+    if first is not None:
+        wanted |= Q(frame=approval.frame, call__startswith=first)
+    found = Request.objects.filter(wanted, run=approval.run, kind__in=BEFORE_CALL)
+    rows = list(found.order_by("created_at", "id"))
+    return Beside(
+        turn=tuple(
+            to_view(row, principal)
+            for row in rows
+            if (first is not None and row.frame == approval.frame and row.call.startswith(first))
+            and (row.id != approval.id and request_rules.reads(principal, row))
+        ),
+        denied=tuple(
+            (row.frame, row.call, row.gate)
+            for row in rows
+            if (row.tool, row.status) == (approval.tool, Request.Status.DENIED)
+            and not statements.requests_changes(row)
+        ),
     )
-    return list(rows.values_list("frame", "call", "gate"))
-
-
-def of_turn(approval: Approval, principal: principals.Principal | None) -> tuple[Approval, ...]:
-    """List the other approvals of the same turn that this principal may read, in the order of the turn."""
-    if approval.tampered:
-        return ()  # its call may be malformed
-    rows = Request.objects.filter(
-        request_rules.readable_requests(principal),
-        run=approval.run,
-        frame=approval.frame,
-        kind__in=BEFORE_CALL,
-        call__startswith=f"c{turn_of(approval.call)}.",
-    ).exclude(pk=approval.id)
-    return tuple(to_view(row, principal) for row in rows.order_by("created_at", "id"))
 
 
 def open_in_doubt(approval: Approval) -> UUID | None:

@@ -61,14 +61,16 @@ def panel(shown: Approval, person: str) -> Panel | None:
     demands = shown.demands
     if demands is None or shown.tampered:
         return None
-    votes = list(Vote.objects.filter(request=shown.id).order_by("at", "person"))
+    rows = Vote.objects.filter(request=shown.id).select_related("request")
+    votes = list(rows.order_by("at", "person"))
     counted = {vote.person: vote.stage for vote in votes}
     pending = shown.status == Request.Status.PENDING
     stages = escalation.stages(demands, shown.expires_at, timezone.now())
     current = tally.current(stages, counted) if pending else None
     outlook = deciders.Outlook(people=(), suffice=True)
     if pending:
-        outlook = deciders.outlook(Request.objects.get(pk=shown.id), deciders.deciders())
+        row = votes[0].request if votes else Request.objects.get(pk=shown.id)
+        outlook = deciders.outlook(row, deciders.deciders(), votes=counted)
     return Panel(
         rule=demands.rule,
         version=shown.policy_version,

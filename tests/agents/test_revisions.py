@@ -14,7 +14,7 @@ from runtime.core.enums import Decision, Verdict
 from runtime.core.events import CallRefused, GateDecided, Retried
 from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.reducer import evolve
-from runtime.ports.approvals import Ruling
+from runtime.ports.approvals import ApprovalVoid, Ruling
 from tests.support.specs import spec_of
 
 
@@ -118,16 +118,32 @@ def test_the_link_outlives_its_process_but_no_fork() -> None:
     assert text.startswith(f'{{"schema":{DIALOGUE},')
     assert codec.decode_continuation(text) == now
     assert _briefly(flow, now) == now
-    [left] = without_permissions(flow.request_changes("Pay 30.")._worker.now).frames.values() or [
-        None
-    ]
-    assert left is None or (left.to_revise, left.calls[-1].revises) == ((), None)
+    assert copied(flow) == ((), None)
+    flow = at_desk(paying(400), call("write", to="ada")).request_changes("Pay 40.")
+    assert copied(flow) == ((), None)
     flow = at_desk(paying(400), paying(40)).request_changes("Pay 40.")
     flow._worker.cancel(by="", reason="its models failed")
     flow._worker.go_on()
     again = evolve(flow._worker.now, Retried(by="admin", reason=""))
     [frame] = again.frames.values()
     assert frame.calls[-1].revises is not None
+
+
+def copied(flow: Flow) -> tuple[Any, Any]:
+    """The calls that a fork would still revise, and what its last call revises."""
+    [left] = without_permissions(flow._worker.now).frames.values()
+    return left.to_revise, left.calls[-1].revises
+
+
+def test_a_call_of_the_same_turn_that_is_asked_again_is_no_revision() -> None:
+    flow = at_desk(together(paying(400), paying(500, "cyril")))
+    bigger, other = (one.gate for one in flow.gates)
+    flow._worker.decide(bigger, _changes("Pay 40."))
+    void = ApprovalVoid("its reviewer has left")
+    with patch.object(flow._worker._approvals, "verify_approval", side_effect=void):
+        flow._worker.decide(other, Decision(verdict=Verdict.APPROVE, by="cy", reason=""))
+    flow._worker.go_on()
+    assert links(flow) == [(500, None, 1)]
 
 
 def _changes(text: str) -> Any:

@@ -1,5 +1,6 @@
 """A question to an agent while its worker dies, or while people decide: answered once, or not at all."""
 
+from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import pytest
@@ -8,7 +9,7 @@ from runtime.control.inquiries import ask as ask_agent
 from runtime.control.verification.verification import verify
 from runtime.core.enums import Verdict
 from runtime.models import Signal
-from runtime.ports.effects import ModelRequest, Outcome
+from runtime.ports.effects import Abort, ModelRequest, Outcome
 from tests.support.engine import MakeBench, Rig, lose, pause, resume, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
@@ -47,8 +48,18 @@ def test_a_lost_answer_is_given_again_and_recorded_once(desk: tuple[Rig, Hold]) 
     assert verify(run).is_consistent
 
 
-def test_a_decision_during_the_answer_drops_it(desk: tuple[Rig, Hold]) -> None:
+def test_a_decision_during_the_answer_drops_it(
+    desk: tuple[Rig, Hold], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run does not wait for a provider that takes its time to end the answer."""
     worker, hold = desk
+    begin = worker.effects.start_model_call
+
+    def start(request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+        end = begin(request, deliver)
+        return end if request.inquiry is None else lambda: None
+
+    monkeypatch.setattr(worker.effects, "start_model_call", start)
     run = asked(worker)
     with holding(worker, run, hold):
         worker.decide(worker.open_gates(run)[0].id, Verdict.APPROVE)

@@ -160,11 +160,14 @@ def client_of(row: Row, identity: str) -> Client:
     client = Client()
     if identity == "anon":
         return client
-    name = {"disabled": "bea", "narrow": row.by if row.by != "-" else "bea"}.get(identity, identity)
+    bearer = row.by if row.by != "-" else "bea"
+    name = {"disabled": "bea", "narrow": bearer, "revoked": bearer}.get(identity, identity)
     person = User.objects.get(username=name)
-    if row.is_api or identity == "narrow":
+    if row.is_api or identity in ("narrow", "revoked"):
         scopes = ALL_SCOPES - {row.without} if identity == "narrow" else ALL_SCOPES
-        _, plain = tokens.create(person, scopes)
+        token, plain = tokens.create(person, scopes)
+        if identity == "revoked":
+            tokens.revoke(token.public_id, actor=None)
         client = Client(headers={"authorization": f"Bearer {plain}"})
     else:
         client.force_login(person)

@@ -23,6 +23,23 @@ def test_identities_get_their_documented_answers(places: Places, subtests: pytes
             assert said == row.cells
 
 
+def test_a_revoked_token_is_no_identity(places: Places, subtests: pytest.Subtests) -> None:
+    """The eighth identity gets the answers of a person without a login."""
+    for row in ROWS:
+        with subtests.test(f"{row.method} {row.path}"):
+            assert _said(row, answer(row, "revoked", places)) == row.cells["anon"]
+
+
+def test_every_other_method_is_refused(
+    places: Places, admin: Client, subtests: pytest.Subtests
+) -> None:
+    read_only = {"/login/", "/api/v1/docs", "/api/v1/openapi.json"}  # they answer as to a GET
+    for path in {row.path for row in ROWS} - read_only:
+        with subtests.test(path):
+            for method in ("PUT", "PATCH", "DELETE"):
+                assert admin.generic(method, path.format(**places)).status_code in (401, 405)
+
+
 def test_a_form_needs_its_token(places: Places, cast: Cast, subtests: pytest.Subtests) -> None:
     stranger = Client(enforce_csrf_checks=True)
     for row in ROWS:

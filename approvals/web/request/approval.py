@@ -108,10 +108,12 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
     )
 
 
-def _denied(shown: requests.Approval, transcript: Transcript) -> frozenset[str]:
+def _denied(
+    shown: requests.Approval, beside: requests.Beside, transcript: Transcript
+) -> frozenset[str]:
     """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet."""
     to_come = set()
-    for frame, name, gate in requests.denied_calls(shown):
+    for frame, name, gate in beside.denied:
         call = transcript.call(frame, name)
         if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
             to_come.add(turn_key(frame, name))
@@ -132,8 +134,8 @@ def _page(
     principal = principals.principal_of(actor)
     opened = second_step.is_opened_by(request, problem)
     seen = page_context(request, shown, principal, None if opened else problem)
-    denied = _denied(shown, seen["transcript"])
-    together = requests.of_turn(shown, principal)
+    beside = requests.beside(shown, principal)
+    denied, together = _denied(shown, beside, seen["transcript"]), beside.turn
     listed = {other.call for other in together}
     this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
     ends_run = len(denied | this) >= MAX_DENIALS > len(denied)

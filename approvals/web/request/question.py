@@ -32,7 +32,7 @@ def page(
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent, `wrong` has the problems of its fields."""
     seen = page_context(request, shown, principals.principal_of(actor), problem)
-    denied = {turn_key(frame, call) for frame, call, _ in requests.denied_calls(shown)}
+    denied = {turn_key(frame, call) for frame, call, _ in requests.beside(shown, None).denied}
     this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
     ends_run = len(denied | this) >= MAX_DENIALS > len(denied)
     fields, other = answer_form.shown(shown.result_schema, request.POST, wrong or {})

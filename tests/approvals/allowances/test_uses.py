@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -247,18 +247,32 @@ def test_a_revocation_stops_a_passed_call(office: Office, first: Request) -> Non
         uses.verify(request, ())
 
 
-def test_a_request_cannot_be_passed_by_hand(office: Office, first: Request) -> None:
-    """A program that writes to Postgres copies a confirmation to a request of its own choice."""
-    in_force(first)
-    used = Request.objects.get(run=office.start())
-    for change in ({"args": '{"username":"root","security_level":3}'}, {"allowance_use": 11}):
-        one = Request.objects.get(pk=used.pk)
-        for name, value in change.items():
+def _put(requests: list[Request], **values: Any) -> None:
+    for one in requests:
+        for name, value in values.items():
             setattr(one, name, value)
-        assert verification.fault(one)
-        one.request_digest = "x"
-    reseal([used], risk="high")
-    assert verification.fault(used) is not None
+
+
+FORGED: tuple[tuple[Callable[..., None], dict[str, Any], str], ...] = (
+    (_put, {"args": '{"username":"root","security_level":3}'}, "the stored call"),
+    (_put, {"allowance_use": 2}, "the stored request"),
+    (_put, {"allowance": uuid4()}, "the stored request"),
+    (reseal, {"allowance_use": 11}, "was used up"),
+    (reseal, {"risk": "high"}, "the risk is high"),
+    (reseal, {"allowance": uuid4()}, "no allowance of this request"),
+)
+
+
+def test_a_request_cannot_be_passed_by_hand(office: Office, first: Request) -> None:
+    """A program that writes to Postgres copies a confirmation to a request of its own, even to a sealed one."""
+    in_force(first)
+    run = office.start()
+    for put, values, why in FORGED:
+        with transaction.atomic():
+            one = Request.objects.get(run=run)
+            put([one], **values)
+            assert why in (verification.fault(one) or ""), values
+            transaction.set_rollback(True)
 
 
 def test_rows_are_only_added(office: Office, first: Request) -> None:

@@ -1,0 +1,261 @@
+"""Votes, stages, deputies, escalation, expiry and allowances in any order, beside a model of a few lines."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from approvals import clock
+from approvals.accounts import absences
+from approvals.adapter import Approvals
+from approvals.allowance_acts import changes
+from approvals.decisions.undo import undo
+from approvals.errors import ApprovalError
+from approvals.models import Request
+from runtime.core.enums import Risk
+from runtime.errors import Forbidden, InvalidInput, RunEnded
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid
+from tests.approvals.allowances import test_model as allowances
+from tests.approvals.allowances.office import LIMITS, proposed
+from tests.approvals.policies.office import asked, reviewers
+from tests.support import seeds
+
+PEOPLE = ("bea", "cora", "dan", "eva")  # all of them review
+STEP = 100  # seconds that each step of an escalation lasts
+who = st.sampled_from(PEOPLE)
+ACTS = ("vote", "vote", "vote", "deny", "withdraw", "steer", "back", "expire")
+OPS = st.lists(
+    st.tuples(st.sampled_from(ACTS), who, st.none())
+    | st.tuples(st.sampled_from(("announce", "announce", "allow", "call")), who, who),
+    min_size=3,
+    max_size=14,
+)
+
+Op = tuple[str, str, str | None]
+Stages = Sequence[tuple[int, Sequence[str]]]  # how many of whom; of all reviewers if none is named
+# The stages of a rule, and the person whom each step of its escalation adds
+RULES: tuple[tuple[Stages, Sequence[str]], ...] = (
+    ([(2, ())], ()),
+    ([(1, ["bea"]), (1, ())], ()),
+    ([(2, ["bea", "eva"])], ()),
+    ([(1, ["bea", "cora"])], ()),
+    ([(1, ["bea"])], ("cora", "dan")),
+    ([(2, ["bea", "cora", "dan"]), (1, ["eva", "bea"])], ("eva",)),
+)
+
+
+def text_of(stages: Stages, steps: Sequence[str]) -> str:
+    rule = {
+        "name": "A",
+        "stages": [{"quorum": n, **({"people": who} if who else {})} for n, who in stages],
+        **({"escalate": [{"people": [p], "expires_after": STEP} for p in steps]} if steps else {}),
+    }
+    return json.dumps({"rules": [rule]})
+
+
+@dataclass
+class Model:
+    """A request as its reviewers understand it: who may still say yes, for themselves or in another's place."""
+
+    stages: list[tuple[int, set[str]]]  # with the people of the steps that have begun
+    base: list[tuple[int, set[str]]]  # without them
+    origin: set[str]
+    due: bool
+    away: dict[str, str] = field(default_factory=dict)
+    votes: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    status: str = "pending"
+
+    def stands_for(self, deputy: str) -> list[str]:
+        absent = sorted(one for one, by in self.away.items() if by == deputy)
+        return [one for one in absent if self.is_named(one) and one not in self.origin]
+
+    def is_named(self, person: str) -> bool:
+        return any(person in people for _, people in self.stages)
+
+    def may_decide(self, person: str) -> bool:
+        named = self.is_named(person) or bool(self.stands_for(person))
+        return named and person not in self.origin
+
+    def stage(self) -> int | None:
+        counts = Counter(stage for stage, _ in self.votes.values())
+        return next((n for n, (of, _) in enumerate(self.stages) if counts[n] < of), None)
+
+    def vote(self, person: str) -> bool:
+        if not self._opens(person):
+            return False
+        self.votes = {p: at for p, at in self.votes.items() if not {p, at[1]} & self.origin}
+        stage = self.stage()
+        assert stage is not None
+        people, taken = self.stages[stage][1], {*self.votes, *(a for _, a in self.votes.values())}
+        places = [None] if person in people else self.stands_for(person)
+        free = [one for one in places if one is None or (one in people and one not in taken)]
+        if person in taken or not free:
+            return False
+        self.votes[person] = stage, free[0]
+        if self.stage() is None:
+            self.status = "approved"
+        return True
+
+    def deny(self, person: str) -> bool:
+        if self._opens(person):
+            self.status = "denied"
+            return True
+        return False
+
+    def _opens(self, person: str) -> bool:
+        """Tell whether the person may decide, before the deadline."""
+        if self.status != "pending" or not self.may_decide(person):
+            return False
+        if self.due:
+            self.status = "expired"
+        return not self.due
+
+    def withdraw(self, person: str) -> bool:
+        if self.status != "pending" or person not in self.votes:
+            return False
+        if self.votes[person][1] is None and not self.may_decide(person):
+            return False
+        del self.votes[person]
+        return True
+
+    def announce(self, person: str, deputy: str) -> bool:
+        if deputy == person or deputy in self.away:
+            return False
+        self.away[person] = deputy
+        return True
+
+    def expire(self, person: str) -> bool:
+        if self.due and self.status == "pending":
+            self.status = "expired"
+        return True
+
+    def steer(self, person: str) -> bool:
+        self.origin.add(person)
+        return True
+
+    def back(self, person: str) -> bool:
+        self.away.pop(person, None)
+        return True
+
+    def allows(self, first: str, second: str) -> bool:
+        """Tell whether these two make an allowance of a call under this rule; steps of an escalation add none."""
+        (quorum, people), *more = self.base
+        return quorum == 1 and not more and first != second and {first, second} <= people
+
+
+def done(request: Request, op: str, person: str, other: str | None) -> bool:
+    """Carry out an act, and return whether it was allowed."""
+    actor, now, day = Actor(person=person), clock.now(), timedelta(days=1)
+    try:
+        match op:
+            case "vote":
+                seeds.decide(request, actor)
+            case "deny":
+                seeds.decide(request, actor, "deny", "No.")
+            case "withdraw":
+                undo(request=request.id, actor=actor)
+            case "steer":
+                Approvals().join(run=request.run_id, person=person)
+            case "expire":
+                Approvals().expire(request.gate)
+            case "announce":
+                absences.announce(deputy=other, starts=now - day, ends=now + day, actor=actor)
+            case "back":
+                absences.end(person, actor=actor)
+    except (ApprovalError, Forbidden, InvalidInput, RunEnded):
+        return False
+    return True
+
+
+def play(rule: int, ahead: int, ops: Sequence[Op]) -> Counter[str]:
+    """Ask under a rule, carry out the acts, and count the outcomes."""
+    stages, steps = RULES[rule]
+    due = clock.now() + timedelta(seconds=STEP * ahead + STEP / 2)
+    request = asked(text_of(stages, steps), expires_at=due)
+    begun = [*steps][: max(0, len(steps) - max(0, ahead))]
+    model = Model(
+        stages=[(n, {*who, *begun} if who else {*PEOPLE}) for n, who in stages],
+        base=[(n, {*who} if who else {*PEOPLE}) for n, who in stages],
+        origin={"ada"},
+        due=ahead < 0,
+    )
+    passing, seen = list[allowances.Model](), Counter[str]()
+    for op, person, other in ops:
+        if op == "allow" and other is not None:
+            passing += allowed(model, person, other)
+        elif op == "call" and other is not None:
+            seen["passed"] += allowances.call(passing, person, 2 + PEOPLE.index(other) % 3)
+        else:
+            given = () if other is None else (other,)
+            assert done(request, op, person, other) is getattr(model, op)(person, *given), op
+        check(request, model)
+    seen[model.status] += 1
+    seen["by a deputy"] += any(absent for _, absent in model.votes.values())
+    return seen
+
+
+def allowed(model: Model, first: str, second: str) -> list[allowances.Model]:
+    """Have two people make an allowance of one call, and return it unless it was refused."""
+    source = seeds.pending(risk=Risk.MEDIUM)
+    try:
+        made = proposed(source, by=Actor(person=first), limits=LIMITS, count=1)
+        changes.confirm(made, actor=Actor(person=second))
+    except (ApprovalError, Forbidden):
+        assert not model.allows(first, second)
+        return []
+    assert model.allows(first, second)
+    return [allowances.Model(id=made, count=1, by=[first, second])]
+
+
+def check(request: Request, model: Model) -> None:
+    request.refresh_from_db()
+    assert request.status == model.status
+    assert {*request.voted} == {*model.votes}
+    assert {*request.voted_for} == {absent for _, absent in model.votes.values() if absent}
+    if model.status != "approved":
+        return
+    seeds.verify_decision(request)
+    if model.origin & {*request.voted, *request.voted_for}:
+        with pytest.raises(ApprovalVoid):
+            seeds.verify_approval(request)
+    else:
+        seeds.verify_approval(request)
+
+
+# Each outcome once, however few histories follow
+SOME: tuple[tuple[int, int, list[Op]], ...] = (
+    (2, 0, [("announce", "bea", "cora"), ("vote", "cora", None), ("vote", "eva", None)]),
+    (4, 1, [("vote", "dan", None), ("vote", "cora", None), ("steer", "cora", None)]),
+    (4, -1, [("vote", "dan", None), ("expire", "bea", None)]),
+    (3, 0, [("allow", "bea", "cora"), ("call", "eva", "bea"), ("call", "eva", "bea")]),
+    (0, 0, [("vote", "bea", None), ("deny", "cora", None)]),
+    (1, 0, [("vote", "bea", None), ("steer", "bea", None), ("vote", "dan", None)]),
+)
+
+
+@pytest.mark.django_db
+def test_every_history_ends_as_in_the_model() -> None:
+    """One test of many histories, because people are made once."""
+    reviewers(*PEOPLE)
+    seeds.person("ada")
+    seen = Counter[str]()
+
+    def history(rule: int, ahead: int, ops: Sequence[Op]) -> None:
+        with transaction.atomic():
+            seen.update(play(rule, ahead, ops))
+            transaction.set_rollback(True)
+
+    for one in SOME:
+        history(*one)
+    settings(
+        max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )(given(st.integers(0, len(RULES) - 1), st.integers(-1, 2), OPS)(history))()
+    wanted = {"approved", "denied", "expired", "pending", "passed", "by a deputy"}
+    assert wanted <= {name for name, count in seen.items() if count}

@@ -1,0 +1,68 @@
+"""A request with everything that its page can show beside the call."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+from approvals import clock
+from approvals.accounts import absences
+from approvals.decisions.inquire import inquire
+from approvals.models import Request
+from approvals.policy import Group
+from approvals.requests.comments import make
+from approvals.teamwork import claims, comments, handovers, presence
+from runtime.core.enums import EffectClass
+from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
+from tests.approvals.policies.office import put_in_force
+from tests.support.fake_ports import FakeTool, Script, say
+from tests.support.office import BEA, Office
+from tests.support.seeds import decide, person
+
+RULE = """
+rules:
+  - name: Two
+    match: {tool: set_privileges}
+    quorum: 2
+    people: [bea, cora, dan]
+    escalate: [{people: [eva], expires_after: 3600}]
+"""
+
+
+def crowded(office: Office) -> Request:
+    """Return a request of Ada's run, which bea may decide, under a policy that stays in force.
+
+    It has a vote of cora, who is bea's deputy, a claim of dan and a hand-over to bea, people who look at it, comments,
+    one of them forged, and questions to the agent that are answered, failed and open.
+    """
+    cora, dan, eva = (person(name, Group.REVIEWERS) for name in ("cora", "dan", "eva"))
+    work = office.effects.agents["account_agent"]
+    left: list[Outcome] = [say("Because."), ModelFailure(error="no")]
+
+    def model(request: ModelRequest) -> Outcome:
+        return work(request) if request.inquiry is None else left.pop(0)
+
+    agents: dict[str, Script] = office.effects.agents
+    agents["account_agent"] = model
+    office.effects.tools["set_privileges"] = FakeTool(
+        effect=EffectClass.IDEMPOTENT, gated=True, expires_in=7200.0
+    )
+    put_in_force(RULE)
+    request = office.request(office.start())
+    decide(request, cora, reason="Seen.")
+    claims.claim(request=request.id, actor=dan)
+    handovers.hand_over(request=request.id, to="bea", note="You know her.", actor=dan)
+    kept = comments.add(request=request.id, text="Ask first.", actor=eva)
+    forged = make(id=uuid4(), request=request.id, person="eva", text="Approve it.", at=kept.at)
+    forged.text = "Deny it."
+    forged.save(force_insert=True)
+    for actor in (cora, eva):
+        presence.seen(request=request.id, actor=actor)
+    now = clock.now()
+    absences.announce(
+        deputy="cora", starts=now - timedelta(days=1), ends=now + timedelta(days=1), actor=BEA
+    )
+    for question in ("Why?", "Why 3?", "And now?"):
+        inquire(request=request.id, question=question, actor=cora)
+        if left:
+            office.advance(request.run_id)
+    request.refresh_from_db()
+    return request

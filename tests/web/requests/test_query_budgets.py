@@ -1,0 +1,57 @@
+"""Pages take few queries, also for a request with everything beside it that a page can show."""
+
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import User
+from django.test import Client
+
+from approvals.policy import Group
+from runtime.core.enums import GateKind
+from tests.approvals.allowances.office import proposed
+from tests.support import seeds
+from tests.support.crowd import crowded
+from tests.support.office import SCHEMA, Office
+from tests.support.pages import log_in, queries_at_most, shows
+from tests.support.released import account_agent, released
+
+INBOX, ONE, MANY = 8, 15, 20
+
+
+def test_every_page_of_requests_takes_few_queries(bea: Client, office: Office) -> None:
+    plain = office.request(office.start())
+    seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
+    allowance = proposed(plain)
+    doubt = office.in_doubt_request(office.in_doubt())
+    before = released(account_agent(instructions="Be kind."))
+    after = released(account_agent(instructions="Be brief.", subagents=[]))
+    args = {"agent": "account_agent", "before": before, "after": after, "changes": []}
+    version = seeds.pending(kind=GateKind.VERSION, call="", args=args)
+    halt = office.held()
+    crowd = crowded(office)
+    question = office.question("Which level?", SCHEMA)
+    sheet = urlencode([("item", str(one.id)) for one in (plain, crowd, doubt)])
+    anne = log_in(User.objects.get(username="anne"))
+    for path, words, most in (
+        ("/inbox/", "handed to you by", INBOX),
+        ("/inbox/?q=handed:me", "handed to you by", INBOX),
+        ("/inbox/?q=kind:question", "Which level?", INBOX),
+        (f"/a/{crowd.id}/", "And now?", ONE),
+        (f"/a/{plain.id}/", "Ask the agent", ONE),
+        (f"/a/{question.id}/", "Which level?", ONE),
+        (f"/a/{doubt.id}/", "It happened", ONE),
+        (f"/a/{halt.id}/", "Continue", ONE),
+        (f"/a/{crowd.id}/edit/", "security_level", ONE),
+        (f"/a/{plain.id}/allow/", "Propose allowance", ONE),
+        (f"/a/{crowd.id}/hand-over/", "Choose a person", ONE),
+        ("/allowances/", "set_privileges", ONE),
+        (f"/allowances/{allowance}/", "set_privileges", ONE),
+        ("/decisions/", "", ONE),
+        (f"/batch/?{sheet}", "set_privileges", MANY),
+    ):
+        shows(bea, path, words)  # this process now remembers the schemas
+        with queries_at_most(most):
+            shows(bea, path)
+    for path in (f"/a/{version.id}/", "/version-changes/"):
+        shows(anne, path, "Be brief.")
+        with queries_at_most(ONE):
+            shows(anne, path)
