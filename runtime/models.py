@@ -349,4 +349,7 @@ class ScheduleTime(models.Model):
                 name="schedule_time_open",
                 condition=models.Q(state__in=["waiting", "started"]),
             ),
+            models.Index(
+                fields=["run"], name="schedule_time_run", condition=models.Q(run__isnull=False)
+            ),
         ]

@@ -59,7 +59,7 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
     page = ada.get(place).content.decode()
     assert f'href="/runs/{run.id}/"' in page
     shows(ada, place, "Queued", "Run now", hides=("Last failure",))
-    shows(ada, f"/runs/{run.id}/", "newhire")
+    shows(ada, f"/runs/{run.id}/", "newhire", "ScheduleEvery hour")
     office.advance(run.id)
     office.cancel(run.id, "Enough.")
     shows(ada, place, "Cancelled")
