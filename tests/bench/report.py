@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from config.env.environment import ROOT
 from tests.bench.figures import Finding, markdown
 
 PAGE = ROOT / "docs/explanation/performance.md"
+Loads = tuple[float, float, float]
 NOTES = "<!-- what follows is written by hand and kept by `make bench` -->"
 HEAD = """# Performance
 
@@ -25,26 +27,42 @@ fewer than 20 values.
 def write(
     findings: Sequence[Finding],
     *,
-    load_before: tuple[float, float, float],
+    load_before: Loads,
     seconds: float,
     quick: bool,
+    others_stay: bool,
 ) -> None:
-    """Replace everything above the notes, which stay."""
-    notes = PAGE.read_text().partition(NOTES)[2]
-    parts = [HEAD, _machine(load_before, seconds, quick), *map(markdown, findings)]
+    """Replace everything above the notes, which stay; with `others_stay` only the sections of these findings."""
+    before, _, notes = PAGE.read_text().partition(NOTES)
+    if others_stay:
+        run = _run(load_before, seconds, quick)
+        own = {one.title: f"{markdown(one)}\nMeasured in another run: {run}.\n" for one in findings}
+        parts = [*(_sections(before) | own).values()]
+    else:
+        parts = [HEAD, _machine(load_before, seconds, quick), *map(markdown, findings)]
     PAGE.write_text("\n".join(parts) + f"\n{NOTES}{notes}")
 
 
-def _machine(load_before: tuple[float, float, float], seconds: float, quick: bool) -> str:
+def _sections(text: str) -> dict[str, str]:
+    """Return the sections by their titles, and the part before them."""
+    parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    return {part.partition("\n")[0].removeprefix("## "): f"{part.rstrip()}\n" for part in parts}
+
+
+def _run(load_before: Loads, seconds: float, quick: bool) -> str:
     loads = ", ".join(f"{one:.1f}" for one in load_before)
-    memory = psutil.virtual_memory().total / 2**30
     how = "small numbers (`--quick`)" if quick else "full numbers"
+    when = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{when}, {how}, {seconds:.0f} s, load average before it (1, 5, 15 minutes) {loads}"
+
+
+def _machine(load_before: Loads, seconds: float, quick: bool) -> str:
+    memory = psutil.virtual_memory().total / 2**30
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     return f"""## The machine
 
-- {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {how}, {seconds:.0f} s in all
+- {_run(load_before, seconds, quick)}
 - {os.cpu_count()} cores ({_processor()}), {memory:.0f} GB of memory, {system}
-- load average before the run (1, 5, 15 minutes): {loads}
 - the embedded Postgres with its durable settings (`fsync`, `synchronous_commit` and `full_page_writes` on),
   the embedded broker, directory and mailbox
 """

@@ -30,7 +30,7 @@ KEPT = """
     WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND (relname LIKE 'baseline_%%') = %s
 """
 TOKEN = secrets.token_hex(32)
-AGENTS = "agents.flows.hr,tests.bench.sides.agents"
+AGENTS = "agents.flows.hr,tests.bench.sides.agents,tests.bench.sides.clerk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +87,9 @@ class Site:
     def sweeper(self) -> Program:
         return self.run("sweeper", _command("sweeper"))
 
-    def web(self, port: int) -> Program:
-        return self.run("web", _command("web", bind=f"127.0.0.1:{port}"), "startup complete")
+    def web(self, port: int, **more: str) -> Program:
+        command = _command("web", bind=f"127.0.0.1:{port}")
+        return self.run("web", command, "startup complete", pinned=False, **more)
 
     def directory_worker(self) -> Program:
         """A worker of the loop with a directory and mail, with as many threads as ours has."""
