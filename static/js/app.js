@@ -98,9 +98,14 @@ for (const field of all("[data-preference]")) {
 
 // --- Start
 
+/** Show the parts that work only with scripts. */
+function uncover(where) {
+  for (const part of all(".scripted", where)) part.hidden = false;
+}
+
 // After all scripts have read the page as the server sent it.
 document.addEventListener("DOMContentLoaded", () => {
-  for (const part of all(".scripted")) part.hidden = false;
+  uncover(document);
   toast();
   localise(document);
   countDown();

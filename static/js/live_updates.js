@@ -3,15 +3,17 @@
 
 const regions = all("[data-live]");
 
+let held = false; // a decision is under way: the server answers it first, and what it changes is fetched after it
+
 // --- Live regions: swapped so that nothing moves under the cursor
 
 async function refresh(region) {
-  region.again = region.busy;
-  if (region.busy) return;
+  region.again = region.busy || held;
+  if (region.again) return;
   region.busy = true;
   region.asked = Date.now();
   try {
-    const known = region.dataset.live === "inbox" ? `known=${ids(region)}` : "";
+    const known = region.dataset.live === "inbox" ? `known=${ids(region, ":not(.gone)")}${one("[data-next]", region) ? "&more=" : ""}` : "";
     const headers = { "HX-Request": "true" };
     const answer = await fetch(region.dataset.src + known, { headers });
     if (answer.redirected || answer.status === 404) return leave(region, answer); // no longer readable
@@ -27,10 +29,19 @@ async function refresh(region) {
   }, 500);
 }
 
+function hold() {
+  held = true;
+}
+
+function release() {
+  held = false;
+  for (const region of regions) if (region.again && !region.busy) refresh(region);
+}
+
 function receive(region, text) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = one(region.id ? `#${region.id}` : `[data-live=${region.dataset.live}]`, page);
-  if (!fresh) return;
+  if (!fresh || !region.isConnected) return;
   if (region.dataset.live === "inbox") return merge(region, fresh);
   const print = essence(fresh);
   if (print === region.print) return;
@@ -46,8 +57,8 @@ function receive(region, text) {
   swap(region, fresh);
 }
 
-const rows = (where) => all("[data-id]", where);
-const ids = (where) => rows(where).map((row) => row.dataset.id).join();
+const rows = (where, which = "") => all(`[data-id]${which}`, where);
+const ids = (where, which) => rows(where, which).map((row) => row.dataset.id).join();
 // The visible content, without parts that change on every load.
 function essence(where) {
   const copy = where.cloneNode(true);
@@ -59,16 +70,26 @@ function merge(region, fresh) {
   const closed = one("[data-closed]", fresh);
   for (const row of closed ? rows(closed) : []) strike(one(`[data-id="${row.dataset.id}"]`, region), row);
   closed?.remove();
+  recount(fresh);
+  remark(region, fresh);
+  const shown = ids(region);
+  const added = one("[data-same]", fresh) ? 0 : newRows(shown, rows(fresh), one("[data-next]", region));
+  if (!added) withdraw(region);
+  else if (!shown) swap(region, fresh);
+  else offer(region, fresh, `${added} new${byKeys() ? ", press . to show" : ": show"}`);
+}
+
+/** Count the rows that are not shown; before a next page not those after the last one that is. */
+function newRows(shown, found, next) {
+  const isNew = found.map((row) => !shown.includes(row.dataset.id));
+  return (next ? isNew.slice(0, isNew.lastIndexOf(false) + 1) : isNew).filter(Boolean).length;
+}
+
+function recount(fresh) {
   for (const count of all("[data-count]")) count.textContent = fresh.dataset[count.dataset.count];
   const waiting = fresh.dataset.mine; // 0, or 9,999+ where there are more
   const title = waiting === "0" ? "Inbox" : `Inbox (${waiting})`;
   document.title = document.title.replace(/^\w+( \([\d,]+\+?\))?/, title);
-  remark(region, fresh);
-  const shown = ids(region);
-  const added = rows(fresh).filter((row) => !shown.includes(row.dataset.id)).length;
-  if (!added) withdraw(region);
-  else if (!shown) swap(region, fresh);
-  else offer(region, fresh, `${added} new${byKeys() ? ", press . to show" : ": show"}`);
 }
 
 const byKeys = () => !root.dataset.keys && !matchMedia("(pointer: coarse)").matches;
@@ -169,6 +190,7 @@ document.addEventListener("htmx:afterSettle", () => {
   all(".new").forEach((bar) => bar.remove());
   watch();
   localise(main);
+  uncover(main);
 });
 
 begin();

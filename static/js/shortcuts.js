@@ -34,6 +34,7 @@ function step(by) {
   if (!inbox()) return follow(by > 0 ? "[rel=next]" : "[rel=prev]");
   const found = links();
   const at = found.indexOf(chosen());
+  if (by > 0 && found.length && at === found.length - 1) return turnOn();
   const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), found.length - 1);
   found[next]?.focus();
 }
@@ -43,9 +44,12 @@ function open(what) {
   if (link) location.assign(`${link.href}#to-${what}`);
 }
 
+const answerField = () => one("[data-answer] :is(input:not([type=hidden]), select, textarea)");
+
 /** Approve a request that has been visible for a second; at high risk open the second step, or focus the button. */
 function approve() {
-  if (one("#confirm")) return one("#confirm").focus();
+  const field = one("#confirm") ?? answerField();
+  if (field) return field.focus();
   const button = one(".decide .approve:enabled");
   if (button?.closest("[inert]")) return; // another request is opening
   const { risk, steps } = one(".decide")?.dataset ?? {};
@@ -81,4 +85,4 @@ document.addEventListener("focusin", ({ target }) => {
 for (const button of all("[data-opens]")) {
   button.onclick = () => one(`#${button.dataset.opens}`).showModal();
 }
-if (location.hash === "#to-approve") one(".decide .approve")?.focus();
+if (location.hash === "#to-approve") (answerField() ?? one(".decide .approve"))?.focus();

@@ -13,6 +13,7 @@ const isRequest = (link) => /^\/a\/[\w-]+\/$/.test(link.pathname);
 let opened = ""; // the id of the request in the panel
 let opening = null; // the request for it, while it is under way
 let filledAt = 0; // when the panel last showed another request
+let quiet = false; // the focus returns to the list, and the panel stays as it is
 
 /** Show a request beside the list. The focus stays in the list. */
 async function openBeside(link) {
@@ -46,7 +47,7 @@ function remember(link) {
 function fill(text) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const region = one("[data-live=approval]", page);
-  const parts = region ? [region] : [...one("main", page).children].filter((it) => !it.matches(".top, .toasts"));
+  const parts = region ? [region] : [...(one("main", page) ?? page.body).children].filter((it) => !it.matches(".top, .toasts"));
   panel.replaceChildren(...parts);
   panel.hidden = false;
   panel.inert = false;
@@ -54,7 +55,7 @@ function fill(text) {
   filledAt = performance.now();
   restore(panel);
   showReason();
-  for (const part of all(".scripted", panel)) part.hidden = false;
+  uncover(panel);
   window.htmx?.process(panel);
   watch();
   localise(panel);
@@ -70,29 +71,34 @@ function fill(text) {
 async function send(form, submitter) {
   const body = new FormData(form, submitter);
   const address = submitter.getAttribute("formaction") ?? form.getAttribute("action");
-  const enable = () => { submitter.disabled = false; };
-  let answer;
+  let answer, text;
+  hold();
   try {
-    answer = await fetch(address, { method: "POST", body });
+    // The redirect after it keeps the headers, so that the server sends the request alone, with the toast.
+    const headers = { "HX-Request": "true", "HX-Target": "panel" };
+    answer = await fetch(address, { method: "POST", body, headers });
+    if (answer.status >= 500) throw answer;
+    text = await answer.text();
   } catch {
     show("off");
-    return enable();
+    submitter.disabled = false;
+    return release();
   }
   if (new URL(answer.url).pathname.startsWith("/login/")) return location.assign(location.href);
-  if (answer.status >= 500) {
-    show("off");
-    return enable();
-  }
-  const from = rowOf(idOf(address))?.closest(".row");
   opened = idOf(answer.url);
-  fill(await answer.text());
-  if (!answer.redirected) return showProblem();
-  const link = rowOf(opened) ?? one(".t", from ?? panel);
-  if (rowOf(opened)) remember(link);
-  const stays = link?.closest(".row") === from && one("[data-live=approval][data-status=pending]", panel);
-  if (from && !stays) from.dataset.decided = "";
-  link?.focus();
-  refresh(list());
+  fill(text);
+  answer.redirected ? choose(rowOf(opened)) : showProblem();
+  release();
+}
+
+/** Choose the row of the open request. Without one the keys stay at the row before, or the list shows its next page. */
+function choose(link) {
+  if (link) remember(link);
+  quiet = true;
+  (link ?? chosen())?.focus();
+  quiet = false;
+  list().again = Boolean(link || hasMore()); // it is fetched once, with the next page or by itself
+  if (!list().again) turnToOpen();
 }
 
 /** Go to the field that the server asks for, or to the error. */
@@ -106,7 +112,7 @@ function showProblem() {
 if (panel) {
   document.addEventListener("focusin", ({ target }) => {
     const link = target.closest(".row .t");
-    if (isSplit() && link && list().contains(link)) openBeside(link);
+    if (isSplit() && !quiet && link && list().contains(link)) openBeside(link);
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href^='/a/']");

@@ -27,6 +27,7 @@ def test_a_reviewer_answers(desk: Desk, office: Office) -> None:
     desk.open(f"/a/{question.id}/")
     page = desk.page
     page.keyboard.press("a")  # the key that approves elsewhere
+    expect(page.get_by_label("Number")).to_be_focused()
     page.get_by_label("Number").fill("12")
     page.get_by_label("Kind").select_option("staff")
     page.get_by_role("button", name="Answer", exact=True).click()
@@ -47,6 +48,7 @@ def test_it_opens_beside_the_list_and_leads_on(
         desk.log_in("bea")
         desk.open("/inbox/")
         desk.page.get_by_role("link", name="Questions 1").click()
+        desk.page.wait_for_url("**/inbox/?q=*")  # with its scripts
         desk.page.get_by_role("link", name="The agent asks: Which cost centre pays?").click()
         desk.page.get_by_label("Answer", exact=True).fill("4711")
         desk.page.keyboard.press("Control+Enter")

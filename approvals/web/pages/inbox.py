@@ -62,7 +62,10 @@ class Fold:
 @require_safe
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
-    """Show the inbox; for a page that is already open, only its list and the outcomes of `known` rows."""
+    """Show the inbox; for a page that is already open, only its list and the outcomes of `known` rows.
+
+    `more` says that the open list has a next page.
+    """
     principal = principals.principal_of(principals.actor_of(request.user))
     if request.GET.get("view") == "decided":  # as the release before links to it
         return redirect(
@@ -80,9 +83,10 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "order": place.order,
         "total": counts.mine_text if view == View.MINE else counts.others_text,
     }
-    context |= _list(request, principal, place, counts)
+    known = _known(request) if live else []
+    context |= _list(request, principal, place, counts, frozenset(known))
     if live:
-        context["closed"] = lists.closed(principal, _known(request))
+        context["closed"] = lists.closed(principal, known)
     else:
         is_admin = principal is not None and principal.has(Scope.ADMIN)
         context |= {
@@ -187,9 +191,13 @@ def _terms(items: Sequence[Approval]) -> list[str]:
 
 
 def _list(
-    request: HttpRequest, principal: Principal | None, place: Place, counts: lists.Counts
+    request: HttpRequest,
+    principal: Principal | None,
+    place: Place,
+    counts: lists.Counts,
+    known: frozenset[UUID],
 ) -> dict[str, Any]:
-    """Return the requested rows, or the error of the search."""
+    """Return the requested rows, or the error of the search. An open page gets none if it has all of them already."""
     view, q = place.view, place.q
     cursor, problem = request.GET.get("cursor"), None
     page: Page[Approval] = Page(items=(), next=None)
@@ -204,11 +212,14 @@ def _list(
             raise Http404(exc.detail) from exc
         problem = exc
     nothing = not (page.items or unknown or q or cursor or problem)
+    goes_on = "more" in request.GET
+    same = bool(known) and _are_known((*unknown, *page.items), known, goes_on=goes_on)
     return {
-        "groups": _folded(place.order.groups(page.items)),
+        "same": same,
+        "groups": [] if same else _folded(place.order.groups(page.items)),
         "items": page.items,
         "shown": len(page.items) + len(unknown),
-        "odd": usual.of_requests(page.items, principal),
+        "odd": usual.of_requests(() if same else page.items, principal),
         "marks": listing.marks([item.id for item in (*page.items, *unknown)]),
         "next": page.next,
         "in_doubt": unknown,
@@ -237,6 +248,14 @@ def _known(request: HttpRequest) -> list[UUID]:
         return [UUID(one) for one in request.GET.get("known", "").split(",") if one][:MAX_KNOWN]
     except ValueError as exc:
         raise Http404 from exc
+
+
+def _are_known(items: Sequence[Approval], known: frozenset[UUID], *, goes_on: bool) -> bool:
+    """Tell whether an open page has these rows; if it `goes_on`, those after its last one are of its next page."""
+    new = [item.id not in known for item in items]
+    while goes_on and new and new[-1]:
+        new.pop()
+    return not any(new)
 
 
 def _query(parameters: Mapping[str, str]) -> str:

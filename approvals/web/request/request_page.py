@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
@@ -70,7 +71,11 @@ def page_context(
     is_admin = principal is not None and principal.has(Scope.ADMIN)
     transcript = read_transcript(shown.run, whole=is_admin)
     place = places.read(request)
-    before, next_ = inbox.previous_and_next(principal, shown, place.q, place.order)
+    before, next_ = (
+        (None, None)  # no part of an open page
+        if _is_open(request)
+        else inbox.previous_and_next(principal, shown, place.q, place.order)
+    )
     status = _status(shown)
     call = transcript.call(shown.frame, shown.call)
     sent = unreceived(shown.run)
@@ -116,13 +121,23 @@ def _undo_until(shown: requests.Approval, principal: Principal | None) -> dateti
 
 
 def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    """Render the page; for a page that is already open, only the part that changes."""
+    """Render the page; for a page that is already open, only the part that changes.
+
+    After a decision beside the list, which names the panel as its target, the toast comes with it.
+    """
     problem: RequestError | None = context["problem"]
     status = 200 if problem is None else problem.status
-    again = request.method == "GET" and "HX-Request" in request.headers
+    again = _is_open(request)
     page = render(request, f"{template}#live" if again else template, context, status=status)
+    if again and request.headers.get("HX-Target") == "panel":
+        page.write(render_to_string("components/toasts.html", request=request))
     patch_vary_headers(page, ["HX-Request"])
     return page
+
+
+def _is_open(request: HttpRequest) -> bool:
+    """Tell whether the browser shows the page already, or shows the request beside the list."""
+    return request.method == "GET" and "HX-Request" in request.headers
 
 
 def already_closed(

@@ -6,23 +6,29 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from approvals.models import Request
+from approvals.queries import inbox
 from approvals.web.parts.denial import REASONS
 from tests.browser.conftest import Desk
 from tests.support.office import Office, reseal
 
 pytestmark = pytest.mark.browser
 
-NUMBER = 10
-HIGH = (3, 7)  # the places of requests of high risk
-ODD = 5  # the place of one that is denied
+NUMBER, PAGE = 10, 4  # requests in all, and on a page of the list
+HIGH = (2, 7)  # the places of requests of high risk
+ODD = 3  # the place of one that is denied, the last one of its page
+ASKED = 5  # the place of a question
 
 
 @pytest.fixture
-def bea(desk: Desk, office: Office) -> Page:
+def bea(desk: Desk, office: Office, monkeypatch: pytest.MonkeyPatch) -> Page:
+    monkeypatch.setattr(inbox, "LIMIT", PAGE)
     desk.log_in("bea")
     desk.look(1440, "light")
     for place in range(NUMBER):
-        office.start(args={"username": f"person{place}", "security_level": 1})
+        if place == ASKED:
+            office.question(f"How many has person{place}?", {"type": "integer"})
+        else:
+            office.start(args={"username": f"person{place}", "security_level": 1})
     requests = list(Request.objects.order_by("created_at"))
     reseal([requests[place] for place in HIGH], risk="high")
     desk.open("/inbox/")
@@ -30,15 +36,21 @@ def bea(desk: Desk, office: Office) -> Page:
     return desk.page
 
 
+def _sentence(place: int) -> str:
+    if place == ASKED:
+        return f"The agent asks: How many has person{place}?"
+    return f"Set the privileges of person{place} to 1"
+
+
 def _shows(page: Page, place: int) -> None:
-    """Wait until the panel shows this request, long enough to be decided by a key."""
-    heading = page.locator("#panel h1")
-    expect(heading).to_have_text(f"Set the privileges of person{place} to 1")
+    """Wait until the list and the panel show this request, long enough to be decided by a key."""
+    expect(page.locator("#panel h1")).to_have_text(_sentence(place))
+    expect(page.locator(".row[aria-current] .t")).to_have_text(_sentence(place))
     while not page.evaluate("!panel.inert && performance.now() > filledAt + 1000"):
         pass
 
 
-def test_ten_requests_are_decided_by_two_keys_each(bea: Page) -> None:
+def test_mixed_requests_on_several_pages_are_decided_by_two_keys_each(bea: Page) -> None:
     keys = 0
 
     def press(key: str) -> None:
@@ -49,9 +61,6 @@ def test_ten_requests_are_decided_by_two_keys_each(bea: Page) -> None:
     press("j")
     for place in range(NUMBER - 1):
         _shows(bea, place)
-        expect(bea.locator(".row[aria-current] .t")).to_have_text(
-            f"Set the privileges of person{place} to 1"
-        )
         if place == ODD:
             press("2")  # the second suggested reason
             expect(bea.get_by_role("button", name="Deny")).to_be_focused()
@@ -62,12 +71,15 @@ def test_ten_requests_are_decided_by_two_keys_each(bea: Page) -> None:
             expect(bea.locator("#confirm")).to_be_focused()
             bea.keyboard.type(bea.locator("label[for=confirm] b").inner_text())
             press("Enter")
+        elif place == ASKED:
+            press("a")
+            expect(bea.get_by_label("Answer", exact=True)).to_be_focused()
+            bea.keyboard.type("12")
+            press("Enter")
         else:
             press("a")
-        verdict = "Denied" if place == ODD else "Approved"
-        expect(bea.locator(".toast")).to_contain_text(
-            f"{verdict}: Set the privileges of person{place}"
-        )
+        verdict = {ODD: "Denied", ASKED: "Answered"}.get(place, "Approved")
+        expect(bea.locator(".toast")).to_contain_text(f"{verdict}: {_sentence(place)}")
     _shows(bea, NUMBER - 1)
     press("a")
     expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
@@ -75,22 +87,27 @@ def test_ten_requests_are_decided_by_two_keys_each(bea: Page) -> None:
     assert bea.evaluate("window.stayed") is True
     assert Request.objects.get(status="denied").reason == REASONS[1]
     decided = [row.status for row in Request.objects.order_by("created_at")]
-    assert decided == ["denied" if place == ODD else "approved" for place in range(NUMBER)]
+    others = {ODD: "denied", ASKED: "answered"}
+    assert decided == [others.get(place, "approved") for place in range(NUMBER)]
 
 
-def test_the_panel_follows_the_list_and_a_reload_keeps_it(bea: Page) -> None:
+def test_the_panel_follows_the_list_from_page_to_page_and_a_reload_keeps_it(bea: Page) -> None:
     bea.keyboard.press("j")
     _shows(bea, 0)
     bea.keyboard.press("j")
     _shows(bea, 1)
-    bea.get_by_role("link", name="person4").click()
+    bea.get_by_role("link", name="person3").click()
+    _shows(bea, 3)
+    expect(bea.get_by_role("link", name="person3")).to_be_focused()
+    bea.keyboard.press("j")
     _shows(bea, 4)
-    expect(bea.get_by_role("link", name="person4")).to_be_focused()
     assert bea.evaluate("window.stayed") is True
     bea.reload()
     _shows(bea, 4)
+    bea.keyboard.press("j")
+    _shows(bea, 5)
     bea.keyboard.press("k")
-    _shows(bea, 3)
+    _shows(bea, 4)
     bea.keyboard.press("Enter")  # the page of the request alone
     expect(bea.get_by_role("link", name="← Inbox")).to_be_visible()
 

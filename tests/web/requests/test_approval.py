@@ -67,6 +67,19 @@ def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> No
     has(page[page.index("Requested together") :], "Approved")
 
 
+def test_beside_the_list_the_next_request_comes_alone_with_the_toast(
+    bea: Client, asked: Request, office: Office
+) -> None:
+    office.start(args={"username": "next", "security_level": 1})
+    second = Request.objects.exclude(id=asked.id).get()
+    send(bea, asked, "approve")
+    text(bea, second, live=True)  # an open page asks for its news, which is no place for a toast
+    headers = {"HX-Request": "true", "HX-Target": "panel"}
+    page = str(bea.get(f"/a/{second.id}/", headers=headers).content.decode())
+    has(page, "Set the privileges of next to 1", "Approved: Set the privileges", hides=["<nav"])
+    shows(bea, second, hides=['class="toast"'])
+
+
 FIRST = "First request like this"
 
 

@@ -122,9 +122,26 @@ def test_an_open_page_gets_its_rows_outcomes(bea: Client, cyril: Client, waiting
     assert page.lstrip().startswith('<div id="list">')
     rows, closed = page.split("data-closed")
     assert (_ids(rows), _ids(closed)) == ([str(open_.id)], [str(done.id)])
+    has(rows, "data-same", hides=["Set the privileges"])
     has(closed, "Approved", "<bdi>bea</bdi>")
     assert _ids(_refreshed(cyril, known)) == []  # he may not read them
     _refreshed(cyril, "known=nonsense", 404)
+
+
+def test_an_open_page_gets_whole_rows_only_with_a_new_one_among_them(
+    bea: Client, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "LIMIT", 3)
+    first, second, third, fourth = waiting(None, None, None, None)
+    for known, more, whole in (
+        ([first, second, third], "&more=", False),
+        ([second, third], "&more=", True),  # a new one before them
+        ([first, second], "&more=", False),  # the third one is of the next page
+        ([first, second], "", True),
+        ([fourth], "&more=", False),
+    ):
+        page = _refreshed(bea, f"known={','.join(str(one.id) for one in known)}{more}")
+        assert ("Set the privileges" in page) == whole != ("data-same" in page), (known, more)
 
 
 def test_the_inbox_takes_few_queries(bea: Client, admin: Client, waiting: Waiting) -> None:
