@@ -18,7 +18,7 @@ from runtime.core.effect_classes import RULES
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call
-from runtime.execution.effects.running import RunningEffect
+from runtime.execution.effects.running import KeptSlot, RunningEffect
 from runtime.execution.effects.transactional import transact
 from runtime.ports.effects import (
     EffectHandler,
@@ -165,23 +165,25 @@ class EffectPool:
             else:
                 outcome = perform(self._handler, request)
         finally:
-            in_time = self._free(effect)
+            in_time = self._free(effect, done=outcome is not None)
         if outcome is not None:
             if in_time:
-                effect.finish(outcome)
+                slot = KeptSlot(self._tools.release) if effect.keeps_slot else None
+                effect.finish(outcome, slot)
             else:
                 log.warning(
                     "Call %s: ended after its deadline: %s", request.key, type(outcome).__name__
                 )
                 effect.record_late(outcome)
 
-    def _free(self, effect: RunningEffect) -> bool:
-        """Free a tool's slot. Return whether the tool is the first to settle its effect."""
+    def _free(self, effect: RunningEffect, *, done: bool = True) -> bool:
+        """Free a tool's slot, unless the effect is done and keeps it. Return whether the tool settles it first."""
         effect.cancel_deadline()
         with self._lock:
             first = effect.settle()
             self._hung.pop(effect, None)
-        self._tools.release()
+        if not (effect.keeps_slot and first and done):
+            self._tools.release()
         return first
 
     def _overrun(self, effect: RunningEffect) -> None:

@@ -20,12 +20,14 @@ class RunningEffect:
 
     `submit` puts a message into the runner's queue. `started_at` is the time of the intent, `worker` this process; a
     late outcome is recorded with both. `abort` ends a model call, or the transaction of a transactional call.
+    `keeps_slot` is True for the preview just before a call: its slot then starts the call.
     """
 
     request: ModelRequest | PreviewRequest | ToolRequest
     submit: Callable[["EffectFinished"], None]
     started_at: datetime | None = None
     worker: UUID | None = None
+    keeps_slot: bool = False
     abort: Abort = no_abort
     cancel_deadline: Callable[[], None] = no_abort
     _settled: threading.Lock = field(default_factory=threading.Lock)
@@ -45,9 +47,9 @@ class RunningEffect:
         """Settle this effect. False if it was settled before; only the first caller submits the outcome."""
         return self._settled.acquire(blocking=False)
 
-    def finish(self, outcome: Outcome) -> None:
-        """Submit the outcome of a settled effect to the runner."""
-        self.submit(EffectFinished(effect=self, outcome=outcome))
+    def finish(self, outcome: Outcome, slot: "KeptSlot | None" = None) -> None:
+        """Submit the outcome of a settled effect to the runner, with its slot if it keeps one."""
+        self.submit(EffectFinished(effect=self, outcome=outcome, slot=slot))
 
     def record_late(self, outcome: Outcome) -> None:
         """Record an outcome that no runner journals. Never raises."""
@@ -55,13 +57,28 @@ class RunningEffect:
             late.record(self.request, outcome, started_at=self.started_at, worker=self.worker)
 
 
+class KeptSlot:
+    """The slot of a preview that has ended. `take` succeeds once: then the caller uses the slot or releases it."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self.release = release
+        self._taken = threading.Lock()
+
+    def take(self) -> bool:
+        """Take the slot. Return False if it was taken before."""
+        return self._taken.acquire(blocking=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectFinished:
-    """The message to the runner with the outcome of one effect."""
+    """The message to the runner with the outcome of one effect, and the slot that the effect kept."""
 
     effect: RunningEffect
     outcome: Outcome
+    slot: KeptSlot | None = None
 
     def discard(self) -> None:
-        """Drop the outcome: the runner has ended and does not journal it."""
+        """Drop the outcome: the runner has ended and does not journal it. Two threads may call this."""
+        if self.slot is not None and self.slot.take():
+            self.slot.release()
         self.effect.record_late(self.outcome)

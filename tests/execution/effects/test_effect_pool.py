@@ -12,14 +12,16 @@ from uuid import uuid4
 import pytest
 
 from runtime.core.commands import CallModel, StartTool
-from runtime.core.enums import EffectClass
+from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import Preview
 from runtime.execution.claim import advance
+from runtime.execution.commit import StepWriter
 from runtime.execution.effects import outcomes
 from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.deadlines import DeadlineTimer
+from runtime.execution.effects.kept_slots import KeptSlots
 from runtime.execution.effects.pool import EffectPool
-from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.effects.running import EffectFinished, KeptSlot, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.management.commands.healthcheck import _WITHIN
 from runtime.models import Run, Worker
@@ -136,6 +138,70 @@ def test_a_late_preview_leaves_its_call_to_be_decided(
     assert previewed["preview"]["missing"] == "it took longer than 0.01 s"
     assert types(run.id)[-3:] == ["CallPreviewed", "GateOpened", "GateOpened"]
     assert run.status == "suspended"
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_the_preview_before_a_call_is_made_once_and_its_slot_starts_the_call(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch, isolated: bool
+) -> None:
+    """Another run wants the only slot, and would keep it for longer than a preview counts."""
+    made: list[str] = []
+    late = timedelta()
+
+    def seen(request: PreviewRequest) -> Preview:
+        made.append(request.key)
+        if len(made) > 1:
+            assert not slots.reserve(take)
+        return Preview(material="m")
+
+    def take() -> None:
+        if not desk.effects.calls:
+            assert slots.reserve(take)
+            aside(keep)
+
+    def keep() -> None:
+        nonlocal late
+        until(lambda: slots._waiting or None, "the run to wait for the slot again")
+        late += timedelta(seconds=11)
+        slots.release()
+
+    tool = FakeTool(gated=True, preview=seen)
+    desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
+    desk.context = replace(desk.context, effect_pool=EffectPool(desk.effects, slots=1))
+    slots = desk.context.effect_pool._tools
+    run = desk.advance(desk.start("a"))
+    real = StepWriter.clock
+    monkeypatch.setattr(StepWriter, "clock", lambda writer: real(writer) + late)
+    desk.decide(desk.open_gates(run.id)[0].id, Verdict.APPROVE)
+    Run.objects.filter(id=run.id).update(isolated=isolated)
+    desk.advance_once(run.id, isolated=isolated)
+    assert (len(made), len(desk.effects.calls), slots._free) == (2, 1, 1)
+    desk.context.effect_pool.close()
+
+
+def test_a_kept_slot_is_freed_once_if_its_call_does_not_start() -> None:
+    pool = EffectPool(FakeEffects({}, {}), slots=1)
+    call = StartTool(frame="0", call="c1.0", attempt=1)
+    of = running().request
+    assert isinstance(of, ToolRequest)
+    effect = RunningEffect(
+        request=PreviewRequest(of=of, digest="d", deadline=1.0), submit=lambda _: None
+    )
+    assert pool.reserve(call, lambda: None)
+    message = EffectFinished(
+        effect=effect, outcome=ToolResult(value=1), slot=KeptSlot(pool._tools.release)
+    )
+    kept = KeptSlots()
+    kept.take_over(message)
+    message.discard()
+    assert pool._tools._free == 0
+    assert kept.use(call)
+    assert not kept.use(call)
+    assert kept.put_back(call)
+    kept.release()
+    kept.release()
+    assert pool._tools._free == 1
+    pool.close()
 
 
 @pytest.mark.parametrize("meanwhile", ["lost", "paused"])
