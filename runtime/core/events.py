@@ -603,6 +603,21 @@ class QuestionFailed:
     type: Literal["QuestionFailed"] = "QuestionFailed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerDropped:
+    """The model's answer to an inquiry was paid for and is not kept: it had no text, or came after the decision.
+
+    `usage`, `model` and `cost` are as in ModelReplied.
+    """
+
+    frame: str
+    question: UUID
+    usage: dict[str, int]
+    model: str = ""
+    cost: int | None = None
+    type: Literal["AnswerDropped"] = "AnswerDropped"
+
+
 FrameEvent = ModelReplied | Compacted | ModelFailed | AgentChanged | FrameClosed
 CallEvent = (
     CallPreviewed
@@ -618,7 +633,7 @@ CallEvent = (
     | OutcomeArrived
 )
 WaitEvent = RetryScheduled | WaitStarted | WaitEnded
-InquiryEvent = QuestionAsked | QuestionAnswered | QuestionFailed
+InquiryEvent = QuestionAsked | QuestionAnswered | QuestionFailed | AnswerDropped
 TravelEvent = Forked | Exported | Imported
 PaceEvent = Paused | Resumed
 RunEvent = (

@@ -18,6 +18,7 @@ from runtime.core.continuation import Continuation, Phase
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.lost_results import journaled
 from runtime.core.errors import NotJson
+from runtime.core.events import QuestionFailed
 from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import recover
@@ -31,11 +32,13 @@ from runtime.execution.admission.versions import (
 )
 from runtime.execution.commit import Loaded, StepWriter
 from runtime.execution.concurrency import RunSlots
+from runtime.execution.effects.kept_slots import KeptSlots
 from runtime.execution.effects.outcomes import (
     CANCELLED,
     DECIDED,
     RELEASED,
     STALE,
+    dropped,
     event_of,
     not_started,
     request_for,
@@ -108,6 +111,7 @@ class Runner:
         self._running: set[RunningEffect] = set()
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
+        self._kept = KeptSlots()
         self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
@@ -130,6 +134,7 @@ class Runner:
             self._abort_model_calls()
             for work in (*self._step.records.work, *self._ready):
                 self._context.effect_pool.release(work)
+            self._kept.release()
             self._context.effect_pool.cancel_wait(self._held.wake)
             self._discard_messages()
 
@@ -169,6 +174,7 @@ class Runner:
                 case Result.WRITTEN:
                     self._unapplied = None
                     self._uncommitted.clear()
+                    self._kept.release()
                     self._ready.extend(self._step.records.work)
                     self._step = self._new_step()
                     return release
@@ -187,7 +193,8 @@ class Runner:
     def _rebuild_step(self, given: Sequence[Changed]) -> None:
         """Build the step again from these changes alone: a decision in it may have been undone since it was read."""
         for work in self._step.records.work:
-            self._context.effect_pool.release(work)
+            if not self._kept.put_back(work):
+                self._context.effect_pool.release(work)
         self._step = self._new_step()
         for change in given:
             self._step.change(change)
@@ -217,9 +224,9 @@ class Runner:
 
     def _reserve(self, work: Work) -> bool:
         """Reserve a slot for new work, unless no new work may start."""
-        return not self._yielding.ended(self._writer.now) and self._context.effect_pool.reserve(
-            work, self._held.wake
-        )
+        if self._yielding.ended(self._writer.now):
+            return False
+        return self._kept.use(work) or self._context.effect_pool.reserve(work, self._held.wake)
 
     def _calling_models(self) -> set[str]:
         """Return the frames whose model call is recorded or running."""
@@ -273,12 +280,15 @@ class Runner:
         if isinstance(message, TransactionalResult):
             self._results.append(message)
         else:
+            self._kept.take_over(message)
             self._uncommitted.append(message)
             self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
-        self._yielding.made_progress()
+        if not effect.keeps_slot:  # else an isolated run would yield before each start of its call
+            self._yielding.made_progress()
         if _is_too_late(self._step.now, effect.request):
+            self._charge_dropped(effect.request, outcome)
             return
         event = event_of(
             self._step.now,
@@ -288,6 +298,16 @@ class Runner:
             jitter=random.random(),  # noqa: S311 - spreads retries, keeps no secret
         )
         self._step.add(event)
+        if isinstance(event, QuestionFailed):
+            self._charge_dropped(effect.request, outcome)
+
+    def _charge_dropped(
+        self, request: ModelRequest | PreviewRequest | ToolRequest, outcome: Outcome
+    ) -> None:
+        """Charge an answer that no inquiry gets, unless the run has ended."""
+        event = dropped(request, outcome) if isinstance(request, ModelRequest) else None
+        if event is not None and not self._step.now.ended:
+            self._step.add(event)
 
     def _submit(self, message: EffectFinished) -> None:
         """Queue a message, in an effect's thread. After the runner has ended, discard it."""
@@ -413,6 +433,9 @@ class Runner:
             effect.started_at = call.started_at
             if call.gate is not None:  # after the intent is committed, before the call starts
                 ledger.record(ledger.spent(request.run, (call.gate, request.attempt)))
+        elif isinstance(request, PreviewRequest):
+            shown = self._writer.now.call(request.frame, request.call).shown
+            effect.keeps_slot = shown is not None
         self._running.add(effect)
         return effect
 

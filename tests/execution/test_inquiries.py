@@ -1,6 +1,8 @@
 """A question to an agent while its worker dies, or while people decide: answered once, or not at all."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -8,12 +10,19 @@ import pytest
 from runtime.control.inquiries import ask as ask_agent
 from runtime.control.verification.verification import verify
 from runtime.core.enums import Verdict
+from runtime.core.machine.replay import initial
+from runtime.execution.effects.running import no_abort
 from runtime.models import Signal
-from runtime.ports.effects import Abort, ModelRequest, Outcome
+from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolResult
+from runtime.queries.journal import latest, read
 from tests.support.engine import MakeBench, Rig, lose, pause, resume, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until
-from tests.support.threads import Hold, holding
+from tests.support.threads import WITHIN, Hold, holding
+
+DONE = ToolResult(value=1)
+USED = {"input_tokens": 7, "output_tokens": 2}
+PAID = replace(say("Because."), usage=USED, cost=5)
 
 
 @pytest.fixture
@@ -67,6 +76,46 @@ def test_a_decision_during_the_answer_drops_it(
         until(lambda: "Completed" in types(run) or None, "the run to end")
     assert [kind for kind in types(run) if kind.startswith("Question")] == ["QuestionAsked"]
     assert verify(run).is_consistent
+
+
+def test_an_answer_that_comes_after_the_decision_is_charged(
+    rig: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider cannot be stopped any more, or has answered at the same moment."""
+    work, answer, tool = turns(ask(("t", {})), say("done")), Hold(PAID), Hold(DONE)
+
+    def model(request: ModelRequest) -> Outcome:
+        return work(request) if request.inquiry is None else answer(request)
+
+    worker = rig({"a": model}, t=FakeTool(gated=True, body=tool))
+    start = worker.effects.start_model_call
+
+    def start_unstoppable(*given: Any) -> Abort:
+        start(*given)
+        return no_abort
+
+    monkeypatch.setattr(worker.effects, "start_model_call", start_unstoppable)
+    run = asked(worker)
+    with holding(worker, run, answer):
+        worker.decide(worker.open_gates(run)[0].id, Verdict.APPROVE)
+        worker.heartbeat.check_signals(run)
+        assert tool.begun.wait(WITHIN)
+        answer.go_on.set()
+        until(lambda: "AnswerDropped" in types(run) or None, "the charge")
+        tool.go_on.set()
+        until(lambda: "Completed" in types(run) or None, "the run to end")
+    now = latest(initial(run), read(run))
+    assert (now.usage, now.spent.tokens, now.spent.micros) == (USED, 9, 5)
+    assert verify(run).is_consistent
+
+
+def test_an_answer_without_text_is_charged(desk: tuple[Rig, Hold]) -> None:
+    worker, hold = desk
+    hold.reply = say(" ")
+    hold.go_on.set()
+    run = asked(worker)
+    assert worker.advance(run).status == "suspended"
+    assert types(run)[-2:] == ["QuestionFailed", "AnswerDropped"]
 
 
 def test_a_paused_run_answers_when_it_is_resumed(desk: tuple[Rig, Hold]) -> None:

@@ -40,6 +40,7 @@ from runtime.core.errors import (
 )
 from runtime.core.events import (
     AgentChanged,
+    AnswerDropped,
     CallAdmitted,
     CallPreviewed,
     Event,
@@ -70,7 +71,7 @@ HISTORY = {
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
-    12: "runs that a schedule started: an entry with the people who made it; messages of reviewers",
+    12: "runs that a schedule started: an entry with the people who made it; messages of reviewers; late answers",
 }
 REFERRING = 6
 BRIEF = 7
@@ -238,6 +239,8 @@ def _number(event: Event) -> int:
         case RunStarted() if event.makers:
             return ORIGINS
         case MessageReceived() if event.reviewer:
+            return ORIGINS
+        case AnswerDropped():
             return ORIGINS
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE

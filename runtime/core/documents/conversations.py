@@ -394,5 +394,6 @@ _SILENT = frozenset(
         "QuestionAsked",
         "QuestionAnswered",
         "QuestionFailed",
+        "AnswerDropped",
     }
 )

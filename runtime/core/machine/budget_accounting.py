@@ -34,6 +34,7 @@ from runtime.core.commands import (
 from runtime.core.continuation import CallState, Continuation, Frame, Phase
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
+    AnswerDropped,
     BudgetExceeded,
     BudgetGranted,
     Compacted,
@@ -92,19 +93,26 @@ def charge(now: Continuation, event: Event) -> Continuation:
                 turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
             )
             return _add(now, event.frame, spent, context=tokens)
-        case Compacted(by="model") | QuestionAnswered():
+        case Compacted(by="model") | QuestionAnswered() | AnswerDropped():
             spent = Spent(
                 tokens=tokens_of(event.usage),
                 micros=event.cost or 0,
                 unpriced=event.cost is None,
             )
-            return _add(now, event.frame, spent)
+            return _add(now, _open_at(now, event.frame), spent)
         case ToolReturned() | ToolFailed() | OutcomeUnknown():
             return _add(now, event.frame, _A_CALL)
         case RetryScheduled() if event.call is not None:
             return _add(now, event.frame, _A_CALL)
         case _:
             return now
+
+
+def _open_at(now: Continuation, frame: str) -> str:
+    """Return the frame, or the nearest one above it that is there: a dropped answer can come after its frame closed."""
+    if frame in now.frames:
+        return frame
+    return max((one for one in now.frames if frame.startswith(f"{one}.")), key=len, default=frame)
 
 
 def _add(

@@ -21,6 +21,7 @@ from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     AgentChanged,
+    AnswerDropped,
     BudgetExceeded,
     BudgetGranted,
     CallAdmitted,
@@ -138,7 +139,7 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
         case RetryScheduled() | WaitEnded(outcome="again"):
             return _change_retry(now, event)
-        case QuestionAsked() | QuestionAnswered() | QuestionFailed():
+        case QuestionAsked() | QuestionAnswered() | QuestionFailed() | AnswerDropped():
             return evolve_inquiry(now, event)
         case BudgetExceeded():
             return exceed(now, event)

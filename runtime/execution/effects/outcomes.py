@@ -15,6 +15,7 @@ from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import FailureCause
 from runtime.core.events import (
+    AnswerDropped,
     CallPreviewed,
     Compacted,
     Event,
@@ -245,6 +246,19 @@ def _answered(
         case _:
             error = outcome.error
     return QuestionFailed(frame=of.frame, call=of.call, question=inquiry, error=error)
+
+
+def dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
+    """Return the event that charges an answer which its inquiry does not get; None if nothing was paid for."""
+    if request.inquiry is None or not isinstance(outcome, ModelAnswer):
+        return None
+    return AnswerDropped(
+        frame=request.frame,
+        question=request.inquiry,
+        usage=outcome.usage,
+        model=outcome.model,
+        cost=outcome.cost,
+    )
 
 
 def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetryScheduled:

@@ -181,7 +181,7 @@ class Fold:
                 self._end_spans(SpanState.EXPORTED)
             case e.Imported():
                 self._imported(event)
-            case e.BudgetExceeded() | e.BudgetGranted():
+            case e.BudgetExceeded() | e.BudgetGranted() | e.AnswerDropped():
                 return
             case e.QuestionAsked() | e.QuestionAnswered() | e.QuestionFailed():
                 self._inquiry(event)
@@ -412,7 +412,7 @@ class Fold:
             case _:
                 assert_never(event)
 
-    def _inquiry(self, event: e.InquiryEvent) -> None:
+    def _inquiry(self, event: e.QuestionAsked | e.QuestionAnswered | e.QuestionFailed) -> None:
         """Follow an inquiry. Its answer is no message of the frame, but the transcript has it at its place."""
         follow(self.inquiries, event, self._at)
         frame = self.frames.get(event.frame)

@@ -32,7 +32,9 @@ class InquiryRecord:
 
 
 def follow(
-    inquiries: MutableMapping[UUID, InquiryRecord], event: e.InquiryEvent, at: datetime
+    inquiries: MutableMapping[UUID, InquiryRecord],
+    event: e.QuestionAsked | e.QuestionAnswered | e.QuestionFailed,
+    at: datetime,
 ) -> None:
     """Add an inquiry, or end it."""
     if isinstance(event, e.QuestionAsked):

@@ -22,7 +22,14 @@ from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
 from runtime.core.documents.conversations import DIALOGUE, ORIGINS, Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
-from runtime.core.events import EVENT_TYPES, AgentChanged, Event, Proposal, ToolReturned
+from runtime.core.events import (
+    EVENT_TYPES,
+    AgentChanged,
+    AnswerDropped,
+    Event,
+    Proposal,
+    ToolReturned,
+)
 from runtime.core.machine.replay import Entry
 from tests.core.machine.events import AT, STARTED, begun, replied
 
@@ -66,6 +73,7 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (replace(NEWER, by="anne"), DIALOGUE),
         (STARTED[0], codec.SCHEMA),
         (begun(makers=("dora",)), ORIGINS),
+        (AnswerDropped(frame="0", question=UUID(int=1), usage={}), ORIGINS),
     ],
 )
 def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:

@@ -248,6 +248,9 @@ class Walk:
                 return [
                     events.QuestionAnswered(text="Because.", usage={"input_tokens": 3}, **of),
                     events.QuestionFailed(error="no answer", **of),
+                    events.AnswerDropped(
+                        frame=asked.frame, question=asked.id, usage={"input_tokens": 2}
+                    ),
                 ]
             case commands.CheckCall():
                 return self._judgements(effect)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from runtime.core.continuation import SETTLED, Continuation, Frame, Inquiry, Phase
 from runtime.core.errors import IllegalTransition, UnknownSubject
-from runtime.core.events import InquiryEvent, QuestionAnswered, QuestionAsked
+from runtime.core.events import AnswerDropped, InquiryEvent, QuestionAnswered, QuestionAsked
 from runtime.core.fast_replace import replace
 from runtime.core.machine.calls.results import result_of
 
@@ -19,6 +19,8 @@ QUESTION = "question"  # role of the last message of the request, by the older w
 
 def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
     """Return the continuation after an event of an inquiry. Raises IllegalTransition or UnknownSubject."""
+    if isinstance(event, AnswerDropped) and now.phase in (Phase.STARTED, Phase.CANCELLING):
+        return _used(now, event)
     if now.phase is not Phase.STARTED:
         raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
     if isinstance(event, QuestionAsked):
@@ -27,12 +29,7 @@ def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
     if len(left) == len(now.questions):
         raise UnknownSubject("open question", str(event.question))
     now = replace(now, questions=left)
-    if not isinstance(event, QuestionAnswered):
-        return now
-    usage = dict(now.usage)
-    for kind, count in event.usage.items():
-        usage[kind] = usage.get(kind, 0) + count
-    return replace(now, usage=usage)
+    return _used(now, event) if isinstance(event, QuestionAnswered) else now
 
 
 def open_inquiry(now: Continuation, inquiry: UUID) -> Inquiry | None:
@@ -58,6 +55,13 @@ def conversation(frame: Frame, inquiry: Inquiry) -> Frame:
     }
     more = ({"role": "results", "results": results}, asked)
     return replace(frame, messages=frame.messages + more)
+
+
+def _used(now: Continuation, event: QuestionAnswered | AnswerDropped) -> Continuation:
+    usage = dict(now.usage)
+    for kind, count in event.usage.items():
+        usage[kind] = usage.get(kind, 0) + count
+    return replace(now, usage=usage)
 
 
 def _asked(now: Continuation, event: QuestionAsked) -> Continuation:
