@@ -18,6 +18,8 @@ from approvals.allowance_acts import uses
 from approvals.decisions import votes as votes_of_people
 from approvals.models import Request
 from approvals.permissions import principals, request_rules
+from approvals.policies import escalation
+from approvals.policies.rules import Demands, Stage
 from approvals.policy_versions import facts, in_force
 from approvals.requests import expiry, snapshot, statements, verification, votes, writers
 from approvals.requests.statements import Statement
@@ -204,12 +206,23 @@ def _check_edited_at(
     if demands is not None and (
         demands.quorum > 1
         or editor is None
-        or not demands.stages[0].admits(editor.person, editor.groups)
+        or not _edited_stage(demands, request, said.at).admits(editor.person, editor.groups)
         or (demands.reason and not said.reason)
     ):
         raise ApprovalVoid(
             f"the rule {demands.rule} demands more than {said.by} for the edited call"
         )
+
+
+def _edited_stage(demands: Demands, request: Request, at: datetime) -> Stage:
+    """Return the stage of a rule for one person, with the people to whom the request had escalated.
+
+    These count only if the request has the same demands. Under another rule they could not decide yet: its steps would
+    begin after its own deadline.
+    """
+    if demands != votes.demands(request):
+        return demands.stages[0]
+    return escalation.stages(demands, request.expires_at, at)[0]
 
 
 def _check_expired(stored: _Stored, decision: Decision) -> None:
