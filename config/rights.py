@@ -50,6 +50,7 @@ TABLES = {
     "approvals_mailpreference": (ALL, "SELECT, UPDATE"),
     "approvals_notice": (NOTHING, ALL),
     "approvals_versiondecision": (ADD, READ),
+    "approvals_versionwithdrawal": (ADD, READ),
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),
 }

@@ -42,6 +42,27 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
     return requests.to_view(row, principal)
 
 
+def take_back(*, request: UUID, actor: Actor) -> bool:
+    """Undo a decision that another person withdrew with others. Return False if it is final already.
+
+    The caller has checked that the actor may withdraw it.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(request)
+        row = Request.objects.get(pk=request)
+        is_decided = row.status in (Request.Status.APPROVED, Request.Status.DENIED)
+        if not is_decided or row.effective_at is None or row.effective_at <= clock.now():
+            return False
+        try:
+            undo_decision(gate=row.gate)
+        except (GateNotOpen, RunEnded):
+            return False
+        _reopen(row, actor)
+        undone = ledger.undone(row.id, audit.undone(row))
+    ledger.record(undone)
+    return True
+
+
 def _check_undoable(row: Request, actor: Actor) -> None:
     if row.status == Request.Status.PENDING:
         raise NotDecided

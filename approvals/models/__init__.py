@@ -10,7 +10,7 @@ from approvals.models.readings import Reading
 from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
 from approvals.models.teamwork import Claim, Comment, Handover, Viewer
 from approvals.models.tools import ToolSchema
-from approvals.models.versions import VersionDecision
+from approvals.models.versions import VersionDecision, VersionWithdrawal
 
 __all__ = [
     "ASKING_AGENT",
@@ -34,6 +34,7 @@ __all__ = [
     "Token",
     "ToolSchema",
     "VersionDecision",
+    "VersionWithdrawal",
     "Viewer",
     "Vote",
 ]

@@ -64,9 +64,13 @@ class Assignment(models.Model):
 
 
 class Adoption(models.Model):
-    """The time at which existing rights were adopted; one row, which only the owner of the tables writes."""
+    """The time at which existing rights were adopted; one row, which only the owner of the tables writes.
+
+    `handovers_at` is the time at which the hand-overs from before their signatures were.
+    """
 
     at = models.DateTimeField()
+    handovers_at = models.DateTimeField(null=True)
 
 
 class LoginFailures(models.Model):

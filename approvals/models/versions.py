@@ -1,4 +1,4 @@
-"""Defines the table of decisions on changes of agents."""
+"""Defines the tables of decisions on changes of agents, and of their withdrawals."""
 
 from django.db import models
 
@@ -7,6 +7,7 @@ class VersionDecision(models.Model):
     """An admin's decision that runs continue from version `before` of an agent to `after`, signed.
 
     A trigger refuses changes and deletions. `count` is the number of runs that waited, as the admin confirmed it.
+    `withdrawn` is the number of withdrawals for the two versions before it: it counts as long as there are no more.
     """
 
     agent = models.TextField()
@@ -17,10 +18,33 @@ class VersionDecision(models.Model):
     reason = models.TextField()
     count = models.IntegerField()
     at = models.DateTimeField()
+    withdrawn = models.IntegerField(db_default=0, default=0)
     signature = models.TextField(null=True)  # hex
     key_id = models.TextField(null=True)
 
     class Meta:
         indexes = [
             models.Index(fields=["agent", "before", "after", "-id"], name="version_decision_pair")
+        ]
+
+
+class VersionWithdrawal(models.Model):
+    """An admin's withdrawal of every decision on two versions of an agent so far, signed.
+
+    A trigger refuses changes and deletions.
+    """
+
+    agent = models.TextField()
+    before = models.TextField()
+    after = models.TextField()
+    by = models.TextField()
+    token = models.TextField(null=True)  # the API token that was used
+    reason = models.TextField()
+    at = models.DateTimeField()
+    signature = models.TextField(null=True)  # hex
+    key_id = models.TextField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["agent", "before", "after"], name="version_withdrawal_pair")
         ]

@@ -7,12 +7,22 @@ no right. Ed25519 is RFC 8032, the canonical JSON RFC 8785.
 from datetime import UTC, datetime
 from typing import Any
 
-from approvals.models import Absence, AllowanceAct, Assignment, PolicyAct, Token, VersionDecision
+from approvals.models import (
+    Absence,
+    AllowanceAct,
+    Assignment,
+    PolicyAct,
+    Token,
+    VersionDecision,
+    VersionWithdrawal,
+)
 from runtime.core.digest import canonical
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, signatures
 
-Signed = Token | Assignment | PolicyAct | AllowanceAct | VersionDecision | Absence
+Signed = (
+    Token | Assignment | PolicyAct | AllowanceAct | VersionDecision | VersionWithdrawal | Absence
+)
 
 
 def sign(row: Signed) -> None:
@@ -53,6 +63,8 @@ def text_of(row: Signed) -> str:
             said = _allowance_act(row)
         case VersionDecision():
             said = _version_decision(row)
+        case VersionWithdrawal():
+            said = _version_withdrawal(row)
         case Absence():
             said = _absence(row)
     return canonical(said).decode()
@@ -127,6 +139,21 @@ def _version_decision(row: VersionDecision) -> dict[str, Any]:
         "token": row.token,
         "reason": row.reason,
         "count": row.count,
+        "at": _moment(row.at),
+        # Those of earlier releases have no number.
+        **({"withdrawn": row.withdrawn} if row.withdrawn else {}),
+    }
+
+
+def _version_withdrawal(row: VersionWithdrawal) -> dict[str, Any]:
+    return {
+        "kind": "version withdrawal",
+        "agent": row.agent,
+        "before": row.before,
+        "after": row.after,
+        "by": row.by,
+        "token": row.token,
+        "reason": row.reason,
         "at": _moment(row.at),
     }
 

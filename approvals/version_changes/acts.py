@@ -2,7 +2,8 @@
 
 The decision names both versions by their fingerprints, which are digests of the definitions, so it covers no other
 change. It counts for a run as a decision at the run's own version gate would: not for a run of the admin's own, and
-only while the admin may still decide.
+only while the admin may still decide. It names the number of withdrawals before it, and counts until there is another
+one. So a copy of an earlier decision does not count.
 """
 
 import logging
@@ -11,7 +12,7 @@ from datetime import datetime
 from uuid import UUID
 
 from approvals import clock, stored_rows
-from approvals.models import Request, VersionDecision
+from approvals.models import Request, VersionDecision, VersionWithdrawal
 from approvals.permissions import principals, request_rules, signatures
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -32,6 +33,7 @@ _NAMES = (
     "reason",
     "count",
     "at",
+    "withdrawn",
     "signature",
     "key_id",
 )
@@ -41,12 +43,14 @@ _READ = f"""
         {principals.credentials_sql("d.by")}, {", ".join(f"d.{one}" for one in _NAMES)}
     FROM approvals_versiondecision d
     WHERE d.agent = %(agent)s AND d.before = %(before)s AND d.after = %(after)s
+        AND d.withdrawn = (SELECT count(*) FROM approvals_versionwithdrawal w
+            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
     ORDER BY d.id DESC LIMIT {_RECENT}
 """
 
 
-def sign(row: VersionDecision) -> None:
-    """Sign and add the decision. Raises ImproperlyConfigured without the private key."""
+def sign(row: VersionDecision | VersionWithdrawal) -> None:
+    """Sign and add the decision or withdrawal. Raises ImproperlyConfigured without the private key."""
     signatures.sign(row)
     row.save(force_insert=True)
 

@@ -1,7 +1,8 @@
 """Records an admin's decision that all waiting runs of a change of an agent continue.
 
 The decision is signed for the pair of versions, and recorded at each run's own gate by `decide`, with its checks. So a
-run that this admin may not decide stays. Runs that reach the same change later continue by the signed decision.
+run that this admin may not decide stays. Runs that reach the same change later continue by the signed decision, until
+an admin withdraws it.
 """
 
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from uuid import UUID
 from approvals import clock
 from approvals.accounts import log
 from approvals.decisions.decide import decide
+from approvals.decisions.undo import take_back
 from approvals.errors import ApprovalError, NotFound
-from approvals.models import VersionDecision
+from approvals.models import VersionDecision, VersionWithdrawal
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.version_changes import acts, listing
@@ -74,6 +76,40 @@ def continue_all(
     return Decided(continued=found.count - len(left), left=tuple(left))
 
 
+def withdraw(*, agent: object, before: object, after: object, reason: object, actor: Actor) -> int:
+    """Withdraw the decision on this change: runs that reach it later ask again, each at its own gate.
+
+    The gates that it decided, and where it is not final yet, open again; return their number. Any admin may withdraw
+    it, because that lets no run continue. Raises NotFound for a person who is no admin, and if no decision on this
+    change counts; InvalidInput naming `reason`.
+    """
+    principal = principals.principal_of(actor)
+    if principal is None or not principal.has(Scope.ADMIN):
+        raise NotFound
+    pair = _pair(agent, before, after)
+    decision = listing.decision(pair)
+    if decision is None:
+        raise NotFound
+    why = text("reason", reason, MAX_REASON, required="is required to withdraw a decision")
+    acts.sign(
+        VersionWithdrawal(
+            agent=pair.agent,
+            before=pair.before,
+            after=pair.after,
+            by=actor.person,
+            token=actor.token,
+            reason=why,
+            at=clock.now(),
+        )
+    )
+    log.record(
+        actor.person,
+        f"withdrew the decision to continue {pair.agent} from {pair.before} under {pair.after}",
+    )
+    gates = listing.not_final(pair, decision)
+    return sum(take_back(request=one, actor=actor) for one in gates)
+
+
 def _pair(agent: object, before: object, after: object) -> Pair:
     if not isinstance(agent, str) or not isinstance(before, str) or not isinstance(after, str):
         raise NotFound
@@ -91,6 +127,7 @@ def _record(pair: Pair, count: int, reason: str, actor: Actor) -> None:
             reason=reason,
             count=count,
             at=clock.now(),
+            withdrawn=listing.withdrawals(pair),
         )
     )
     log.record(

@@ -9,14 +9,27 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from approvals.models import Request, VersionDecision
-from approvals.permissions import request_rules
+from approvals import clock
+from approvals.models import Request, VersionDecision, VersionWithdrawal
+from approvals.permissions import request_rules, signatures
 from approvals.permissions.principals import Principal
 from runtime.core.enums import GateKind
 from runtime.ports import wiring
 from runtime.queries.version_diff import Difference, differences
 
 MOST = 5_000  # version gates that are read
+DECIDED = 50  # decisions that are listed
+
+# The last decision on each pair, unless it was withdrawn.
+_COUNTING = """
+    SELECT d.* FROM approvals_versiondecision d WHERE d.id = (
+        SELECT max(o.id) FROM approvals_versiondecision o
+            WHERE o.agent = d.agent AND o.before = d.before AND o.after = d.after
+    ) AND d.withdrawn = (
+        SELECT count(*) FROM approvals_versionwithdrawal w
+            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after
+    )
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +39,20 @@ class Pair:
     agent: str
     before: str
     after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairDecision:
+    """A decision on a pair that counts. `count` runs waited when it was made."""
+
+    id: int
+    agent: str
+    before: str
+    after: str
+    by: str
+    reason: str
+    count: int
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +70,7 @@ class Waiting:
 class WaitingPair:
     """A pair with its waiting runs, oldest first. `differences` are None if a version was never published.
 
-    `decided_by` made the last decision on it, None without one.
+    `decided_by` made the decision on it that counts, None without one.
     """
 
     pair: Pair
@@ -83,6 +110,53 @@ def find(pair: Pair, principal: Principal | None) -> WaitingPair | None:
     return _pair(pair, runs) if runs else None
 
 
+def withdrawals(pair: Pair) -> int:
+    """Count the withdrawals of decisions on this pair."""
+    of = VersionWithdrawal.objects.filter(agent=pair.agent, before=pair.before, after=pair.after)
+    return of.count()
+
+
+def decided() -> tuple[PairDecision, ...]:
+    """List the latest DECIDED decisions that count for runs which reach their change later, the latest first."""
+    return _decisions(f"{_COUNTING} ORDER BY d.id DESC LIMIT %s", DECIDED)
+
+
+def decision(pair: Pair) -> PairDecision | None:
+    """Return the decision on this pair that counts, None without one."""
+    sql = f"{_COUNTING} AND d.agent = %s AND d.before = %s AND d.after = %s"
+    return next(iter(_decisions(sql, pair.agent, pair.before, pair.after)), None)
+
+
+def _decisions(sql: str, *given: object) -> tuple[PairDecision, ...]:
+    return tuple(
+        PairDecision(
+            id=row.id,
+            agent=row.agent,
+            before=row.before,
+            after=row.after,
+            by=row.by,
+            reason=row.reason,
+            count=row.count,
+            at=row.at,
+        )
+        for row in VersionDecision.objects.raw(sql, given)
+        if signatures.is_valid(row)
+    )
+
+
+def not_final(pair: Pair, made: PairDecision) -> list[UUID]:
+    """List the requests at gates of this pair which the decision decided, and which can still be undone."""
+    rows = Request.objects.filter(
+        decided_by=made.by,
+        decided_at__gte=made.at,
+        effective_at__gt=clock.now(),
+        kind=GateKind.VERSION,
+        status=Request.Status.APPROVED,
+        reason=made.reason,
+    )
+    return [row.id for row in rows.order_by("-decided_at", "-id") if _pair_of(row) == pair]
+
+
 def count() -> int:
     """Count the version gates that wait for a person."""
     return _pending().count()
@@ -95,13 +169,19 @@ def _pending() -> QuerySet[Request]:
 def _rows() -> Iterator[tuple[Pair, Request]]:
     """Read the pending requests; those whose pair cannot be read are decided on their own pages."""
     for row in _pending().order_by("created_at", "id")[:MOST]:
-        try:
-            args: dict[str, Any] = json.loads(row.args)
-            pair = Pair(agent=args["agent"], before=args["before"], after=args["after"])
-        except (ValueError, KeyError, TypeError):
-            continue
-        if all(isinstance(one, str) for one in (pair.agent, pair.before, pair.after)):
+        pair = _pair_of(row)
+        if pair is not None:
             yield pair, row
+
+
+def _pair_of(row: Request) -> Pair | None:
+    try:
+        args: dict[str, Any] = json.loads(row.args)
+        pair = Pair(agent=args["agent"], before=args["before"], after=args["after"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    named = (pair.agent, pair.before, pair.after)
+    return pair if all(isinstance(one, str) for one in named) else None
 
 
 def _waiting(row: Request, principal: Principal | None) -> Waiting:
@@ -122,9 +202,5 @@ def _pair(pair: Pair, runs: list[Waiting]) -> WaitingPair:
         runs=tuple(runs),
         differences=None if changes is None else differences(changes),
     )
-    last = (
-        VersionDecision.objects.filter(agent=pair.agent, before=pair.before, after=pair.after)
-        .order_by("-id")
-        .first()
-    )
+    last = decision(pair)
     return found if last is None else replace(found, decided_by=last.by, decided_at=last.at)

@@ -34,7 +34,11 @@ from approvals.web.pages.people import (
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
 from approvals.web.pages.session import home, login, logout
-from approvals.web.pages.version_changes import continue_runs, version_changes
+from approvals.web.pages.version_changes import (
+    continue_runs,
+    version_changes,
+    withdraw_change,
+)
 from approvals.web.request.allow import allow
 from approvals.web.request.approval import (
     answer_instead,
@@ -85,6 +89,7 @@ urlpatterns = [
     path("allowances/<uuid:one>/revoke/", revoke_allowance, name="revoke_allowance"),
     path("version-changes/", version_changes, name="version_changes"),
     path("version-changes/continue/", continue_runs, name="continue_runs"),
+    path("version-changes/withdraw/", withdraw_change, name="withdraw_change"),
     path("inbox/", inbox, name="inbox"),
     path("inbox/views/add/", save_view, name="save_view"),
     path("inbox/views/<uuid:view>/delete/", delete_view, name="delete_view"),

@@ -11,15 +11,16 @@ from agents.effect_handler import AgentEffects
 from agents.sdk import tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
+from approvals import audit
 from approvals.accounts.people import set_groups
 from approvals.adapter import Approvals
 from approvals.errors import NotFound
-from approvals.models import Request, VersionDecision
+from approvals.models import Request, VersionDecision, VersionWithdrawal
 from approvals.permissions import principals
 from approvals.policy import Group
 from approvals.version_changes import decide
 from approvals.version_changes.acts import sign
-from approvals.version_changes.listing import waiting
+from approvals.version_changes.listing import decided, waiting
 from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.core.enums import GateKind
@@ -144,8 +145,8 @@ def test_one_decision_continues_every_run_of_a_change(releases: Any, anne: Actor
     assert [(one.part, one.asks) for one in pair.differences or ()] == [("tool lend", True)]
     assert _continue(first, second, anne).continued == RUNS
     assert second.go_on(*runs) == {"completed"}
-    decided = Request.objects.filter(kind=GateKind.VERSION, decided_by="anne", status="approved")
-    assert decided.count() == RUNS
+    gates = Request.objects.filter(kind=GateKind.VERSION, decided_by="anne", status="approved")
+    assert gates.count() == RUNS
     # Runs that reach the change later open no gate, and their journal names the admin. One of her own asks another.
     assert second.approve(*later) == {"completed"}
     change = (first.fingerprint, second.fingerprint, "anne")
@@ -179,15 +180,15 @@ def test_a_decision_counts_only_signed_and_while_its_admin_may_decide(
     with pytest.raises(DatabaseError), transaction.atomic():
         VersionDecision.objects.filter(pk=forged.pk).update(by="bea")
     given = {**pair, "run": runs[0], "requester": "ada", "origin": ("ada",)}
-    decided = Approvals().version_decided
-    assert decided(**given) == "anne"
-    assert decided(**{**given, "requester": "anne"}) is None
-    assert decided(**{**given, "origin": ("ada", "anne")}) is None
-    assert decided(**{**given, "before": "sha256:other"}) is None
+    counts = Approvals().version_decided
+    assert counts(**given) == "anne"
+    assert counts(**{**given, "requester": "anne"}) is None
+    assert counts(**{**given, "origin": ("ada", "anne")}) is None
+    assert counts(**{**given, "before": "sha256:other"}) is None
     assert second.approve(runs[0]) == {"completed"}
     for groups in ([Group.ADMINS], [Group.REVIEWERS]):
         set_groups("anne", groups, actor=None)
-        assert decided(**given) is None
+        assert counts(**given) is None
     assert (second.approve(*runs[1:]), _gates()) == ({"suspended"}, 2)
 
 
@@ -204,6 +205,40 @@ def test_a_decision_does_not_count_in_a_run_that_its_admin_has_just_steered(
     second.approve(steered, other)
     change = (first.fingerprint, second.fingerprint, "anne")
     assert (_changes(steered), _changes(other), _gates()) == ([], [change], 1)
+
+
+def test_a_withdrawn_decision_lets_no_later_run_continue(
+    releases: Any, anne: Actor, settings: Any
+) -> None:
+    first = releases(FIRST)
+    runs, later, last = first.start(2), first.start(1), first.start(1)
+    second = releases(FEWER)
+    second.approve(*runs)
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    assert _continue(first, second, anne, count=2).continued == 2
+    earlier = VersionDecision.objects.get()
+    pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
+    for actor in (ADA, BEA):
+        with pytest.raises(NotFound):
+            decide.withdraw(**pair, reason="No.", actor=actor)
+    with pytest.raises(InvalidInput, match="is required"):
+        decide.withdraw(**pair, reason=" ", actor=anne)
+    admin = Actor(person="admin")
+    assert decide.withdraw(**pair, reason="It lends.", actor=admin) == 2
+    assert second.go_on(*runs) == {"suspended"}, "their decision could still be undone"
+    settings.ABEYANCE_UNDO_SECONDS = 0
+    assert (second.approve(*later), _gates()) == ({"suspended"}, 3)
+    assert (decided(), audit.verify(runs[0])) == ((), 5)
+    earlier.pk = None
+    earlier.save(force_insert=True)  # a copy, by a program with write access
+    assert (second.approve(*last), _gates()) == ({"suspended"}, 4)
+    with pytest.raises(NotFound):
+        decide.withdraw(**pair, reason="Again.", actor=admin)
+    with pytest.raises(DatabaseError), transaction.atomic():
+        VersionWithdrawal.objects.all().delete()
+    assert _continue(first, second, anne, count=4).continued == 4
+    assert second.go_on(*runs, *later, *last) == {"completed"}
+    assert [one.by for one in decided()] == ["anne"]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

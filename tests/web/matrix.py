@@ -206,6 +206,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "decision": {"verdict": "approve", **given},
         "stops": {"agent": "", **why},
         "version-changes": {"agent": "a", "before": "b", "after": "c", "count": 1, **why},
+        "version-changes/withdraw": {"agent": "a", "before": "b", "after": "c", **why},
+        "version-decisions/withdraw": {"agent": "a", "before": "b", "after": "c", **why},
         "put": {"agent": "*", "confirm": "every agent", **given},
         "settle": {"outcome": "give_up", **why},
         "run-again": {"confirm": "newhire", **given},

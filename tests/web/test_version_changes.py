@@ -1,5 +1,7 @@
 """The page and the API on which an admin decides a change of an agent once for all its waiting runs."""
 
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -66,6 +68,29 @@ def test_the_api_can_do_as_much(pair: dict[str, str], admin_api: Caller) -> None
     )
     (listed,) = anne.get("/version-changes").json()
     assert (listed["count"], listed["decidable"], listed["decided_by"]) == (1, 0, "anne")
+
+
+@pytest.mark.django_db
+def test_an_admin_withdraws_a_decision(
+    pair: dict[str, str], admin: Client, admin_api: Caller, settings: Any
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    anne = log_in(_anne())
+    anne.post(f"{PAGE}continue/", {**pair, "count": "3", "reason": "All <fine>."})
+    (made,) = admin_api.get("/version-decisions").json()
+    given = {**pair, "by": "anne", "reason": "All <fine>.", "count": 3}
+    assert {name: value for name, value in made.items() if name != "at"} == given
+    shows(admin, PAGE, "Decided changes", "All &lt;fine&gt;.", "when 3 runs waited")
+    wrong = admin.post(f"{PAGE}withdraw/", {**pair, "reason": " "})
+    has(text_of(wrong, 422), "is required to withdraw a decision", "<details open>")
+    done = admin.post(f"{PAGE}withdraw/", {**pair, "reason": "It lends."}, follow=True)
+    has(text_of(done), "Withdrawn.", "2 of them wait again", "3 runs wait")
+    assert "Decided changes" not in text_of(done)
+    assert admin_api.post("/version-decisions/withdraw", {**pair, "reason": "x"}).status_code == 404
+    has(text_of(admin.post(f"{PAGE}withdraw/", pair), 404), "No decision on this change counts")
+    anne.post(f"{PAGE}continue/", {**pair, "count": "3", "reason": "All fine."})
+    again = admin_api.post("/version-decisions/withdraw", {**pair, "reason": "x"})
+    assert again.json() == {"opened": 2}
 
 
 @pytest.mark.django_db

@@ -60,6 +60,33 @@ class ContinueIn(Body):
     reason: Reason = ""
 
 
+class VersionDecisionOut(Schema):
+    """A decision by which runs that reach this change later continue. `count` runs waited when it was made."""
+
+    agent: str
+    before: str
+    after: str
+    by: str
+    reason: str
+    count: int
+    at: datetime
+
+
+class WithdrawIn(Body):
+    """Withdraw the decision on this change. The `reason` is required."""
+
+    agent: Annotated[Any, WithJsonSchema(TEXT)] = None
+    before: Annotated[Any, WithJsonSchema(TEXT)] = None
+    after: Annotated[Any, WithJsonSchema(TEXT)] = None
+    reason: Reason = ""
+
+
+class WithdrawnOut(Schema):
+    """The number of runs that wait again: their decision was not final yet."""
+
+    opened: int
+
+
 @router.get("/version-changes", response=list[VersionChangeOut])
 def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
     """List the changes of agents for which runs wait, the one with the most runs first. For admins."""
@@ -79,6 +106,27 @@ def continue_runs(request: Authenticated, body: ContinueIn) -> decide.Decided:
         reason=body.reason,
         actor=request.auth,
     )
+
+
+@router.get("/version-decisions", response=list[VersionDecisionOut])
+def list_version_decisions(request: Authenticated) -> tuple[listing.PairDecision, ...]:
+    """List the latest decisions on changes that count for later runs, at most 50. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    return listing.decided()
+
+
+@router.post("/version-decisions/withdraw", response=WithdrawnOut)
+def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> WithdrawnOut:
+    """Withdraw the decision on a change, so that runs which reach it later ask again. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    opened = decide.withdraw(
+        agent=body.agent,
+        before=body.before,
+        after=body.after,
+        reason=body.reason,
+        actor=request.auth,
+    )
+    return WithdrawnOut(opened=opened)
 
 
 def _shown(one: listing.WaitingPair) -> VersionChangeOut:

@@ -12,6 +12,7 @@ from runtime.core.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.web.requests import actor_of, admins_only, form_text
 
+NOT_DECIDED = "No decision on this change counts any more."
 GONE = "No run waits for this change any more."
 
 
@@ -49,12 +50,34 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
     return redirect("version_changes")
 
 
+@require_POST
+@admins_only
+def withdraw_change(request: HttpRequest) -> HttpResponse:
+    """Withdraw the decision on one change, so that later runs ask again."""
+    try:
+        opened = decide.withdraw(
+            agent=request.POST.get("agent"),
+            before=request.POST.get("before"),
+            after=request.POST.get("after"),
+            reason=form_text(request.POST, "reason"),
+            actor=actor_of(request),
+        )
+    except InvalidInput as refused:
+        return _page(request, f"The {refused.field} {refused.detail}.", status=refused.status)
+    except NotFound as refused:
+        return _page(request, NOT_DECIDED, status=refused.status)
+    runs = f" {opened} of them wait again." if opened else ""
+    messages.success(request, f"Withdrawn. Runs that reach this change later ask again.{runs}")
+    return redirect("version_changes")
+
+
 def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
     principal = principals.principal_of(actor_of(request))
     denial = acts.refusal(principal)
     context = {
         "section": "overview",
         "changes": listing.waiting(principal),
+        "decided": listing.decided(),
         "refusal": denial.detail if denial else "",
         "problem": problem,
         "typed": request.POST,

@@ -11,11 +11,13 @@ from axe_playwright_python.sync_playwright import Axe
 from django.test import override_settings
 from playwright.sync_api import Page, expect
 
+from approvals import clock
 from approvals.accounts import tokens
 from approvals.adapter import Approvals
 from approvals.allowance_acts import changes as allowance_changes
-from approvals.models import Request
+from approvals.models import Request, VersionDecision
 from approvals.policy import Group
+from approvals.version_changes.acts import sign
 from runtime.core.budgets import Budget
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -79,6 +81,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
     scheduled = schedule_changes.create(sent=said, actor=Actor(person="ada"))
     schedule_changes.run_now(id=scheduled, actor=Actor(person="ada"))
+    pair = {"agent": "hr_onboarding", "before": "sha256:a", "after": "sha256:b"}
+    sign(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.now()))
     ours = [waiting, done, denied, expired, doubt, cancelled]
     run, start = f"/runs/{waiting}/", "/agents/hr_onboarding/start/"
     asked = f"/a/{office.request(waiting).id}/"
