@@ -1,8 +1,10 @@
 """Reads who could decide: the people with a right to decide, and those of them who may still vote on a request."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
 
 from django.utils import timezone
 
@@ -10,20 +12,27 @@ from approvals.models import Request
 from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.policies import escalation, tally
-from approvals.policies.rules import Policy, demands_of
+from approvals.policies.rules import GROUP, PERSON, Policy, demands_of, keys_of
 from approvals.policy import DECIDING
 from runtime.core.enums import GateKind
 from runtime.ports.access import Actor
 from runtime.store import pool
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-MAX_PEOPLE = 500  # more are not looked at: then there are enough
+READ = 100  # people of one query
 
+_NAMES = """
+    SELECT DISTINCT u.username FROM auth_user u JOIN auth_user_groups m ON m.user_id = u.id
+        JOIN auth_group g ON g.id = m.group_id
+    WHERE u.is_active AND g.name = ANY(%(groups)s)
+"""
 _PEOPLE = f"""
     SELECT p.username, clock_timestamp(), {principals.credentials_sql("p.username")} FROM (
-        SELECT DISTINCT u.username FROM auth_user u JOIN auth_user_groups m ON m.user_id = u.id
-            JOIN auth_group g ON g.id = m.group_id
-        WHERE u.is_active AND g.name = ANY(%(groups)s) ORDER BY u.username LIMIT {MAX_PEOPLE}) p
+        {_NAMES} AND u.username > %(after)s AND (%(all)s OR u.username = ANY(%(people)s)
+            OR EXISTS (SELECT FROM auth_user_groups n JOIN auth_group named ON named.id = n.group_id
+                WHERE n.user_id = u.id AND named.name = ANY(%(named)s))
+            OR EXISTS (SELECT FROM approvals_absence ab WHERE ab.deputy = u.username AND ab.ends > now()))
+        ORDER BY u.username LIMIT %(most)s) p
 """
 
 
@@ -31,21 +40,82 @@ _PEOPLE = f"""
 class Outlook:
     """Who could still decide a pending request: now, in any stage (`able`), and whether they suffice.
 
-    `away` names the people who are away, with their deputies.
+    `away` names the people who are away, with their deputies. `is_part` says that more people may be able: so many
+    were read that they suffice.
     """
 
     people: tuple[str, ...]
     suffice: bool
     able: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    is_part: bool = False
 
 
 def deciders() -> tuple[Principal, ...]:
-    """Return the active people with a right to decide, by name."""
+    """Return all active people with a right to decide, by name."""
+    return tuple(chain.from_iterable(_read()))
+
+
+def names() -> tuple[str, ...]:
+    """Name the active members of the groups that decide, to choose from. Their rights are not verified."""
     with pool.in_transaction() as connection:
-        rows = connection.execute(_PEOPLE, {"groups": sorted(DECIDING)}).fetchall()
-    found = [_principal(*row) for row in rows]
-    return tuple(one for one in found if one is not None)
+        rows = connection.execute(f"{_NAMES} ORDER BY 1", {"groups": sorted(DECIDING)}).fetchall()
+    return tuple(name for (name,) in rows)
+
+
+def outlook_of(row: Request, votes: Mapping[str, int] | None = None) -> Outlook:
+    """Return the outlook of one request now. It reads the people who matter to its rule, READ at a time.
+
+    It stops as soon as they suffice: a page must not verify the rights of thousands.
+    """
+    people, found = tuple[Principal, ...](), None
+    for some in _read(_keys(row)):
+        people += some
+        found = outlook(row, people, votes=votes)
+        if found.suffice:
+            return replace(found, is_part=len(some) == READ)
+    return found or outlook(row, (), votes=votes)
+
+
+def relevant(row: Request, people: Iterable[Principal]) -> tuple[Principal, ...]:
+    """Return those of these people who can matter to the rule of a request, the deputies of others among them."""
+    keys = _keys(row)
+    if keys is None:
+        return tuple(people)
+    return tuple(
+        one
+        for one in people
+        if one.stand_ins or not keys.isdisjoint(keys_of(one.person, one.groups))
+    )
+
+
+def _keys(row: Request) -> frozenset[str] | None:
+    """Return whom the rule of a request names, as in `Stage.keys`; None if every reviewer can decide it."""
+    demands = None if row.kind == GateKind.IN_DOUBT else demands_of(row.rule)
+    if demands is None or any(not (stage.groups or stage.people) for stage in demands.stages):
+        return None
+    at_once = [key for stage in demands.stages for key in stage.keys]
+    return frozenset([*at_once, *(key for step in demands.escalate for key in step.keys)])
+
+
+def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]:
+    """Read the people with a right to decide, by name; with `keys` only those, and the deputies of others."""
+    given: dict[str, Any] = {
+        "groups": sorted(DECIDING),
+        "all": keys is None,
+        "people": [one.removeprefix(PERSON) for one in keys or () if one.startswith(PERSON)],
+        "named": [one.removeprefix(GROUP) for one in keys or () if one.startswith(GROUP)],
+        "after": "",
+        "most": READ,
+    }
+    while True:
+        with pool.in_transaction() as connection:
+            rows = connection.execute(_PEOPLE, given).fetchall()
+        found = [_principal(*row) for row in rows]
+        yield tuple(one for one in found if one is not None)
+        if len(rows) < READ:
+            return
+        given["after"] = rows[-1][0]
 
 
 def end_of(row: Request) -> datetime:
@@ -58,23 +128,28 @@ def outlook(
     people: Iterable[Principal],
     at: datetime | None = None,
     votes: Mapping[str, int] | None = None,
+    deputies: Sequence[Principal] | None = None,
 ) -> Outlook:
     """Return who of these people could decide a request at a time, by default now, and whether they suffice in time.
 
     People of later steps of escalation suffice too, and those whose cooling-off period ends before the deadline. People
-    who are away at the deadline do not, but their deputies do. A gate that is no approval needs one person.
+    who are away at the deadline do not, but their deputies do. A gate that is no approval needs one person. `deputies`
+    are all deputies, by default those among the people.
     """
     at = at or timezone.now()
     demands = demands_of(row.rule)
     people = tuple(people)
+    deputies = people if deputies is None else deputies
     if votes is None:
         votes = dict(row.votes.values_list("person", "stage")) if demands is not None else {}
     end = end_of(row)
-    able = _able(row, people, votes, at)
-    then = [replace(one, stands_for=one.absent_at(end)) for one in people]
-    later = _able(row, then, votes, end)
+    gone = {absent.person for one in deputies for absent in one.stands_for}
+    able = _able(row, people, {*votes, *gone}, at)
+    gone = {absent.person for one in deputies for absent in one.absent_at(end)}
+    then = [replace(one, stands_for=one.absent_at(end)) if one.stand_ins else one for one in people]
+    later = _able(row, then, {*votes, *gone}, end)
     away = tuple(
-        f"{absent.person} (deputy {one.person})" for one in people for absent in one.stands_for
+        f"{absent.person} (deputy {one.person})" for one in deputies for absent in one.stands_for
     )
     if demands is None:
         return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able), away=away)
@@ -109,15 +184,14 @@ def outlook(
 
 
 def _able(
-    row: Request, people: Sequence[Principal], votes: Mapping[str, int], at: datetime
+    row: Request, people: Sequence[Principal], others: Collection[str], at: datetime
 ) -> dict[str, Principal]:
-    """Return the people who may decide at a time, are not away with a deputy, and have no vote."""
-    away = {absent.person for one in people for absent in one.stands_for}
+    """Return the people who may decide at a time. `others` are away with a deputy, or have a vote."""
     found = dict[str, Principal]()
     for one in people:
         cooled = one.cooling_until is not None and one.cooling_until < at
         then = replace(one, cooling_until=None) if cooled else one
-        if one.person in {*votes, *row.voted_for, *away}:
+        if one.person in others or one.person in row.voted_for:
             continue
         if request_rules.denial(then, row, at=at) is None:
             found[one.person] = one

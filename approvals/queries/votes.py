@@ -28,7 +28,8 @@ class StageView:
 class Panel:
     """The votes on a request. `could` names who could vote now, `more` counts those not named.
 
-    `suffice` is False if the people who are left cannot complete the stages: then it will expire.
+    With `at_least` there may be more of them. `suffice` is False if the people who are left cannot complete the
+    stages: then it will expire.
     """
 
     rule: str
@@ -40,6 +41,7 @@ class Panel:
     could: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     more: int = 0
+    at_least: bool = False
     suffice: bool = True
     reason: bool = False
     mine: bool = False
@@ -52,7 +54,7 @@ def too_few(shown: Approval, panel: Panel | None) -> tuple[str, ...] | None:
     pending = shown.status == Request.Status.PENDING and not shown.tampered
     if not pending or shown.undecidable_at is None:  # the sweeper looks each minute
         return None
-    left = deciders.outlook(Request.objects.get(pk=shown.id), deciders.deciders())
+    left = deciders.outlook_of(Request.objects.get(pk=shown.id))
     return None if left.suffice else left.people[:MAX_NAMED]
 
 
@@ -70,7 +72,7 @@ def panel(shown: Approval, person: str) -> Panel | None:
     outlook = deciders.Outlook(people=(), suffice=True)
     if pending:
         row = votes[0].request if votes else Request.objects.get(pk=shown.id)
-        outlook = deciders.outlook(row, deciders.deciders(), votes=counted)
+        outlook = deciders.outlook_of(row, counted)
     return Panel(
         rule=demands.rule,
         version=shown.policy_version,
@@ -90,6 +92,7 @@ def panel(shown: Approval, person: str) -> Panel | None:
         could=outlook.people[:MAX_NAMED],
         away=outlook.away[:MAX_NAMED],
         more=max(0, len(outlook.people) - MAX_NAMED),
+        at_least=outlook.is_part,
         suffice=outlook.suffice,
         reason=demands.reason,
         mine=pending and person in counted,

@@ -50,7 +50,7 @@ def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Hando
 def receivers(request: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the people to whom the actor could hand the request over, and the people who are away."""
     row = Request.objects.get(pk=request)
-    found = deciders.outlook(row, deciders.deciders())
+    found = deciders.outlook(row, deciders.relevant(row, deciders.deciders()))
     return tuple(name for name in found.able if name != actor.person), found.away
 
 

@@ -1,7 +1,7 @@
 """Marks pending requests that too few people are left to decide in time, for lists, pages and the log.
 
 The caller is the sweeper, each minute. The people are read once for all requests, and requests with the same rule,
-origin and votes are looked at once.
+origin and votes are looked at once, with a few people first: mostly these suffice.
 """
 
 import logging
@@ -17,12 +17,13 @@ from approvals import audit, clock
 from approvals.models import AuditEntry, Request, Vote
 from approvals.permissions.principals import Principal
 from approvals.queries import deciders
-from approvals.queries.deciders import MAX_PEOPLE, Outlook
+from approvals.queries.deciders import Outlook
 from runtime.control.transaction import notify
 
 log = logging.getLogger(__name__)
 
 BATCH = 500
+FEW = 50  # people who are looked at first
 MOST = 10_000  # requests of one pass; the next pass continues after them
 UNDECIDABLE = "undecidable"  # an audited act
 _COLUMNS = (
@@ -49,15 +50,11 @@ class Outlooks:
 
     def mark(self, stop: Event) -> int:
         """Mark requests that too few people can decide in time, and clear marks. Return how many changed."""
-        people = deciders.deciders()
-        if len(people) >= MAX_PEOPLE:
-            return 0  # not all were read, and there are enough
-        known: dict[tuple[object, ...], Outlook] = {}
-        changed = 0
+        everyone, changed = _Everyone(deciders.deciders()), 0
         for _ in range(0, MOST, BATCH):
             pending = Request.objects.filter(self._after, status=Request.Status.PENDING)
             rows = list(pending.order_by("created_at", "id").only(*_COLUMNS)[:BATCH])
-            changed += _mark_all(rows, people, known)
+            changed += _mark_all(rows, everyone)
             if len(rows) < BATCH or stop.is_set():
                 self._after = Q()
                 break
@@ -67,9 +64,51 @@ class Outlooks:
         return changed
 
 
-def _mark_all(
-    rows: list[Request], people: tuple[Principal, ...], known: dict[tuple[object, ...], Outlook]
-) -> int:
+class _Everyone:
+    """All people with a right to decide, and the outlooks of this look."""
+
+    def __init__(self, people: tuple[Principal, ...]) -> None:
+        self._people = people
+        self._deputies = tuple(one for one in people if one.stand_ins)
+        self._cooling = tuple(one for one in people if one.cooling_until)
+        self._relevant: dict[tuple[str | None, str], tuple[Principal, ...]] = {}
+        self._known: dict[tuple[object, ...], Outlook] = {}
+
+    def outlook(self, row: Request, votes: dict[str, int], at: datetime) -> Outlook:
+        """Return the outlook of a request. If the people suffice, it may lack some of them."""
+        end = deciders.end_of(row)
+        away = [
+            (one.person, absent.person) for one in self._deputies for absent in one.absent_at(end)
+        ]
+        soon = [one.person for one in self._cooling if _ends_in_time(one, row)]
+        same = (
+            row.rule,
+            row.kind,
+            row.risk,
+            row.requester,
+            tuple(row.origin),
+            tuple(row.excluded),
+            frozenset(votes.items()),
+            tuple(row.voted_for),
+            tuple(soon),
+            tuple(away),
+        )
+        if same not in self._known:
+            self._known[same] = self._look(row, votes, at)
+        return self._known[same]
+
+    def _look(self, row: Request, votes: dict[str, int], at: datetime) -> Outlook:
+        rule = (row.rule, row.kind)
+        if rule not in self._relevant:
+            self._relevant[rule] = deciders.relevant(row, self._people)
+        people = self._relevant[rule]
+        found = deciders.outlook(row, people[:FEW], at, votes, self._deputies)
+        if found.suffice or len(people) <= FEW:
+            return found
+        return deciders.outlook(row, people, at, votes, self._deputies)
+
+
+def _mark_all(rows: list[Request], everyone: _Everyone) -> int:
     cast: dict[UUID, dict[str, int]] = defaultdict(dict)
     ruled = [row.pk for row in rows if row.rule is not None]
     for request, person, stage in Vote.objects.filter(request__in=ruled).values_list(
@@ -79,39 +118,12 @@ def _mark_all(
     at, changed = clock.now(), 0
     for row in rows:
         try:
-            found = _outlook(row, people, cast[row.pk], at, known)
+            found = everyone.outlook(row, cast[row.pk], at)
         except (ValueError, KeyError, TypeError):
             continue  # it was tampered with: its page says so
         if found.suffice is (row.undecidable_at is not None):
             changed += _mark(row, found, at)
     return changed
-
-
-def _outlook(
-    row: Request,
-    people: tuple[Principal, ...],
-    votes: dict[str, int],
-    at: datetime,
-    known: dict[tuple[object, ...], Outlook],
-) -> Outlook:
-    end = deciders.end_of(row)
-    away = [(one.person, absent.person) for one in people for absent in one.absent_at(end)]
-    soon = [one.person for one in people if one.cooling_until and _ends_in_time(one, row)]
-    same = (
-        row.rule,
-        row.kind,
-        row.risk,
-        row.requester,
-        tuple(row.origin),
-        tuple(row.excluded),
-        frozenset(votes.items()),
-        tuple(row.voted_for),
-        tuple(soon),
-        tuple(away),
-    )
-    if same not in known:
-        known[same] = deciders.outlook(row, people, at, votes)
-    return known[same]
 
 
 def _ends_in_time(person: Principal, row: Request) -> bool:

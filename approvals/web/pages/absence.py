@@ -21,7 +21,7 @@ def context(request: HttpRequest, problem: InvalidInput | None = None) -> dict[s
     me = principals.principal_of(principals.actor_of(request.user))
     own, others = absences.concerning(request.user.get_username())
     decides = me is not None and policy.risks_decided_by(me.groups)
-    names = [one.person for one in deciders.deciders()] if decides else []
+    names = deciders.names() if decides else []
     return {
         "away": own,
         "standing_in": others,

@@ -18,10 +18,11 @@ from approvals.policies import escalation
 from approvals.policies.rules import Demands, Escalation, OnExpiry, Stage, demands_of
 from approvals.policy import Group
 from approvals.policy_versions import changes
-from approvals.queries import inbox
+from approvals.queries import deciders, inbox
 from approvals.queries.inbox import View
 from approvals.requests import statements, verification, votes
 from approvals.upkeep import escalations as decisions
+from approvals.upkeep import outlooks
 from approvals.upkeep.escalations import record_begun
 from approvals.upkeep.outlooks import Outlooks
 from runtime.core.enums import Decision, Verdict
@@ -168,6 +169,25 @@ def test_a_vote_from_before_its_step_does_not_count(three: list[Actor]) -> None:
         seeds.verify_approval(request)
 
 
+@pytest.mark.parametrize(("level", "counts"), [(2, True), (1, False)])
+def test_an_edit_by_a_person_of_a_step_counts_under_the_same_rule(
+    three: list[Actor], level: int, counts: bool
+) -> None:
+    steps = "escalate: [{people: [cora], expires_after: 100}]"
+    less = f"rules:\n  - {{name: Less, when: args.security_level < 2, people: [bea], {steps}}}"
+    later = clock.now() + timedelta(seconds=150)
+    request = asked(LADDER.replace("rules:", less), expires_at=later)
+    seeds.decide(request, three[1], "edit", arguments={**seeds.ARGS, "security_level": level})
+    request.refresh_from_db()
+    edit = seeds.heard(request).edit
+    assert edit is not None
+    if counts:
+        seeds.verify_approval(request, action_digest=edit.digest)
+        return
+    with pytest.raises(ApprovalVoid, match="the rule Less demands more than cora"):
+        seeds.verify_approval(request, action_digest=edit.digest)
+
+
 def vote_at(request: Request, at: datetime) -> None:
     """Sign the vote and the decision of cora as of another time, as a web process with an error could."""
     Vote.objects.filter(request=request).delete()
@@ -257,23 +277,23 @@ def test_too_few_people_are_marked_also_when_escalations_fail(
 
 def test_a_request_that_too_few_can_decide_is_marked_until_enough_can(three: list[Actor]) -> None:
     bea, *_ = three
-    outlooks = Outlooks()
+    look = Outlooks()
     fine = asked("rules: [{name: Two, match: {risk: high}, quorum: 2}]")
     requests = [fine, seeds.pending(risk="low"), seeds.in_doubt()]
     seeds.decide(fine, bea)
-    assert outlooks.mark(Event()) == 0
+    assert look.mark(Event()) == 0
     for name in ("cora", "dan"):
         disable(name, actor=None)
-    assert [outlooks.mark(Event()) for _ in range(2)] == [1, 0]  # bea can still decide the others
+    assert [look.mark(Event()) for _ in range(2)] == [1, 0]  # bea can still decide the others
     assert stuck() == {fine.id}
     disable("bea", actor=None)
-    assert outlooks.mark(Event()) == 2  # ada started the runs
+    assert look.mark(Event()) == 2  # ada started the runs
     assert stuck() == {one.id for one in requests}
     for name in ("bea", "cora"):
         enable(name, actor=None)
-    assert outlooks.mark(Event()) == 3
+    assert look.mark(Event()) == 3
     disable("cora", actor=None)
-    assert outlooks.mark(Event()) == 1
+    assert look.mark(Event()) == 1
     assert AuditEntry.objects.filter(act="undecidable").count() == 3  # once for each request
     audit.verify(fine.run_id)
 
@@ -295,3 +315,25 @@ def test_people_who_can_decide_in_time_suffice(three: list[Actor], settings: Any
 
 def stuck() -> set[UUID]:
     return set(Request.objects.exclude(undecidable_at=None).values_list("id", flat=True))
+
+
+def test_people_are_read_in_parts_and_each_of_them_counts(
+    three: list[Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for a page, which reads the people of the rule alone, and no more than suffice."""
+    monkeypatch.setattr(deciders, "READ", 1)
+    monkeypatch.setattr(outlooks, "FEW", 1)
+    named = "rules: [{name: Late, match: {risk: high}, people: [cora, dan], quorum: 2}]"
+    ruled, free = asked(named), seeds.pending(risk="low")
+    assert Outlooks().mark(Event()) == 0
+    assert deciders.outlook_of(ruled).people == ("cora", "dan")
+    assert deciders.outlook_of(free) == deciders.Outlook(
+        people=("bea",), able=("bea",), suffice=True, is_part=True
+    )
+    disable("dan", actor=None)
+    assert (Outlooks().mark(Event()), stuck()) == (1, {ruled.id})
+    assert not deciders.outlook_of(ruled).suffice
+    for name in ("bea", "cora"):
+        disable(name, actor=None)
+    assert (Outlooks().mark(Event()), stuck()) == (1, {ruled.id, free.id})
+    assert deciders.outlook_of(free) == deciders.Outlook(people=(), suffice=False)
