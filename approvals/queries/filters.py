@@ -8,7 +8,8 @@ and `handed:me` ask who looks at a request. Quotes keep words together.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.db.models import Exists, F, Func, OuterRef, Q, TextField
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import BooleanField, Exists, F, Func, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 
@@ -20,6 +21,7 @@ from runtime.errors import InvalidInput
 from runtime.queries.lists.filters import terms
 
 MAX_LENGTH = 200
+_NOW = Func(function="clock_timestamp")
 UNDECIDABLE = "stuck"  # too few people are left to decide
 STEPS = (*OnExpiry, ESCALATE, UNDECIDABLE)
 
@@ -40,6 +42,12 @@ def condition(text: str, person: str = "") -> Q:
         else:
             found &= _PLACES[place](wanted)
     return found
+
+
+def is_short(text: str) -> bool:
+    """Say whether a search finds few requests by another table: those that its person claims or was handed."""
+    found = terms(text, (*_PLACES, *_OF_PEOPLE))
+    return any(place in _OF_PEOPLE and wanted.lower() == "me" for place, wanted in found)
 
 
 class Agents(Func):
@@ -69,10 +77,10 @@ def _kind(wanted: str) -> Q:
 
 
 def _claimed(wanted: str, person: str) -> Q:
-    held = Claim.objects.filter(request=OuterRef("pk"), until__gt=Func(function="clock_timestamp"))
+    held = Claim.objects.filter(request=OuterRef("pk"), until__gt=_NOW)
     match wanted:
         case "me":
-            return Q(Exists(held.filter(person=person)))
+            return _among(Claim.objects.filter(person=person, until__gt=_NOW))
         case "yes":
             return Q(Exists(held))
         case "no":
@@ -83,7 +91,21 @@ def _claimed(wanted: str, person: str) -> Q:
 def _handed(wanted: str, person: str) -> Q:
     if wanted != "me":
         raise InvalidInput("q", "must have me after handed:")
-    return Q(Exists(Handover.objects.filter(request=OuterRef("pk"), person=person)))
+    return _among(Handover.objects.filter(person=person))
+
+
+def _among(rows: QuerySet[Any]) -> Q:
+    """Return the condition for the requests of these rows. They are few, so they are read first."""
+    those = ArraySubquery(rows.values("request_id"))
+    return Q(
+        Func(
+            F("pk"),
+            those,
+            arg_joiner=" = ANY(",
+            template="(%(expressions)s))",
+            output_field=BooleanField(),
+        )
+    )
 
 
 _OF_PEOPLE: Mapping[str, Callable[[str, str], Q]] = {"claimed": _claimed, "handed": _handed}

@@ -1,9 +1,11 @@
 """Reads the lists of the inbox: requests a person may decide, and pending requests of others.
 
-Pending requests are sorted by deadline, unless the reader chose another order.
+Pending requests are sorted by deadline, unless the reader chose another order. Another order, and the number of a saved
+view, look only at the WINDOW requests with the next deadlines: there may be a million.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,7 +18,7 @@ from django.db.models import Q, QuerySet
 from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
-from approvals.queries import filters
+from approvals.queries import filters, windows
 from approvals.queries.orders import Order
 from approvals.queries.requests import Approval, to_view
 from runtime.core.enums import GateKind
@@ -41,7 +43,7 @@ class Counts:
     """The numbers of pending requests, without the search: `mine`, the calls in doubt among them, and `others`.
 
     MAX_COUNT + 1 means more than MAX_COUNT. `found` holds the numbers of further searches as text, up to MAX_FOUND;
-    None for a search that is refused.
+    None for a search that is refused. "3+" has three among the requests that were looked at, of more.
     """
 
     mine: int
@@ -72,21 +74,30 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     )
     decidable = pending.filter(request_rules.decidable_requests(principal))
     further = [_searched(principal, view, q) for view, q in searches]
+    short = [
+        one is not None and filters.is_short(q)
+        for one, (_, q) in zip(further, searches, strict=True)
+    ]
     lists = (
         decidable,
         decidable.filter(kind=GateKind.IN_DOUBT),
         pending.filter(request_rules.undecidable_requests(principal)),
     )
-    mine, unknown, others, *numbers = _counted(
-        *((rows, MAX_COUNT) for rows in lists),
-        *((rows, MAX_FOUND) for rows in further if rows is not None),
-    )
-    left = iter(numbers)
+    exact = [rows for rows, few in zip(further, short, strict=True) if rows is not None and few]
+    other = [rows for rows, few in zip(further, short, strict=True) if rows is not None and not few]
+    counted = [*((rows, MAX_COUNT) for rows in lists), *((rows, MAX_FOUND) for rows in exact)]
+    (mine, unknown, others, *numbers), (looked_at, *some) = _counted(counted, pending, other)
+    whole = looked_at < windows.WINDOW
+    left = iter([_count_text(one, MAX_FOUND) for one in numbers])
+    rest = iter([_count_text(one, MAX_FOUND, whole=whole) for one in some])
     return Counts(
         mine=mine,
         in_doubt=unknown,
         others=others,
-        found=tuple(None if one is None else _count_text(next(left), MAX_FOUND) for one in further),
+        found=tuple(
+            None if rows is None else next(left if few else rest)
+            for rows, few in zip(further, short, strict=True)
+        ),
     )
 
 
@@ -113,16 +124,36 @@ def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Reques
     )
 
 
-def _counted(*lists: tuple[QuerySet[Request], int]) -> list[int]:
-    """Count the rows of each list in one query, up to its limit + 1: there may be a million rows."""
-    return [
-        count or 0
-        for count in _values("count(*)", *(rows.values("pk")[: most + 1] for rows, most in lists))
-    ]
+def _counted(
+    lists: Sequence[tuple[QuerySet[Request], int]],
+    rows: QuerySet[Request],
+    inside: Sequence[QuerySet[Request]],
+) -> tuple[list[int], list[int]]:
+    """Count in one query the rows of each list, up to its limit + 1, and those inside of the window of `rows`.
+
+    Of the window it counts first all rows, then those of each list, up to MAX_FOUND + 1.
+    """
+    sql, given = _values("count(*)", *(rows.values("pk")[: most + 1] for rows, most in lists))
+    window = "NULL"
+    if inside:
+        with suppress(EmptyResultSet):
+            numbers, more = _values(
+                "count(*)",
+                Request.objects.values("pk"),
+                *(one.values("pk")[: MAX_FOUND + 1] for one in inside),
+            )
+            first, parameters = windows.of(rows)
+            window = f"({first} SELECT ARRAY[{numbers}])"
+            given += [*parameters, *more]
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {sql}, {window}", given)
+        *found, of_window = cursor.fetchone()
+    some = of_window or [0] * (len(inside) + 1)
+    return [count or 0 for count in found], [count or 0 for count in some]
 
 
-def _values(what: str, *queries: QuerySet[Request, Any]) -> list[Any]:
-    """Select one value of each query's rows, all in one query; None for a query without rows."""
+def _values(what: str, *queries: QuerySet[Request, Any]) -> tuple[str, list[Any]]:
+    """Write a SELECT list with one value of each query's rows, NULL for a query without rows, and its parameters."""
     selected, given = [], list[Any]()
     for query in queries:
         try:
@@ -132,9 +163,7 @@ def _values(what: str, *queries: QuerySet[Request, Any]) -> list[Any]:
             continue
         selected.append(f"(SELECT {what} FROM ({sql}) AS found)")
         given += parameters
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(selected)}", given)
-        return list(cursor.fetchone())
+    return ", ".join(selected), given
 
 
 def page(
@@ -149,10 +178,11 @@ def page(
     rows = _pending(principal, view, q)
     if view == View.MINE:
         rows = rows.exclude(kind=GateKind.IN_DOUBT)
-    rows = order.ordered(rows)
+    chosen = order.ordered(rows if order.is_by_deadline else Request.objects.all())
     if cursor is not None:
-        rows = rows.filter(order.after_cursor(cursor))
-    found = [to_view(row, principal) for row in rows[: LIMIT + 1]]
+        chosen = chosen.filter(order.after_cursor(cursor))
+    first = chosen[: LIMIT + 1]
+    found = [to_view(row, principal) for row in _read(rows, first, order)]
     items = tuple(found[:LIMIT])
     return Page(items=items, next=order.cursor(items[-1]) if len(found) > LIMIT else None)
 
@@ -181,13 +211,34 @@ def previous_and_next(
         ~Q(kind=GateKind.IN_DOUBT),
         status=Request.Status.PENDING,
     ).exclude(pk=item.id)
-    later = order.after(item)
-    before, after = _values(
+    later, window, given = order.after(item), "", tuple[Any, ...]()
+    try:
+        if not order.is_by_deadline:
+            window, given = windows.of(rows)
+            rows = Request.objects.all()
+    except EmptyResultSet:
+        return None, None
+    sql, parameters = _values(
         "id",
         order.ordered(rows, backwards=True).exclude(later).values("id")[:1],
         order.ordered(rows).filter(later).values("id")[:1],
     )
+    with connection.cursor() as cursor:
+        cursor.execute(f"{window} SELECT {sql}", [*given, *parameters])
+        before, after = cursor.fetchone()
     return before, after
+
+
+def _read(
+    rows: QuerySet[Request], chosen: QuerySet[Request], order: Order
+) -> QuerySet[Request] | list[Request]:
+    """Read the chosen rows among these. In an order that no index has, look only at their window."""
+    if order.is_by_deadline:
+        return chosen
+    try:
+        return windows.read(rows, chosen)
+    except EmptyResultSet:
+        return []
 
 
 def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approval, ...]:
@@ -205,5 +256,6 @@ def last_closed(principal: Principal | None) -> Approval | None:
     return None if row is None else to_view(row, principal)
 
 
-def _count_text(count: int, most: int = MAX_COUNT) -> str:
-    return f"{count:,}" if count <= most else f"{most:,}+"
+def _count_text(count: int, most: int = MAX_COUNT, *, whole: bool = True) -> str:
+    """Return the number as text. It is not `whole` if only some rows were looked at."""
+    return f"{count:,}" if whole and count <= most else f"{min(count, most):,}+"

@@ -82,6 +82,11 @@ class Order:
     sort: Sort = Sort.DEADLINE
     group: Grouping = Grouping.DEADLINE
 
+    @property
+    def is_by_deadline(self) -> bool:
+        """Whether the index by deadline has this order, so that any number of rows can be walked in it."""
+        return (self.sort, self.group) == (Sort.DEADLINE, Grouping.DEADLINE)
+
     def ordered(self, rows: QuerySet[Request], *, backwards: bool = False) -> QuerySet[Request]:
         """Put the rows in order, or in the reverse order."""
         keys = self._keys()

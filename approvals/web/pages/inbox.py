@@ -26,6 +26,7 @@ from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Group, Grouping, Sort
 from approvals.queries.requests import Approval
+from approvals.queries.windows import WINDOW
 from approvals.teamwork import listing
 from approvals.web import place as places
 from approvals.web.place import Place, read_order
@@ -82,6 +83,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "counts": counts,
         "order": place.order,
         "total": counts.mine_text if view == View.MINE else counts.others_text,
+        "cut": _cut(place, counts),
     }
     known = _known(request) if live else []
     context |= _list(request, principal, place, counts, frozenset(known))
@@ -233,6 +235,14 @@ def _list(
         "unfiltered": replace(place, q="").query or request.path,
         "source": f"{request.path}?{_query(place.parameters)}{_query({'cursor': cursor or ''})}",
     }
+
+
+def _cut(place: Place, counts: lists.Counts) -> str:
+    """Say that another order than that by deadline has only the first requests of a very long list."""
+    number = counts.mine if place.view == View.MINE else counts.others
+    if place.order.is_by_deadline or number <= WINDOW:
+        return ""
+    return f" This order has only the {WINDOW:,} of them with the next deadlines."
 
 
 def _view(request: HttpRequest) -> View:

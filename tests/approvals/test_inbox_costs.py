@@ -1,0 +1,112 @@
+"""The inbox costs the same beside any number of pending requests: its lists, its numbers, Previous and Next."""
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from approvals import stored_rows
+from approvals.models import Request
+from approvals.permissions.principals import Principal, principal_of
+from approvals.queries import inbox, windows
+from approvals.queries.inbox import View
+from approvals.queries.orders import Grouping, Order, Sort
+from runtime.ports.access import Actor
+from tests.support import seeds
+
+pytestmark = pytest.mark.django_db
+
+READERS = ("bea", "cyril", "ada")  # Cyril decides nothing, Ada started a few of the runs
+SEARCHES = ["", "claimed:me", "handed:me", "kind:question", "tool:rare", "risk:low", "nowhere"]
+
+
+def seeded(count: int) -> None:
+    """Add pending requests, one due each second; of the first, one of a thousand is of a run of Ada's."""
+    names = {*stored_rows.names_of(Request)} - {
+        "id",
+        "gate",
+        "expires_at",
+        "created_at",
+        "requester",
+    }
+    names -= {"origin", "excluded"}
+    same = ", ".join(sorted(names))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO approvals_request (id, gate, expires_at, created_at, requester, origin, excluded,"
+            f" {same}) SELECT gen_random_uuid(), gen_random_uuid(), now() + n * interval '1 second',"
+            " now() - n * interval '1 second', who, jsonb_build_array(who), jsonb_build_array(who),"
+            f" {same} FROM (SELECT * FROM approvals_request LIMIT 1) AS one,"
+            " generate_series((SELECT count(*) FROM approvals_request), %s) AS n,"
+            " LATERAL (SELECT CASE WHEN n %% 1000 = 0 AND n <= 20000 THEN 'ada' ELSE 'eva' END AS who) AS by",
+            [count],
+        )
+        cursor.execute("ANALYZE approvals_request")
+
+
+def blocks(act: Any) -> int:
+    """Count the blocks that Postgres looks at for the pending requests."""
+    with CaptureQueriesContext(connection) as made:
+        act()
+    found = [query["sql"] for query in made if "approvals_request" in query["sql"]]
+    return sum(map(_blocks, found))
+
+
+def _blocks(sql: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}")
+        (plan,) = cursor.fetchone()
+    top = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+
+
+def costs(who: str, principal: Principal | None, item: Any) -> dict[str, int]:
+    """Return the blocks of the numbers, and of each order of the lists."""
+    views = [(view, q) for view, q in product(View, SEARCHES)]
+    found = {f"{who} numbers": blocks(lambda: inbox.counts(principal, views))}
+    for sort, group in product(Sort, Grouping):
+        order = Order(sort=sort, group=group)
+        for view in View:
+            key = f"{who} {view} {sort} {group}"
+            found[key] = blocks(lambda: inbox.page(principal, view=view, order=order))  # noqa: B023
+        around = blocks(lambda: inbox.previous_and_next(principal, item, order=order))  # noqa: B023
+        found[f"{who} around {sort} {group}"] = around
+    return found
+
+
+def test_the_inbox_costs_the_same_beside_five_times_as_many_requests(
+    bea: Actor, cyril: Actor, ada: Actor
+) -> None:
+    seeds.pending(requester="eva", risk="low")
+    (item,) = inbox.page(principal_of(bea), view=View.MINE).items
+    made = list[dict[str, int]]()
+    for count in (20_000, 100_000):
+        seeded(count)
+        made.append({})
+        for who in READERS:
+            made[-1] |= costs(who, principal_of(Actor(person=who)), item)
+    few, many = made
+    assert {key: (few[key], cost) for key, cost in many.items() if cost > 1.5 * few[key] + 20} == {}
+    assert max(many.values()) < 8 * windows.WINDOW
+
+
+def test_numbers_of_a_long_list_say_that_it_was_not_read_to_its_end(
+    bea: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "WINDOW", 3)
+    soon, *_ = [
+        seeds.pending(requester="eva", risk=risk, expires_at=seeds.moment(60 * number))
+        for number, risk in enumerate(["high", "low", "high", "low"], 1)
+    ]
+    mine = [(View.MINE, q) for q in ("risk:low", "claimed:me", "nowhere", "kind:none")]
+    found = inbox.counts(principal_of(bea), mine)
+    assert (found.mine, found.found) == (4, ("1+", "0", "0+", None))
+    by_risk = Order(sort=Sort.RISK, group=Grouping.RISK)
+    page = inbox.page(principal_of(bea), view=View.MINE, order=by_risk)
+    assert [item.risk for item in page.items] == ["high", "high", "low"]
+    assert page.items[0].id == soon.id
+    monkeypatch.setattr(windows, "WINDOW", 5)
+    assert inbox.counts(principal_of(bea), mine).found == ("2", "0", "0", None)
