@@ -63,6 +63,9 @@ class Run(models.Model):
                 name="run_to_remove",
                 condition=models.Q(ended_at__isnull=False, removed_at__isnull=True),
             ),
+            models.Index(
+                fields=["id"], name="run_active", condition=models.Q(ended_at__isnull=True)
+            ),
         ]
 
 

@@ -201,8 +201,8 @@ def run_detail(where: Q, run: UUID) -> RunDetail | None:
 
 
 def quarantined(where: Q) -> int:
-    """Count the quarantined runs among those that meet `where`."""
-    return Run.objects.filter(where, status=RunStatus.QUARANTINED).count()
+    """Count the quarantined runs among those that meet `where`. This reads active runs alone."""
+    return Run.objects.filter(where, status=RunStatus.QUARANTINED, ended_at=None).count()
 
 
 def is_cancel_requested(run: UUID) -> bool:
