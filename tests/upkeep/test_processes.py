@@ -1,5 +1,6 @@
 """Processes: their health check, what keeps one from starting, and when a sweeper takes runs over."""
 
+import signal
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from runtime.models import Run, Worker
 from runtime.queries import workers
 from runtime.upkeep import startup
 from runtime.upkeep.takeover_delay import TakeoverDelay
+from tests.support.deadlines import deadline
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import say, turns
 from tests.support.people import until
@@ -125,6 +127,15 @@ def test_one_lease_passes_after_a_clock_jump(passed: list[float], jump: float, o
     passed.append(10.0)
     delay.observe(NOON + timedelta(seconds=11.0 + jump))
     assert delay.over
+
+
+def test_a_test_that_waits_for_ever_fails_and_shows_its_threads(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    before = signal.getitimer(signal.ITIMER_REAL)[0]
+    with pytest.raises(TimeoutError, match="asleep: no end after"), deadline("asleep", 0.05):
+        threading.Event().wait()
+    assert before > 0, "this test has a deadline too"
 
 
 # Commands under the names of the release before

@@ -28,6 +28,7 @@ from tests.support.calls import around
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import say, turns
 from tests.support.people import until
+from tests.support.threads import WITHIN
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +41,8 @@ def sweeping(stop: threading.Event) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join()
+        thread.join(WITHIN)
+    assert not thread.is_alive(), f"the sweeper did not end {WITHIN:g} s after it was told to"
 
 
 @pytest.fixture
