@@ -14,6 +14,7 @@ COPY agents agents
 COPY approvals approvals
 COPY templates templates
 COPY static static
+COPY docs docs
 # Python cannot write its bytecode later, and the base image comes without that of its own modules.
 RUN python -m compileall -q -x '/tests?/' /usr/local/lib /srv/abeyance
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.db.models.expressions import RawSQL
 
 from approvals import audit, clock, verifier
@@ -25,7 +25,7 @@ from approvals.requests import writers
 from approvals.upkeep import erasure, escalations
 from approvals.upkeep.outlooks import Outlooks
 from approvals.version_changes import acts
-from runtime.core.enums import Decision, Risk
+from runtime.core.enums import Decision, GateKind, Risk
 from runtime.core.events import AllowanceUse
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
@@ -222,6 +222,13 @@ class Approvals:
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the request of each gate that has one, by gate."""
         return dict(Request.objects.filter(gate__in=gates).values_list("gate", "id"))
+
+    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
+        """Count the calls of these runs on which a person decided: `approved`, with changes too, and `denied`."""
+        decided = (Request.Status.APPROVED, Request.Status.DENIED)
+        rows = Request.objects.filter(run__in=runs, kind=GateKind.APPROVAL, status__in=decided)
+        rows = rows.filter(decided_by__isnull=False)
+        return dict(rows.values_list("status").annotate(number=Count("id")))
 
     def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         """Return the request of each gate with its sentence, which names a row that does not verify."""

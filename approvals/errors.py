@@ -182,6 +182,15 @@ class UnknownToken(ApprovalError):
         super().__init__(f"There is no token {public_id}.")
 
 
+class LinkOver(ApprovalError):
+    """A link for a password is unknown, used, replaced or too old, or its maker is no admin any more."""
+
+    status, code = 404, "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("This link is not valid any more. Ask an admin for a new one.")
+
+
 class LastAdmin(ApprovalError):
     """The change would leave the installation without an admin."""
 

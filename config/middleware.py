@@ -15,12 +15,34 @@ from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.urls import Resolver404, resolve
+from django.utils import timezone
 
+from approvals.web import zone
 from runtime.errors import RequestError
 from runtime.queries import time_limits
+from runtime.web import display
 from runtime.web.requests import layout_of
 
 SAFE = ("GET", "HEAD", "OPTIONS")
+UNTIMED = ("/api/", "/healthz", "/readyz")  # they write UTC, or answer without a database
+
+
+def readers_time(
+    answer: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: write the times of a page in the reader's zone and clock."""
+
+    def door(request: HttpRequest) -> HttpResponse:
+        if request.path.startswith(UNTIMED):
+            return answer(request)
+        token = display.HOURS.set(zone.chosen(request).clock)
+        try:
+            with timezone.override(zone.of_reader(request)):
+                return answer(request)
+        finally:
+            display.HOURS.reset(token)
+
+    return door
 
 
 def unstored(

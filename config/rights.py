@@ -35,10 +35,12 @@ TABLES = {
     "auth_user_user_permissions": (READ, READ),
     "django_content_type": (READ, READ),
     "approvals_token": (KEEP, NOTHING),
+    "approvals_passwordlink": (KEEP, NOTHING),
     "approvals_assignment": (ADD, READ),
     "approvals_absence": (ADD, READ),
     "approvals_adoption": (READ, NOTHING),
     "approvals_savedview": (ALL, NOTHING),
+    "approvals_timepreference": (ALL, NOTHING),
     "approvals_vote": (ALL, READ),
     "approvals_reading": (KEEP, "SELECT, DELETE"),  # retention deletes them with the arguments
     "approvals_comment": (ADD, "SELECT, DELETE"),  # retention deletes them

@@ -39,6 +39,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "config.middleware.readers_time",
     "config.middleware.pages",
     "config.middleware.Refusals",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

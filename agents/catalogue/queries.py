@@ -40,7 +40,8 @@ class ToolView:
 class AgentView:
     """One agent as a worker published it. `subagents` pairs each name with whether it is published too.
 
-    `output` holds the parts of a typed result, None for text; only `agent` fills it in.
+    Only `agent` fills in what the version says: `output` holds the parts of a typed result, None for text; `model`
+    names its models; `instructions` is None if the version is not known.
     """
 
     name: str
@@ -53,6 +54,8 @@ class AgentView:
     subagents: tuple[tuple[str, bool], ...]
     steps: tuple[str, ...] | None
     output: tuple[Part, ...] | None = None
+    model: tuple[str, ...] = ()
+    instructions: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +141,14 @@ def agent(name: str) -> AgentView | None:
         return None
     found = PublishedAgent.objects.filter(name__in=row.subagents).values_list("name", flat=True)
     version = catalogue.versions([row.fingerprint]).get(row.fingerprint)
-    output = version.definition.get("output") if version is not None else None
-    return replace(_agent(row, set(found)), output=None if output is None else parts(output))
+    said = {} if version is None else version.definition
+    output, model = said.get("output"), said.get("model", [])
+    return replace(
+        _agent(row, set(found)),
+        output=None if output is None else parts(output),
+        model=(model,) if isinstance(model, str) else tuple(model),
+        instructions=said.get("instructions"),
+    )
 
 
 def _agent(row: PublishedAgent, names: set[str]) -> AgentView:

@@ -144,6 +144,10 @@ class Approvals:
         """Return nothing: a test has no approval requests."""
         return {}
 
+    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
+        """Count nothing."""
+        return {}
+
     def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         """Return nothing: a test has no approval requests."""
         return {}

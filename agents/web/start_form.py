@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.sdk import inputs
-from runtime.core.json_schema import Part, parts
+from runtime.core.json_schema import Part, example_of, parts
 from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_of, value_of
@@ -74,7 +74,9 @@ class StartForm:
             label=part.title,
             kind=kind_of(part.rule),
             required=part.required,
-            help=" · ".join(text for text in (part.description, *_plain(part.type)) if text),
+            help=" · ".join(
+                text for text in (part.description, *_plain(part), *_example(part)) if text
+            ),
             raw=self.raw.get(part.name, first),
             error=self.problems.get(part.name, ""),
             choices=choices_of(part.rule),
@@ -94,9 +96,14 @@ class StartForm:
         )
 
 
-def _plain(type: str) -> list[str]:
+def _plain(part: Part) -> list[str]:
     """Return the facts of a type as people say them, without that a text is a text."""
-    return [_PLAIN.get(fact, fact) for fact in type.split(" · ")]
+    return [_PLAIN.get(fact, fact) for fact in part.type.split(" · ")]
+
+
+def _example(part: Part) -> list[str]:
+    example = example_of(part.rule)
+    return [f"for example {example}"] if example else []
 
 
 def empty(schema: dict[str, Any]) -> StartForm:

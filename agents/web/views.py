@@ -14,6 +14,7 @@ from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
 from runtime.ports import wiring
+from runtime.queries import run_figures
 from runtime.queries.runs import runs_page
 from runtime.web.requests import actor_of, visible_to
 
@@ -37,13 +38,20 @@ def agents(request: HttpRequest) -> HttpResponse:
 def agent(request: HttpRequest, name: str) -> HttpResponse:
     """Show one agent: its input, tools and sub-agents, and its last runs that this person may read.
 
-    Only admins and readers of its runs, whose pages show the same, see how its instructions changed.
+    Only admins and readers of its runs, whose pages show the same, see its instructions and how they changed.
     """
     shown, actor, access = _agent(name), actor_of(request), wiring.access()
     runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)
     wordings = bool(runs.items) or access.reads_continuations(actor)
     versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
-    context = {"section": "agents", "agent": shown, "runs": runs.items, "versions": versions}
+    context = {
+        "section": "agents",
+        "agent": shown,
+        "runs": runs.items,
+        "versions": versions,
+        "figures": run_figures.figures(access.readable_runs(actor), name),
+        "wordings": wordings,
+    }
     return render(request, "agents/detail.html", context)
 
 

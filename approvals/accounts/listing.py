@@ -1,18 +1,21 @@
 """Lists people with their groups, rights and tokens, and describes groups and scopes in plain words."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
+from django.utils import timezone
 
 from approvals import clock
 from approvals.accounts import groups
-from approvals.models import Assignment, Token
+from approvals.models import Assignment, Request, Token
 from approvals.permissions import assignments
 from approvals.permissions.scopes import Scope
 from approvals.policy import DECIDING, Group, is_named
+from runtime.errors import InvalidInput
+from runtime.queries.lists.filters import terms
 
 LIMIT = 100  # people on one page; a search by name finds the others
 
@@ -43,10 +46,22 @@ class TokenView:
     """A token as its owner and admins see it."""
 
     public_id: str
+    name: str
     scopes: tuple[str, ...]
     created_at: datetime
+    expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a program can still use it."""
+        return self.revoked_at is None and not self.is_expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +92,16 @@ class Right:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """A person with an account. `tokens` lists valid tokens first, then revoked ones, each newest first."""
+    """A person with an account. `tokens` lists valid tokens first, then the others, each newest first.
+
+    `last_active` is the time of the last login, decision or use of a token.
+    """
 
     username: str
+    full_name: str
+    email: str
+    has_password: bool
+    last_active: datetime | None
     groups: tuple[str, ...]
     active: bool
     last_login: datetime | None
@@ -88,8 +110,8 @@ class Person:
 
     @property
     def valid_tokens(self) -> int:
-        """The number of tokens that are not revoked."""
-        return sum(token.revoked_at is None for token in self.tokens)
+        """The number of tokens that a program can still use."""
+        return sum(token.is_valid for token in self.tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +125,51 @@ class PeoplePage:
 def people_page(
     search: str = "", *, shown: str | None = None, reader: str | None = None
 ) -> PeoplePage:
-    """List people whose name contains `search`, and always the person `shown`, for the admin `reader`."""
-    fitting = User.objects.filter(username__icontains=search)
+    """List people who match `search`, and always the person `shown`, for the admin `reader`.
+
+    Every word must occur in the username, the full name or the mail address. Raise InvalidInput naming `q`.
+    """
+    fitting = User.objects.filter(_condition(search))
     wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
     rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)
     more = fitting.count() - len(wanted) if len(wanted) == LIMIT else 0
     return PeoplePage(people=tuple(rows), more=more)
+
+
+def _condition(search: str) -> Q:
+    found = Q()
+    for place, wanted in terms(search, FILTERS):
+        found &= _PLACES[place](wanted)
+    return found
+
+
+def _anywhere(wanted: str) -> Q:
+    return (
+        Q(username__icontains=wanted)
+        | Q(first_name__icontains=wanted)
+        | Q(last_name__icontains=wanted)
+        | Q(email__icontains=wanted)
+    )
+
+
+def _in_state(wanted: str) -> Q:
+    match wanted.lower():
+        case "active":
+            return Q(is_active=True)
+        case "disabled":
+            return Q(is_active=False)
+        case "new":
+            return Q(last_login=None)
+    raise InvalidInput("q", "must have active, disabled or new after is:")
+
+
+_PLACES: Mapping[str, Callable[[str], Q]] = {
+    "": _anywhere,
+    "group": lambda wanted: Q(pk__in=User.objects.filter(groups__name__iexact=wanted).values("pk")),
+    "is": _in_state,
+}
+FILTERS = tuple(_PLACES)
+STATES = ("is:active", "is:disabled", "is:new")
 
 
 def group_words() -> dict[str, str]:
@@ -134,12 +195,20 @@ def person(username: str) -> Person | None:
 
 
 def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
-    rows = list(found.order_by("username").prefetch_related("groups", "tokens"))
+    decisions = Request.objects.filter(decided_by=OuterRef("username"), decided_at__isnull=False)
+    latest = decisions.order_by("-decided_at").values("decided_at")[:1]
+    decided = Subquery(latest, output_field=DateTimeField())
+    people = found.order_by("username").annotate(last_decision=decided)
+    rows = list(people.prefetch_related("groups", "tokens"))
     given = assignments.latest(rows)
     owed = assignments.debts(reader) if reader else frozenset()
     return [
         Person(
             username=row.username,
+            full_name=row.get_full_name(),
+            email=row.email,
+            has_password=row.has_usable_password(),
+            last_active=_last_active(row),
             groups=tuple(sorted(group.name for group in row.groups.all())),
             active=row.is_active,
             last_login=row.last_login,
@@ -154,6 +223,12 @@ def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
         )
         for row in rows
     ]
+
+
+def _last_active(person: User) -> datetime | None:
+    used = (token.last_used_at for token in person.tokens.all())
+    times = (person.last_login, getattr(person, "last_decision", None), *used)
+    return max((at for at in times if at is not None), default=None)
 
 
 def _right(
@@ -208,14 +283,16 @@ def _unrecorded(what: str) -> Right:
 
 def _token_views(tokens: list[Token]) -> tuple[TokenView, ...]:
     tokens.sort(key=lambda token: token.created_at, reverse=True)
-    tokens.sort(key=lambda token: token.revoked_at is not None)
-    return tuple(
+    views = [
         TokenView(
             public_id=token.public_id,
+            name=token.name,
             scopes=tuple(token.scopes),
             created_at=token.created_at,
+            expires_at=token.expires_at,
             last_used_at=token.last_used_at,
             revoked_at=token.revoked_at,
         )
         for token in tokens
-    )
+    ]
+    return tuple(sorted(views, key=lambda view: not view.is_valid))

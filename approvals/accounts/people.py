@@ -21,7 +21,7 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from approvals.accounts import groups as named_groups
-from approvals.accounts import tokens
+from approvals.accounts import profiles, tokens
 from approvals.accounts.log import record
 from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
 from approvals.models import Assignment
@@ -38,18 +38,30 @@ _FIRST = re.compile(r"[A-Za-z0-9]")
 
 
 def create_person(
-    *, username: str, password: str, groups: Collection[str], actor: str | None = None
+    *,
+    username: str,
+    password: str | None,
+    groups: Collection[str],
+    actor: str | None = None,
+    full_name: str = "",
+    email: str = "",
 ) -> User:
-    """Create a person in these groups. Raises InvalidInput naming `username` or `password`.
+    """Create a person in these groups. Raises InvalidInput naming the field.
 
-    The username must be new regardless of case, because people read it and the requester rule compares it.
+    Without a password the person cannot log in before they chose one with a link. The username must be new
+    regardless of case, because people read it and the requester rule compares it.
     """
     _check_username(username)
-    _check_password(password, username)
+    if password is not None:
+        check_password(password, username)
+    names = {
+        "first_name": profiles.checked_name(full_name),
+        "email": profiles.checked_mail(email),
+    }
     with changing():
         if User.objects.filter(username__iexact=username).exists():
             raise InvalidInput("username", "is taken")
-        person = User.objects.create_user(username=username, password=password)
+        person = User.objects.create_user(username=username, password=password, **names)
         assignments.grant(person, assignments.CREDENTIAL, actor=actor)
         _join(person, groups, actor)
         record(actor, f"added {username} to {_listed(groups)}")
@@ -59,7 +71,7 @@ def create_person(
 def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> None:
     """Put a person into exactly these groups. Raises LastAdmin if no active admin would be left."""
     with changing():
-        person = _person(username)
+        person = named(username)
         if Group.ADMINS not in groups:
             _require_other_admin(person, "leave admins")
         _join(person, groups, actor)
@@ -78,7 +90,7 @@ def disable(username: str, *, actor: str | None) -> None:
     Raises LastAdmin for oneself and for the last active admin.
     """
     with changing():
-        person = _person(username)
+        person = named(username)
         if not person.is_active:
             return
         if actor == username:
@@ -98,7 +110,7 @@ def enable(username: str, *, actor: str | None) -> None:
     The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
     """
     with changing():
-        person = _person(username)
+        person = named(username)
         if person.is_active:
             return
         end_sessions(person)  # they, like tokens, may have been created during the disabling
@@ -115,7 +127,7 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
     admin who shares a giver with one of them. None is the command line, which may always confirm.
     """
     with changing():
-        person = _person(username)
+        person = named(username)
         row = assignments.latest([person]).get((person.pk, what))
         if row is None or row.seq != seq or not assignments.waits(row):
             raise NotConfirmable(
@@ -142,10 +154,10 @@ def set_password(
     If another admin sets an admin's password, the person has no admin's rights until a second admin confirms it.
     Otherwise the other admin could act as two.
     """
-    _check_password(password, username)
+    check_password(password, username)
     with changing():
-        person = _person(username)
-        before, is_admin = assignments.password_of(person), username in _admins()
+        person = named(username)
+        before, is_admin = assignments.password_of(person), username in admins()
         person.set_password(password)
         person.save(update_fields=["password"])
         if actor != username:
@@ -163,7 +175,7 @@ def set_password(
 def remove_password(username: str, *, actor: str | None) -> None:
     """Remove a person's password and end their sessions. They can log in once an admin sets a new password."""
     with changing():
-        person = _person(username)
+        person = named(username)
         person.set_unusable_password()
         person.save(update_fields=["password"])
         assignments.grant(person, assignments.CREDENTIAL, actor=actor)
@@ -191,7 +203,8 @@ def changing() -> Iterator[None]:
         yield
 
 
-def _person(username: str) -> User:
+def named(username: str) -> User:
+    """Return the person with this username. Raise UnknownPerson."""
     person = User.objects.filter(username=username).first()
     if person is None:
         raise UnknownPerson(username)
@@ -217,7 +230,7 @@ def _join(person: User, groups: Collection[str], actor: str | None) -> None:
         if group not in groups:
             assignments.end(person, group, actor=actor)
         elif group not in before or not assignments.in_force(row):
-            needs_second = group == Group.ADMINS and len(_admins()) > 1 and actor is not None
+            needs_second = group == Group.ADMINS and len(admins()) > 1 and actor is not None
             assignments.grant(person, group, actor=actor, needs_second=needs_second)
     person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
 
@@ -232,10 +245,10 @@ def _groups_of(person: User) -> set[str]:
     return {name for name in person.groups.values_list("name", flat=True) if name in known}
 
 
-def _admins() -> set[str]:
+def admins() -> set[str]:
     """Name the people who have an admin's rights now."""
-    named = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
-    standings = map(principals.principal_of, map(principals.actor_of, named))
+    found = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
+    standings = map(principals.principal_of, map(principals.actor_of, found))
     return {
         principal.person
         for principal in standings
@@ -244,7 +257,7 @@ def _admins() -> set[str]:
 
 
 def _require_other_admin(person: User, act: str) -> None:
-    if _admins() == {person.username}:
+    if admins() == {person.username}:
         raise LastAdmin(f"{person.username} is the last active admin and cannot {act}.")
 
 
@@ -261,7 +274,8 @@ def _check_username(username: str) -> None:
         raise InvalidInput("username", "must begin with a letter or a digit")
 
 
-def _check_password(password: str, username: str) -> None:
+def check_password(password: str, username: str) -> None:
+    """Raise InvalidInput naming `password` if a person with this username may not have it."""
     if len(password) > MAX_PASSWORD:
         raise InvalidInput("password", f"must have at most {MAX_PASSWORD} characters")
     try:

@@ -1,4 +1,4 @@
-"""Saved views: a person's own names for a list of the inbox with a search and an order."""
+"""Saved views: a person's own names for a list of requests or of runs with its filters and order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ from runtime.errors import InvalidInput
 
 MAX_VIEWS = 20  # for each person
 MAX_NAME = 40
+INBOX = "inbox"
+RUNS = "runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +25,15 @@ class Saved:
     place: Mapping[str, str]
 
 
-def of(username: str) -> tuple[Saved, ...]:
-    """Return the views of a person by name."""
-    rows = SavedView.objects.filter(owner__username=username).order_by("name")
+def of(username: str, page: str = INBOX) -> tuple[Saved, ...]:
+    """Return a person's views of a page by name."""
+    rows = SavedView.objects.filter(owner__username=username, page=page).order_by("name")
     return tuple(Saved(id=row.id, name=row.name, place=row.place) for row in rows)
 
 
 @transaction.atomic
-def save(username: str, name: str, place: Mapping[str, str]) -> SavedView:
-    """Save the parameters of a list under a name, in place of a view of that name.
+def save(username: str, name: str, place: Mapping[str, str], page: str = INBOX) -> SavedView:
+    """Save the parameters of a list under a name, in place of a view of that name of the same page.
 
     Raise InvalidInput naming `name`.
     """
@@ -44,8 +46,10 @@ def save(username: str, name: str, place: Mapping[str, str]) -> SavedView:
         raise InvalidInput(
             "name", f"cannot be added: you have {MAX_VIEWS} views already; delete one first"
         )
+    if views.filter(name=name).exclude(page=page).exists():
+        raise InvalidInput("name", "is that of a view of another page; choose another name")
     return SavedView.objects.update_or_create(
-        owner=owner, name=name, defaults={"place": dict(place)}
+        owner=owner, name=name, defaults={"place": dict(place), "page": page}
     )[0]
 
 

@@ -30,12 +30,26 @@ _NO_HASH = "0" * 64
 _USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row with each request
 
 
-def create(owner: User, scopes: Collection[str], *, actor: str | None = None) -> tuple[Token, str]:
+MAX_NAME = 60
+MAX_DAYS = 3650
+
+
+def create(
+    owner: User,
+    scopes: Collection[str],
+    *,
+    actor: str | None = None,
+    name: str = "",
+    days: int | None = None,
+) -> tuple[Token, str]:
     """Create a token for its owner; the second value is its plain text, which is not stored.
+
+    `name` says which program it is for. It expires after `days`, without them never.
 
     A scope beyond the owner's rights has no effect until their groups give them that right. `actor` None is the command
     line of the installation. Raise Forbidden (`not_owner`) for any other actor, admins too, because a token acts as its
-    owner. Raise InvalidInput for an unknown scope and a disabled owner.
+    owner. Raise InvalidInput for an unknown scope, a disabled owner, and a wrong `name`
+    or `days`.
     """
     if actor not in (None, owner.get_username()):
         raise Forbidden("not_owner", f"Only {owner.get_username()} can create this token.")
@@ -44,13 +58,19 @@ def create(owner: User, scopes: Collection[str], *, actor: str | None = None) ->
     unknown = set(scopes) - ALL_SCOPES
     if unknown:
         raise InvalidInput("scopes", f"unknown: {', '.join(sorted(unknown))}")
-    secret = secrets.token_hex(32)
+    if name and (len(name) > MAX_NAME or not name.isprintable()):
+        raise InvalidInput("name", f"must have at most {MAX_NAME} visible characters")
+    if days is not None and not 1 <= days <= MAX_DAYS:
+        raise InvalidInput("days", f"must be 1 to {MAX_DAYS}")
+    secret, at = secrets.token_hex(32), clock.now()
     token = Token(
         public_id=secrets.token_hex(8),
         owner=owner,
         secret_hash=_hash(secret),
         scopes=sorted(scopes),
-        created_at=clock.now(),
+        name=name,
+        created_at=at,
+        expires_at=None if days is None else at + timedelta(days=days),
     )
     signatures.sign(token)
     token.save(force_insert=True)
@@ -82,7 +102,7 @@ def revoke_all(owner: User, *, since: datetime | None = None) -> int:
 
 
 def authenticate(plain: str) -> Actor | None:
-    """Return the bearer of this token; None if it is unknown, revoked or unsigned, or its owner is disabled."""
+    """Return the bearer of this token; None if it is unknown, over or unsigned, or its owner disabled."""
     match = _FORMAT.fullmatch(plain)
     if match is None:
         return None
@@ -91,6 +111,8 @@ def authenticate(plain: str) -> Actor | None:
     # The same work for an unknown id as for a wrong secret.
     known = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
     if token is None or not known or token.revoked_at is not None or not token.owner.is_active:
+        return None
+    if token.expires_at is not None and token.expires_at <= timezone.now():
         return None
     if not signatures.is_valid(token):
         return None

@@ -1,7 +1,15 @@
 """Defines the tables of approvals, one module per noun. People and groups are Django's own."""
 
 from approvals.models.absences import Absence
-from approvals.models.accounts import Adoption, Assignment, LoginFailures, SavedView, Token
+from approvals.models.accounts import (
+    Adoption,
+    Assignment,
+    LoginFailures,
+    PasswordLink,
+    SavedView,
+    TimePreference,
+    Token,
+)
 from approvals.models.allowances import AllowanceAct
 from approvals.models.audit import AuditEntry
 from approvals.models.notices import MailPreference, Notice
@@ -27,10 +35,12 @@ __all__ = [
     "MailPreference",
     "Notice",
     "Outcome",
+    "PasswordLink",
     "PolicyAct",
     "Reading",
     "Request",
     "SavedView",
+    "TimePreference",
     "Token",
     "ToolSchema",
     "VersionDecision",

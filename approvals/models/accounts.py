@@ -9,7 +9,8 @@ from django.db import models
 class Token(models.Model):
     """A bearer token of the API. Only the hash of the secret is stored.
 
-    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
+    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set. Tokens of
+    earlier releases have no `name` and do not expire.
     """
 
     public_id = models.TextField(primary_key=True)
@@ -18,7 +19,9 @@ class Token(models.Model):
     )
     secret_hash = models.TextField()
     scopes = models.JSONField()
+    name = models.TextField(default="", db_default="")
     created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     signature = models.TextField(null=True)  # hex; None in unsigned rows, which open nothing
@@ -73,6 +76,25 @@ class Adoption(models.Model):
     handovers_at = models.DateTimeField(null=True)
 
 
+class PasswordLink(models.Model):
+    """A link with which a person chooses a password, once. Only the hash of its secret is stored.
+
+    A trigger rejects deleting a row, changing its signed columns, and changing `ended_at` once it is set.
+    """
+
+    public_id = models.TextField(primary_key=True)
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="password_links"
+    )
+    secret_hash = models.TextField()
+    by = models.TextField(null=True)  # the admin who made it; None is the command line
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)  # used, or replaced by a newer one
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
+
+
 class LoginFailures(models.Model):
     """The failed logins of one name from one address; `at` is the last one. Kept until they no longer count."""
 
@@ -87,14 +109,28 @@ class LoginFailures(models.Model):
         )
 
 
+class TimePreference(models.Model):
+    """The time zone and the clock, of 24 or 12 hours, in which a person reads times. An empty zone is the browser's."""
+
+    person = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        primary_key=True,
+        related_name="time_preference",
+    )
+    zone = models.TextField()
+    clock = models.TextField()
+
+
 class SavedView(models.Model):
-    """A list of the inbox that a person named. `place` holds the parameters of its address, as text."""
+    """A list of the inbox, or of the `page` runs, that a person named. `place` has the parameters of its address."""
 
     id = models.UUIDField(primary_key=True, default=uuid4)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="saved_views"
     )
     name = models.TextField()
+    page = models.TextField(default="inbox", db_default="inbox")
     place = models.JSONField()
 
     class Meta:

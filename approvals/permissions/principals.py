@@ -114,7 +114,13 @@ _TOKEN_NAMES = tuple(name for name in stored_rows.names_of(Token) if name != "la
 _ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
 _ABSENCE = ", ".join(f"ab.{name}" for name in _ABSENCE_NAMES)
 _TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
-_TIMES = frozenset({"at", "given_at", "confirmed_at", "created_at", "revoked_at", "starts", "ends"})
+_TIMES = frozenset(
+    {
+        *("at", "given_at", "confirmed_at"),
+        *("created_at", "expires_at", "revoked_at"),
+        *("starts", "ends"),
+    }
+)
 # The expression for an actor, of whom `parameters_of` gives the parameters.
 CREDENTIALS = credentials_sql("%(person)s", "%(token)s")
 _LOOK = f"SELECT clock_timestamp(), {CREDENTIALS}"
@@ -155,7 +161,7 @@ def from_rights(
     not checked, because it may have been set since.
     """
     rows, token, away = _read(found) if found is not None else ((), None, ())
-    scopes = _scopes_of(actor, token)
+    scopes = _scopes_of(actor, token, now)
     if found is None or scopes is None:
         return None
     held = {
@@ -250,9 +256,13 @@ def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tupl
         return None
 
 
-def _scopes_of(actor: Actor, token: tuple[Token, str] | None) -> frozenset[str] | None:
+def _scopes_of(
+    actor: Actor, token: tuple[Token, str] | None, now: datetime
+) -> frozenset[str] | None:
     if actor.token is None:
         return ALL_SCOPES
     if token is None or not signatures.is_signed(*token):
+        return None
+    if token[0].expires_at is not None and token[0].expires_at <= now:
         return None
     return frozenset(token[0].scopes)

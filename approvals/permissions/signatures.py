@@ -11,6 +11,7 @@ from approvals.models import (
     Absence,
     AllowanceAct,
     Assignment,
+    PasswordLink,
     PolicyAct,
     Token,
     VersionDecision,
@@ -21,7 +22,14 @@ from runtime.errors import KeyMissing
 from runtime.keyring import purposes, signatures
 
 Signed = (
-    Token | Assignment | PolicyAct | AllowanceAct | VersionDecision | VersionWithdrawal | Absence
+    Token
+    | Assignment
+    | PolicyAct
+    | AllowanceAct
+    | VersionDecision
+    | VersionWithdrawal
+    | Absence
+    | PasswordLink
 )
 
 
@@ -67,6 +75,8 @@ def text_of(row: Signed) -> str:
             said = _version_withdrawal(row)
         case Absence():
             said = _absence(row)
+        case PasswordLink():
+            said = _password_link(row)
     return canonical(said).decode()
 
 
@@ -78,6 +88,9 @@ def _token(row: Token) -> dict[str, Any]:
         "secret_hash": row.secret_hash,
         "scopes": row.scopes,
         "created_at": _moment(row.created_at),
+        # Tokens of earlier releases were signed without these.
+        **({"name": row.name} if row.name else {}),
+        **({"expires_at": _moment(row.expires_at)} if row.expires_at is not None else {}),
     }
 
 
@@ -169,6 +182,18 @@ def _absence(row: Absence) -> dict[str, Any]:
         "ends": _moment(row.ends),
         "by": row.by,
         "at": _moment(row.at),
+    }
+
+
+def _password_link(row: PasswordLink) -> dict[str, Any]:
+    return {
+        "kind": "password link",
+        "public_id": row.public_id,
+        "person": row.person_id,
+        "secret_hash": row.secret_hash,
+        "by": row.by,
+        "created_at": _moment(row.created_at),
+        "expires_at": _moment(row.expires_at),
     }
 
 

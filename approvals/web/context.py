@@ -12,6 +12,7 @@ from approvals.permissions import access, principals, scopes
 from approvals.permissions.principals import Principal
 from approvals.policy import Group
 from approvals.queries import inbox
+from approvals.web import run_views, zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ def nav(request: HttpRequest) -> dict[str, Any]:
         "nav": SimpleLazyObject(lambda: _nav(principal())),
         "waiting": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
         "admins": SimpleLazyObject(listing.some_admins),
+        "run_views": SimpleLazyObject(lambda: run_views.views(request.user.get_username())),
+        "reader_zone": zone.chosen(request).zone,
     }
 
 

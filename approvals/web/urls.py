@@ -9,10 +9,13 @@ from approvals.web.pages.account import (
     add_own_token,
     change_password,
     choose_mail,
+    choose_time,
     log_out_everywhere,
     revoke_own_token,
+    save_own_profile,
     set_absence,
 )
+from approvals.web.pages.activity import activity
 from approvals.web.pages.allowances import allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
@@ -20,16 +23,18 @@ from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
 from approvals.web.pages.overview import overview
+from approvals.web.pages.password_link import choose_password
 from approvals.web.pages.people import (
     add_group,
     add_person,
     confirm,
     disable,
     enable,
+    make_link,
     people,
     revoke_token,
+    save_profile,
     set_groups,
-    set_password,
 )
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
@@ -60,8 +65,11 @@ urlpatterns = [
     path("overview/", overview, name="overview"),
     path("login/", login, name="login"),
     path("logout/", logout, name="logout"),
+    path("password/<str:plain>/", choose_password, name="choose_password"),
     path("account/", account, name="account"),
     path("account/password/", change_password, name="change_password"),
+    path("account/profile/", save_own_profile, name="save_own_profile"),
+    path("account/time/", choose_time, name="choose_time"),
     path("account/mail/", choose_mail, name="choose_mail"),
     path("account/log-out-everywhere/", log_out_everywhere, name="log_out_everywhere"),
     path("account/tokens/add/", add_own_token, name="add_own_token"),
@@ -74,7 +82,9 @@ urlpatterns = [
     path("people/<str:person>/groups/", set_groups, name="set_groups"),
     path("people/<str:person>/disable/", disable, name="disable"),
     path("people/<str:person>/enable/", enable, name="enable"),
-    path("people/<str:person>/password/", set_password, name="set_password"),
+    path("people/<str:person>/link/", make_link, name="make_link"),
+    path("people/<str:person>/profile/", save_profile, name="save_profile"),
+    path("people/<str:person>/activity/", activity, name="activity"),
     path("people/<str:person>/rights/<str:what>/confirm/", confirm, name="confirm_right"),
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
     path("policies/", policies, name="policies"),

@@ -1,23 +1,42 @@
-"""The time zone of a person, as the browser's script says it in a cookie, or as a program names it."""
+"""The time zone of a reader: the one they chose, else the one that the browser's script says in a cookie."""
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 
+from approvals.accounts.reader_time import ReaderTime, zone_of
 from approvals.queries.decision_filters import midnight
 from runtime.errors import InvalidInput
 
 COOKIE = "abeyance_zone"
+CHOSEN = "reader_time"  # in the session: zone and clock
 MAX_NAME = 64
 
 
 def of_reader(request: HttpRequest) -> tzinfo:
+    """Return the zone that the reader chose, else that of the browser; UTC without scripts."""
+    return zone_of(chosen(request).zone) or of_browser(request)
+
+
+def of_browser(request: HttpRequest) -> tzinfo:
     """Return the zone of the browser; UTC without scripts."""
     try:
         return named(request.COOKIES.get(COOKIE, ""), COOKIE)
     except InvalidInput:
         return UTC
+
+
+def chosen(request: HttpRequest) -> ReaderTime:
+    """Return the reader's choice, which the session remembers from the login."""
+    user = getattr(request, "user", None)  # missing if an earlier middleware refused the request
+    kept = request.session.get(CHOSEN) if user is not None and user.is_authenticated else None
+    return ReaderTime(zone=kept[0], clock=kept[1]) if kept else ReaderTime()
+
+
+def remember(request: HttpRequest, choice: ReaderTime) -> None:
+    """Keep the reader's choice in the session."""
+    request.session[CHOSEN] = [choice.zone, choice.clock]
 
 
 def named(name: str, field: str) -> tzinfo:

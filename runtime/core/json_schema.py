@@ -13,6 +13,8 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+MAX_MESSAGE = 300
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -176,12 +178,15 @@ def _fields(error: ValidationError, where: str) -> list[str]:
 
 
 def _limit(error: ValidationError) -> str:
-    """Return the limit, not the value, which may be long or secret."""
+    """Return the limit, not the value, which may be long or secret. `errorMessage` is the author's own sentence."""
+    schema: Any = error.schema
     match error.validator:
         case "required":
             return "is missing"
         case "additionalProperties":
             return "is not expected"
+        case _ if isinstance(schema.get("errorMessage"), str):
+            return str(schema["errorMessage"])[:MAX_MESSAGE]
         case "type":
             return f"must be of type {error.validator_value}"
         case "minLength":
@@ -193,11 +198,27 @@ def _limit(error: ValidationError) -> str:
         case "maximum":
             return f"must be at most {error.validator_value}"
         case "pattern":
-            schema: Any = error.schema
-            form = schema.get("format")
-            return f"must be a valid {form}" if form else _shape(str(error.validator_value))
+            return _form(str(error.validator_value), schema)
         case other:
             return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
+
+
+def _form(pattern: str, schema: Mapping[str, Any]) -> str:
+    """Say in words what a pattern asks for, or by the schema's example: people cannot be expected to read it."""
+    if form := schema.get("format"):
+        return f"must be a valid {form}"
+    if said := _shape(pattern):
+        return said
+    if example := example_of(schema):
+        return f"must have the form of {example}"
+    about = schema.get("description")
+    return f"must fit its description: {about}" if about else f"must match {pattern}"
+
+
+def example_of(schema: Mapping[str, Any]) -> str:
+    """Return the schema's first example as text, or an empty text."""
+    found = schema.get("examples")
+    return brief(found[0]) if isinstance(found, list) and found else ""
 
 
 # A text of certain characters, the first of them perhaps of fewer, as names and codes have.
@@ -206,10 +227,10 @@ _PLAIN = re.compile(rf"\^{_CHARACTERS}(?:{_CHARACTERS})?[*+]\$")
 
 
 def _shape(pattern: str) -> str:
-    """Say which characters a simple pattern allows; a person cannot be expected to read the pattern itself."""
+    """Say which characters a simple pattern allows; an empty text if it is not simple."""
     found = _PLAIN.fullmatch(pattern)
     if found is None:
-        return f"must match {pattern}"
+        return ""
     first, rest = found.groups()
     if rest in (None, first):
         return f"must have only these characters: {_listed(first)}"

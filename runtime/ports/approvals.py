@@ -280,5 +280,8 @@ class Approvals(Protocol):
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the approval request of each gate that has one, by gate."""
 
+    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
+        """Count the calls of these runs on which a person decided: `approved`, with changes too, and `denied`."""
+
     def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         """Return the request of each gate with its sentence, which names a row that does not verify."""

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -21,7 +23,12 @@ from runtime.queries.spans.states import SpanKind, SpanResult
 
 register = template.Library()
 
+HOURS: ContextVar[str] = ContextVar("hours", default="24")  # of the reader's clock, 24 or 12
+
 ROW_CHARACTERS = 4_000
+SHORT_CHARACTERS = 300
+SHORT_LINES = 8
+MAX_FACTS = 12
 NOT_SEARCHED = "Not searched for look-alike letters: this page took too long."
 
 
@@ -77,6 +84,18 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     RunStatus.CANCELLED: ("nope", "", "Cancelled"),
     RunStatus.EXPORTED: ("play", "", "Exported"),
     RunStatus.QUARANTINED: ("high", "danger", "Quarantined: an admin must check it"),
+}
+
+_MANUAL = {
+    "inbox": "how-to/clear-the-inbox",
+    "runs": "how-to/control-runs",
+    "agents": "how-to/write-agents",
+    "policies": "how-to/set-policies",
+    "allowances": "how-to/allow-calls",
+    "people": "how-to/manage-people",
+    "account": "how-to/manage-people",
+    "kill_switches": "how-to/control-runs",
+    "overview": "how-to/monitor",
 }
 
 
@@ -141,6 +160,24 @@ def of(found: Any, key: Any) -> Any:
 
 
 @register.filter
+def facts(value: Any) -> list[tuple[str, Any]]:
+    """Return the entries of a small object that has no object or list inside; none for any other value."""
+    if not isinstance(value, dict) or not 0 < len(value) <= MAX_FACTS:
+        return []
+    plain = all(not isinstance(one, dict | list) and is_short(one) for one in value.values())
+    return [(str(name), one) for name, one in value.items()] if plain else []
+
+
+@register.filter
+def is_short(value: Any) -> bool:
+    """Tell whether a value is shown without folding it."""
+    if is_stored(value):
+        return False
+    text = value if isinstance(value, str) else as_json(value)
+    return len(text) <= SHORT_CHARACTERS and text.count("\n") < SHORT_LINES
+
+
+@register.filter
 def spaces(value: Any) -> int:
     """Count the spaces of a text that consists of plain spaces; 0 for anything else."""
     return len(value) if isinstance(value, str) and not value.strip(" ") else 0
@@ -190,7 +227,7 @@ def clock(moment: datetime, since: datetime) -> str:
     """Render a `<time>` element with the time of day, and the date if it differs from that of `since`."""
     local = timezone.localtime(moment)
     same = local.date() == timezone.localtime(since).date()
-    shown = f"{local:%H:%M:%S}" if same else f"{local:%Y-%m-%d %H:%M:%S}"
+    shown = _time(local) if same else f"{local:%Y-%m-%d} {_time(local)}"
     return format_html('<time datetime="{}">{}</time>', moment.isoformat(), shown)
 
 
@@ -201,8 +238,17 @@ def when(moment: datetime | None) -> str:
         return ""
     local = timezone.localtime(moment)
     return format_html(
-        '<time datetime="{}">{}</time>', moment.isoformat(), f"{local:%Y-%m-%d %H:%M:%S %Z}"
+        '<time datetime="{}">{}</time>',
+        moment.isoformat(),
+        f"{local:%Y-%m-%d} {_time(local)} {local:%Z}",
     )
+
+
+@register.simple_tag
+def manual_of(section: str = "") -> str:
+    """Return the address of the manual's page about a section of the navigation."""
+    page = _MANUAL.get(section)
+    return reverse("manual_page", args=[page]) if page else reverse("manual")
 
 
 @register.simple_tag
@@ -245,6 +291,10 @@ def status_badge(status: str) -> str:
     """Render the status of a run as a badge."""
     symbol, tone, words = _STATUS.get(status, ("dot", "", status))
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
+
+
+def _time(local: datetime) -> str:
+    return f"{local:%I:%M:%S %p}" if HOURS.get() == "12" else f"{local:%H:%M:%S}"
 
 
 def _described(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:

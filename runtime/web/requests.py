@@ -81,6 +81,11 @@ class Body(Schema):
     model_config = ConfigDict(extra="forbid")
 
 
+def with_example(**example: Any) -> ConfigDict:
+    """Return the configuration of a body that the documentation shows an example of."""
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
+
+
 class StrictParser(Parser):
     """Ninja's parser, which also refuses an object with the same name twice."""
 

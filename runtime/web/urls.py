@@ -4,6 +4,7 @@ from django.urls import path
 
 from runtime.web.health import healthz, readyz
 from runtime.web.installable import manifest, offline, worker
+from runtime.web.manual import manual
 from runtime.web.pages.blobs import blob
 from runtime.web.pages.cancel import cancel
 from runtime.web.pages.comparison import compare
@@ -14,6 +15,7 @@ from runtime.web.pages.pause import pause, resume
 from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
 from runtime.web.pages.runs import compare_chosen, runs
+from runtime.web.pages.runs_download import download
 from runtime.web.pages.schedule_form import change, new
 from runtime.web.pages.schedules import backfill, end, run_now, schedule, schedules
 from runtime.web.pages.schedules import pause as pause_schedule
@@ -21,6 +23,7 @@ from runtime.web.pages.schedules import resume as resume_schedule
 
 urlpatterns = [
     path("runs/", runs, name="runs"),
+    path("runs.csv", download, name="runs_csv"),
     path("runs/compare/", compare_chosen, name="compare_chosen"),
     path("runs/<uuid:run>/", run, name="run"),
     path("runs/<uuid:run>/at/<int:position>/", at, name="at"),
@@ -37,6 +40,8 @@ urlpatterns = [
     path("runs/<uuid:run>/retry/", retry, name="retry"),
     path("runs/<uuid:run>/pause/", pause, name="pause"),
     path("runs/<uuid:run>/resume/", resume, name="resume"),
+    path("manual/", manual, name="manual"),
+    path("manual/<path:page>/", manual, name="manual_page"),
     path("schedules/", schedules, name="schedules"),
     path("schedules/new/", new, name="new_schedule"),
     path("schedules/<uuid:id>/", schedule, name="schedule"),

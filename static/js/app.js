@@ -33,7 +33,7 @@ function localise(where) {
     const at = new Date(time.dateTime);
     const local = at.toLocaleString("sv", PARTS);
     time.title = `${at.toISOString().slice(0, 19).replace("T", " ")} UTC`;
-    if (time.textContent.endsWith(" UTC")) time.textContent = local;
+    if (time.textContent.endsWith(" UTC") && !document.body.dataset.zone) time.textContent = local;
   }
 }
 

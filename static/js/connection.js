@@ -2,6 +2,7 @@
 "use strict";
 
 const WORDS = { live: "Live", poll: "Reconnecting…", off: "Offline" };
+const DOWN = "The server cannot be reached. Decisions are not sent, and this page may be out of date.";
 const dot = made("span", { className: "live", role: "status" });
 
 function show(state) {
@@ -11,15 +12,17 @@ function show(state) {
   }
   if ((state === "off") === Boolean(one("#offline"))) return;
   if (state === "off") {
-    const why = made("p", { id: "offline", className: "why", role: "status" });
-    why.textContent = "Offline: decisions are not sent";
-    (one(".decide") ?? main).append(why);
+    const box = made("div", { className: "outage" });
+    const again = made("button", { className: "btn sm", type: "button", textContent: "Try again" });
+    again.onclick = probe;
+    box.append(made("p", { id: "offline", role: "status", textContent: DOWN }), again);
+    (one(".decide") ?? main).append(box);
     for (const button of all(":is(form[method=post] button, button[form]):enabled", main)) {
       button.disabled = true;
       button.setAttribute("aria-describedby", "offline");
     }
   } else {
-    one("#offline").remove();
+    one(".outage").remove();
     for (const button of all("[aria-describedby=offline]")) {
       button.disabled = false;
       button.removeAttribute("aria-describedby");
@@ -33,12 +36,23 @@ let stream = null;
 let tried = 0;
 let active = Date.now();
 let offline = false;
-const line = () => (offline ? "off" : stream?.readyState === 1 ? "live" : "poll");
+let failing = false; // the server answers, but with an error
+const line = () => (offline || failing ? "off" : stream?.readyState === 1 ? "live" : "poll");
 
 async function probe() { // a local server works without a network
   offline = await fetch("/healthz").then(() => false, () => true);
   show(line());
+  if (!offline) regions.forEach(refresh);
 }
+
+// A link would lead to the browser's own error page, away from what the reader has typed or reads.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href]");
+  if (!offline || !link || link.origin !== location.origin || link.hash && link.pathname === location.pathname) return;
+  event.preventDefault();
+  say(DOWN);
+  probe().then(() => { if (!offline) location.assign(link.href); });
+}, true);
 
 function listen() {
   if (stream || document.hidden || !regions.length) return;

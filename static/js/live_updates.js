@@ -18,10 +18,13 @@ async function refresh(region) {
     const answer = await fetch(region.dataset.src + known, { headers });
     if (answer.redirected || answer.status === 404) return leave(region, answer); // no longer readable
     if (answer.status >= 500) throw answer;
+    failing = false;
     receive(region, await answer.text());
     show(line());
-  } catch {
-    show("off");
+  } catch (problem) {
+    failing = problem instanceof Response;
+    offline = !failing;
+    show(line());
   }
   setTimeout(() => {
     region.busy = false;

@@ -104,3 +104,19 @@ def _ref(name: str) -> dict[str, str]:
 def test_a_pattern_of_characters_is_said_in_words(pattern: str, said: str) -> None:
     (only,) = problems({"properties": {"it": {"pattern": pattern}}}, {"it": "\u00df\n"}, "in")
     assert only.detail == said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"format": "email", "examples": ["a@b.c"]}, "must be a valid email"),
+        ({"examples": ["HR-77"], "description": "The ticket."}, "must have the form of HR-77"),
+        ({"examples": [], "description": "The ticket."}, "must fit its description: The ticket."),
+        ({"errorMessage": "must name a ticket, as HR-77"}, "must name a ticket, as HR-77"),
+        ({"errorMessage": 7}, "must match ^(HR|IT)-[0-9]+$"),
+    ],
+)
+def test_what_no_words_describe_is_said_by_the_author(more: dict[str, Any], said: str) -> None:
+    rule = {"pattern": "^(HR|IT)-[0-9]+$", **more}
+    (only,) = problems({"properties": {"it": rule}}, {"it": "x"}, "in")
+    assert only.detail == said

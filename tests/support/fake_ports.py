@@ -329,5 +329,8 @@ class FakeApprovals:
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         return {}
 
+    def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
+        return {}
+
     def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         return {}

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.test import Client, override_settings
 from pytest_django import Settings
 
-from approvals.accounts import people, saved_views, tokens
+from approvals.accounts import password_links, people, saved_views, tokens
 from approvals.allowance_acts import changes as allowance_changes
 from approvals.models import Request
 from approvals.permissions.scopes import ALL_SCOPES
@@ -117,6 +117,7 @@ def places(
         "doubtgate": doubt.gate,
         "token": token.public_id,
         "person": "bea",
+        "link": password_links.create("eva", actor="admin").plain,
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
         "schedule": schedule_changes.create(sent=SCHEDULE, actor=Actor(person="ada")),
@@ -188,7 +189,10 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "batch": {"item": f"{places['approval']}:{places['digest']}", "verdict": "approve"},
         "batch/undo": {"item": places["approval"]},
         "password": {"current": PASSWORD, **another},
-        "tokens/add": {"scope": ["runs:read"]},
+        "tokens/add": {"name": "reports", "scope": ["runs:read"]},
+        "account/time": {"zone": "Europe/Berlin", "clock": "12"},
+        "profile": {"full_name": "New Hire", "email": "hire@example.com"},
+        "password/{link}": another,
         "account/mail": {"about": "all", "address": "someone@example.com"},
         "views/add": {"name": "Urgent", "q": "risk:high"},
         "policies/try": {"text": "rules: []"},
@@ -197,7 +201,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "allowance": {"limits": ALLOWED, "count": 5, "days": 3},
         "revoke": why,
         "groups/add": {"group": "finance"},
-        "people/add": {"username": "newhire", "group": ["reviewers"], **another},
+        "people/add": {"username": "newhire", "group": ["reviewers"]},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},
         "continue": held,

@@ -16,7 +16,7 @@ class Command(command.Command):
 
     help = "Make tokens for the API, revoke them, list them."
     examples = """\
-  token create ada --scope runs:start --scope runs:read
+  token create ada --scope runs:start --scope runs:read --name reports --days 90
   token create ada --all                         every scope; rights are still those of ada's groups
   token revoke 0123456789abcdef                  by its public id
   token list ada
@@ -26,6 +26,8 @@ class Command(command.Command):
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
         create = acts.add_parser("create", help="print a new token, once")
         create.add_argument("name", metavar="NAME")
+        create.add_argument("--name", dest="label", default="", metavar="TEXT", help="its purpose")
+        create.add_argument("--days", type=int, metavar="DAYS", help="until it expires; else never")
         scopes = create.add_mutually_exclusive_group(required=True)
         scopes.add_argument("--scope", action="append", default=[], choices=sorted(ALL_SCOPES))
         scopes.add_argument("--all", action="store_true", help="every scope")
@@ -47,7 +49,8 @@ class Command(command.Command):
         owner = User.objects.filter(username=options["name"]).first()
         if owner is None:
             raise UnknownPerson(options["name"])
-        _, plain = tokens.create(owner, ALL_SCOPES if options["all"] else options["scope"])
+        scopes = ALL_SCOPES if options["all"] else options["scope"]
+        _, plain = tokens.create(owner, scopes, name=options["label"], days=options["days"])
         self.stdout.write(plain)
 
     def _revoke(self, given: str) -> None:
@@ -62,7 +65,7 @@ class Command(command.Command):
             if person is None:
                 raise UnknownPerson(name or "")
             for token in person.tokens:
-                state = "revoked" if token.revoked_at else "valid"
+                state = "revoked" if token.revoked_at else "valid" if token.is_valid else "expired"
                 used = f"{token.last_used_at:%Y-%m-%d %H:%M} UTC" if token.last_used_at else "never"
                 self.stdout.write(
                     f"{token.public_id}\t{person.username}\t{state}"

@@ -25,7 +25,7 @@ from runtime.ports.approvals import CallOutcome
 from runtime.queries import late_outcomes
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.api.late_outcomes import LateOut
-from runtime.web.requests import Authenticated, Body, Reason
+from runtime.web.requests import Authenticated, Body, Reason, with_example
 
 router = Router(tags=["approvals"])
 
@@ -214,6 +214,10 @@ class DecisionIn(Body):
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
 
+    model_config = with_example(
+        verdict="approve", digest="sha256:…", reason="Agreed with her lead."
+    )
+
     verdict: Annotated[Any, WithJsonSchema({"enum": [*_DECIDED]})] = None
     digest: Annotated[Any, WithJsonSchema({"type": "string"})] = None
     reason: Reason = ""
@@ -228,6 +232,8 @@ class SettlementIn(Body):
 
     `confirm` repeats that of the request: required to run a high-risk call again, whose object it names.
     """
+
+    model_config = with_example(outcome="happened", result={"message_id": "1"}, reason="")
 
     outcome: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS[GateKind.IN_DOUBT]]})] = None
     result: Any = None

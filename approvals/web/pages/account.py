@@ -6,6 +6,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -13,12 +14,22 @@ from approvals.accounts import (
     listing,
     login_throttle,
     people,
+    profiles,
+    reader_time,
     tokens,
 )
 from approvals.notices import preferences
 from approvals.permissions import scopes
+from approvals.web import zone
 from approvals.web.pages import absence
 from runtime.errors import InvalidInput
+
+# The choices of a token's end, and the days until then.
+EXPIRIES: dict[str, int | None] = {
+    **{str(days): days for days in (7, 30, 90, 365)},
+    "never": None,
+}
+DEFAULT_EXPIRY = "90"
 
 
 @require_safe
@@ -58,13 +69,18 @@ def change_password(request: HttpRequest) -> HttpResponse:
 def add_own_token(request: HttpRequest) -> HttpResponse:
     """Create a token. This answer is the only page that ever shows it."""
     owner = User.objects.get(username=request.user.get_username())
-    chosen = request.POST.getlist("scope")
+    chosen, name = request.POST.getlist("scope"), request.POST.get("name", "").strip()
     try:
+        if not name:
+            raise InvalidInput("name", "is missing: say what the token is for.")
         if not chosen:
             raise InvalidInput("scope", "is missing: choose at least one.")
-        token, plain = tokens.create(owner, chosen, actor=owner.get_username())
+        days = EXPIRIES.get(request.POST.get("expires", DEFAULT_EXPIRY), 0)
+        token, plain = tokens.create(
+            owner, chosen, actor=owner.get_username(), name=name, days=days
+        )
     except InvalidInput as refused:
-        problem = InvalidInput("scope", f"The {refused.field} {refused.detail}")
+        problem = InvalidInput(f"token_{refused.field}", f"The {refused.field} {refused.detail}")
         return _page(request, problem, refused.status)
     context = {"section": "account", "token": token, "plain": plain}
     return render(request, "accounts/token.html", context)
@@ -77,6 +93,42 @@ def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
     me = request.user.get_username()
     tokens.revoke(token, owner=me, actor=me)
     messages.success(request, f"Token {token} is revoked.")
+    return redirect("account")
+
+
+@require_POST
+@login_required
+def save_own_profile(request: HttpRequest) -> HttpResponse:
+    """Save the name and the mail address of this person."""
+    me = request.user.get_username()
+    try:
+        profiles.save(
+            me,
+            full_name=request.POST.get("full_name", ""),
+            email=request.POST.get("email", ""),
+            actor=me,
+        )
+    except InvalidInput as refused:
+        problem = InvalidInput(f"own_{refused.field}", f"The {refused.field} {refused.detail}.")
+        return _page(request, problem, refused.status)
+    messages.success(request, "Saved.")
+    return redirect("account")
+
+
+@require_POST
+@login_required
+def choose_time(request: HttpRequest) -> HttpResponse:
+    """Save the time zone and the clock in which this person reads times."""
+    me = request.user.get_username()
+    try:
+        chosen = reader_time.save(
+            me, zone=request.POST.get("zone", ""), clock=request.POST.get("clock", "")
+        )
+    except InvalidInput as refused:
+        problem = InvalidInput(f"time_{refused.field}", f"The {refused.field} {refused.detail}.")
+        return _page(request, problem, refused.status)
+    zone.remember(request, chosen)
+    messages.success(request, "Saved.")
     return redirect("account")
 
 
@@ -131,6 +183,15 @@ def _page(
         ],
         "scopes": [(scope, words) for scope, words in listing.SCOPES.items() if scope in held],
         "chosen": request.POST.getlist("scope"),
+        "expiries": [
+            (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
+        ],
+        "expiry": request.POST.get("expires", DEFAULT_EXPIRY),
+        "typed": request.POST,
+        "times": reader_time.of(request.user.get_username()),
+        "now": timezone.now(),
+        "zones": reader_time.zones(),
+        "browser_zone": str(zone.of_browser(request)),
         "mail": preferences.of(request.user.get_username()),
         "mail_about": request.POST.get("about"),
         "mail_address": request.POST.get("address"),

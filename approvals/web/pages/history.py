@@ -27,6 +27,7 @@ from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries import outcomes, time_limits
 from runtime.queries.outcomes import CallEnd, Outcome
+from runtime.web import downloads
 
 _EMPTY = HistoryPage(items=(), next=None, until=None)
 # Labels of outcomes whose journal entry retention removed, and their colours.
@@ -100,6 +101,7 @@ def show(request: HttpRequest) -> HttpResponse:
                 "max_filter": filters.MAX_LENGTH,
                 "zone": str(zone),
                 "problem": problem,
+                "wrong_search": problem is not None and problem.field == "q",
             },
             status=422 if problem else 200,
         )
@@ -117,13 +119,7 @@ def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpR
     except InvalidInput as exc:
         return HttpResponse(f"{exc.field} {exc.detail}.", "text/plain; charset=utf-8", status=422)
     if lines is None:
-        busy = HttpResponse(
-            "Too many exports are running. Try again in a minute.",
-            "text/plain; charset=utf-8",
-            status=503,
-        )
-        busy["Retry-After"] = "60"
-        return busy
+        return downloads.busy()
     answer = StreamingHttpResponse(lines, content_type=export.CONTENT_TYPES[export.Format(format)])
     day = timezone.localdate(timezone=zone)
     answer["Content-Disposition"] = f'attachment; filename="decisions-{day}.{format}"'

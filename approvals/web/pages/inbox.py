@@ -29,7 +29,9 @@ from approvals.queries.requests import Approval
 from approvals.queries.windows import WINDOW
 from approvals.teamwork import listing
 from approvals.web import place as places
+from approvals.web import run_views
 from approvals.web.place import Place, read_order
+from approvals.web.run_views import RunsPlace
 from approvals.web.zone import of_reader
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
@@ -124,11 +126,14 @@ def inbox(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def save_view(request: HttpRequest) -> HttpResponse:
-    """Save the list that is shown, under a name of this person's."""
-    place, name = places.of(request.POST), form_text(request.POST, "name")
-    to = f"{reverse('inbox')}{place.query}"
+    """Save the list that is shown, of requests or of runs, under a name of this person's."""
+    name = form_text(request.POST, "name")
+    of_runs = request.POST.get("page") == saved_views.RUNS
+    place: Place | RunsPlace = (run_views if of_runs else places).of(request.POST)
+    page = saved_views.RUNS if of_runs else saved_views.INBOX
+    to = f"{reverse(page)}{place.query}"
     try:
-        saved_views.save(request.user.get_username(), name, place.parameters)
+        saved_views.save(request.user.get_username(), name, place.parameters, page)
     except InvalidInput as exc:
         messages.error(request, f"Not saved: the {exc.field} {exc.detail}.")
         kept = urlencode({"saving": name[:MAX_TYPED]})
@@ -142,7 +147,7 @@ def save_view(request: HttpRequest) -> HttpResponse:
 def delete_view(request: HttpRequest, view: UUID) -> HttpResponse:
     """Delete a view of this person."""
     saved_views.delete(request.user.get_username(), view)
-    return redirect("inbox")
+    return redirect("runs" if request.POST.get("page") == saved_views.RUNS else "inbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

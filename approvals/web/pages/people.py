@@ -9,9 +9,10 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.accounts import absences, listing, tokens
+from approvals.accounts import absences, link_mail, listing, password_links, profiles, tokens
 from approvals.accounts import people as actions
 from approvals.errors import ApprovalError, LastAdmin, NotConfirmable
 from runtime.errors import InvalidInput, RequestError
@@ -38,26 +39,57 @@ class Problem:
 @require_safe
 @admins_only
 def people(request: HttpRequest) -> HttpResponse:
-    """List all people, or those whose name contains `q`; the card of the person `open` is unfolded."""
+    """List all people, or those who match `q`; the card of the person `open` is unfolded."""
     return _page(request)
 
 
 @require_POST
+@never_cache
 @admins_only
 def add_person(request: HttpRequest) -> HttpResponse:
-    """Create a person."""
+    """Create a person, who chooses a password with the link that the answer shows."""
     username = request.POST.get("username", "")
     try:
-        _password_typed_twice(request)
         actions.create_person(
             username=username,
-            password=request.POST.get("password", ""),
+            password=None,
             groups=_groups(request),
             actor=_admin(request),
+            full_name=request.POST.get("full_name", ""),
+            email=request.POST.get("email", ""),
         )
+        link = password_links.create(username, actor=_admin(request))
     except (ApprovalError, InvalidInput) as refused:
         return _refuse(request, refused, person="", act="add")
-    return _done(request, username, f"{username} is added.")
+    return _link_page(request, link)
+
+
+@require_POST
+@never_cache
+@admins_only
+def make_link(request: HttpRequest, person: str) -> HttpResponse:
+    """Make a link with which the person chooses a password. This answer is the only page that ever shows it."""
+    try:
+        link = password_links.create(person, actor=_admin(request))
+    except LastAdmin as refused:
+        return _refuse(request, refused, person=person, act="link")
+    return _link_page(request, link)
+
+
+@require_POST
+@admins_only
+def save_profile(request: HttpRequest, person: str) -> HttpResponse:
+    """Save a person's name and mail address."""
+    try:
+        profiles.save(
+            person,
+            full_name=request.POST.get("full_name", ""),
+            email=request.POST.get("email", ""),
+            actor=_admin(request),
+        )
+    except InvalidInput as refused:
+        return _refuse(request, refused, person=person, act="profile")
+    return _done(request, person, f"The name and the e-mail of {person} are saved.")
 
 
 @require_POST
@@ -105,20 +137,6 @@ def enable(request: HttpRequest, person: str) -> HttpResponse:
 
 @require_POST
 @admins_only
-def set_password(request: HttpRequest, person: str) -> HttpResponse:
-    """Set another person's password. Admins set their own on the account page, which requires the current one."""
-    if person == _admin(request):
-        return redirect("account")
-    try:
-        _password_typed_twice(request)
-        actions.set_password(person, request.POST.get("password", ""), actor=_admin(request))
-    except InvalidInput as refused:
-        return _refuse(request, refused, person=person, act="password")
-    return _done(request, person, f"{person} has a new password. Open sessions have ended.")
-
-
-@require_POST
-@admins_only
 def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
     """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
     seen = request.POST.get("seq", "")
@@ -141,9 +159,16 @@ def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
 def _page(request: HttpRequest, problem: Problem | None = None, status: int = 200) -> HttpResponse:
     search = request.GET.get("q", "").replace("\x00", "")
     unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
+    wrong_search = None
+    try:
+        found = listing.people_page(search, shown=unfolded or None, reader=_admin(request))
+    except InvalidInput as refused:
+        found, wrong_search, status = listing.PeoplePage(people=(), more=0), refused, refused.status
     context: dict[str, Any] = {
         "section": "people",
-        "listing": listing.people_page(search, shown=unfolded or None, reader=_admin(request)),
+        "listing": found,
+        "wrong_search": wrong_search,
+        "terms": [*(f"group:{name}" for name in listing.group_words()), *listing.STATES],
         "search": search,
         "all_away": absences.all_away(),
         "unfolded": unfolded,
@@ -155,6 +180,20 @@ def _page(request: HttpRequest, problem: Problem | None = None, status: int = 20
         "me": request.user.get_username(),
     }
     return render(request, "accounts/people.html", context, status=status)
+
+
+def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpResponse:
+    """Show a new link, and mail it if the person has an address."""
+    person = listing.person(link.person)
+    to = person.email if person is not None else ""
+    context = {
+        "section": "people",
+        "person": person,
+        "link": link,
+        "address": link_mail.address_of(link),
+        "mailed": bool(to) and link_mail.send(link, to),
+    }
+    return render(request, "accounts/link.html", context)
 
 
 def _refuse(request: HttpRequest, refused: RequestError, *, person: str, act: str) -> HttpResponse:
@@ -174,11 +213,6 @@ def _groups(request: HttpRequest) -> set[str]:
     if given - set(listing.group_words()):
         raise InvalidInput("group", "must be one of those on the page.")
     return given
-
-
-def _password_typed_twice(request: HttpRequest) -> None:
-    if request.POST.get("password", "") != request.POST.get("again", ""):
-        raise InvalidInput("password", "was not typed the same way twice.")
 
 
 def _admin(request: HttpRequest) -> str:

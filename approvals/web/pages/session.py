@@ -11,11 +11,12 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from approvals.accounts import login_throttle
+from approvals.accounts import login_throttle, reader_time
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.policy import Group
 from approvals.queries import inbox
+from approvals.web import zone
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 
@@ -41,7 +42,9 @@ class Login(LoginView):
         if "unsent" in self.request.GET:
             messages.warning(self.request, UNSENT)
         login_throttle.forget(self.request, form.get_user().get_username())
-        return super().form_valid(form)
+        response = super().form_valid(form)
+        zone.remember(self.request, reader_time.of(form.get_user().get_username()))
+        return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         """Show the form again; a throttled login gets the time of the next attempt."""

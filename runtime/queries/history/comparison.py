@@ -1,11 +1,11 @@
 """Compares two runs: their common entries, and the agents and calls in which they differ."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runtime.core.documents import codec
 from runtime.core.machine.replay import Entry
+from runtime.queries.history.entry_texts import Paths, paths_of, texts_of
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
 from runtime.queries.spans.calls import CallRecord
@@ -21,7 +21,7 @@ MAX_SHOWN = 200  # entries, or differences, of each run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """An entry that the other run lacks: its events, each with its frame and call."""
+    """An entry that the other run lacks: its events in words, each with its agents and tool."""
 
     position: int
     events: tuple[str, ...]
@@ -35,10 +35,6 @@ class Side:
     common: int
     own: tuple[Own, ...]
     left_out: int
-
-
-# The agents that lead to a frame or, with the tool, to a call, by the ids of both.
-_Paths = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +71,7 @@ def compare(left: RunDetail, right: RunDetail) -> Comparison:
     while _same(lines[0][at[0] : at[0] + 1], lines[1][at[1] : at[1] + 1]):
         at = at[0] + 1, at[1] + 1
     places, same = _places(*both)
-    paths = [_paths(transcript) for transcript in both]
+    paths = [paths_of(transcript) for transcript in both]
     return Comparison(
         left=_side(left, lines[0], at[0], paths[0]),
         right=_side(right, lines[1], at[1], paths[1]),
@@ -113,39 +109,15 @@ def _comparable(entry: Entry) -> list[Any]:
     ]
 
 
-def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int, paths: _Paths) -> Side:
+def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int, paths: Paths) -> Side:
     rest = lines[common:]
-    own = (Own(position=line.position, events=_events(line, paths)) for line in rest[:MAX_SHOWN])
+    own = (Own(position=line.position, events=texts_of(line, paths)) for line in rest[:MAX_SHOWN])
     return Side(run=run, common=common, own=tuple(own), left_out=max(len(rest) - MAX_SHOWN, 0))
-
-
-def _events(line: JournalLine, paths: _Paths) -> tuple[str, ...]:
-    if line.entry is None:
-        return ("cannot be read",)
-    return tuple(_about(event, paths) for event in line.entry.events)
-
-
-def _about(event: Any, paths: _Paths) -> str:
-    """Name the event, and the agents and the tool that it is about; their ids, if the journal does not name them."""
-    frame, call = (getattr(event, name, None) or "" for name in ("frame", "call"))
-    known = paths.get((frame, call)) or tuple(part for part in (frame, call) if part)
-    return f"{event.type} {' › '.join(known)}".rstrip()
-
-
-def _paths(transcript: Transcript) -> _Paths:
-    """Return the agents that lead to each frame, and to each call, which ends with its tool."""
-    found: dict[tuple[str, str], tuple[str, ...]] = {}
-    for frame in transcript.frames():  # a parent before its children
-        above = found.get((frame.parent or "", ""), ()) if frame.parent is not None else ()
-        found[frame.id, ""] = (*above, frame.agent)
-        for call in frame.calls:
-            found[frame.id, call.id] = (*above, frame.agent, call.tool)
-    return found
 
 
 def _places(left: Transcript, right: Transcript) -> tuple[tuple[Compared, ...], int]:
     one, two = _by_place(left), _by_place(right)
-    paths = {**_paths(right), **_paths(left)}
+    paths = {**paths_of(right), **paths_of(left)}
     found, same = [], 0
     for key in {**one, **two}:
         here, there = one.get(key), two.get(key)

@@ -8,6 +8,7 @@ from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import ToolStarted
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.replay import initial
+from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.journal import JournalLine, read, states
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
@@ -30,7 +31,9 @@ class ReopenedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkView:
-    """A fork from `position`. `before` and `after` are the nearest entries that can be forked, 0 for none.
+    """A fork from `position`; `texts` say what that entry records.
+
+    `previous` and `next` are the nearest entries that can be forked, 0 for none, with the first thing they record.
 
     `repeated` are calls with side effects that the original started after the entry; `inherited` are earlier ones,
     whose results the fork keeps. `reopened` are the open calls.
@@ -38,10 +41,12 @@ class ForkView:
 
     position: int
     at: datetime | None
-    events: tuple[str, ...]
+    texts: tuple[str, ...]
     possible: bool
     previous: int
+    previous_text: str
     next: int
+    next_text: str
     repeated: tuple[CallRecord, ...]
     inherited: tuple[CallRecord, ...]
     reopened: tuple[ReopenedCall, ...]
@@ -56,15 +61,22 @@ def preview(run: UUID, position: int) -> ForkView | None:
     places = [state.position for state in reached if quiescent(state)]
     then = next((state for state in reached if state.position == position), None)
     later = _started(lines, after=position)
-    calls = [call for call in transcript_of(fold(lines)).calls() if call.has_side_effects]
+    transcript = transcript_of(fold(lines))
+    calls = [call for call in transcript.calls() if call.has_side_effects]
+    paths = paths_of(transcript)
+    texts = {line.position: texts_of(line, paths) for line in lines}
     entry = lines[position - 1].entry
+    previous = max((place for place in places if place < position), default=0)
+    following = min((place for place in places if place > position), default=0)
     return ForkView(
         position=position,
         at=entry.at if entry else None,
-        events=tuple(event.type for event in entry.events) if entry else (),
+        texts=texts[position],
         possible=position in places,
-        previous=max((place for place in places if place < position), default=0),
-        next=min((place for place in places if place > position), default=0),
+        previous=previous,
+        previous_text="".join(texts.get(previous, ())[:1]),
+        next=following,
+        next_text="".join(texts.get(following, ())[:1]),
         repeated=tuple(call for call in calls if (call.frame, call.id) in later),
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
         reopened=_reopened(then) if then else (),

@@ -11,9 +11,12 @@ from uuid import UUID
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents import codec
 from runtime.core.machine.replay import initial
+from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.history.state_diff import StateChange, changes_of
 from runtime.queries.journal import latest, read
 from runtime.queries.redaction import redact
+from runtime.queries.spans.fold import fold
+from runtime.queries.transcript.transcript import transcript_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +32,15 @@ class FrameAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateAt:
-    """`document` is the continuation with secrets redacted; None if entry `unreadable` cannot be folded."""
+    """The state after an entry, whose `events` are types and whose `texts` are words.
+
+    `document` is the continuation with secrets redacted; None if entry `unreadable` cannot be folded.
+    """
 
     position: int
     at: datetime | None
     events: tuple[str, ...]
+    texts: tuple[str, ...]
     pending: tuple[Pending, ...]
     frames: tuple[FrameAt, ...]
     document: Any
@@ -64,6 +71,7 @@ def state_after(run: UUID, position: int) -> StateAt | None:
         position=position,
         at=last.at if last else None,
         events=tuple(event.type for event in last.events) if last else (),
+        texts=texts_of(lines[-1], paths_of(transcript_of(fold(lines)))),
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
         document=redact(codec.document_of(now)) if now else None,

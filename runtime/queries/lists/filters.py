@@ -3,15 +3,19 @@
 Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like search one field. Quotes keep words together.
 """
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Q
+from django.db.models.functions import Left
+from django.db.models.lookups import IContains
 
 from runtime.core.continuation import RunStatus
 from runtime.errors import InvalidInput
+from runtime.queries.lists import titles
 
 MAX_SEARCH = 200
 MAX_TERMS = 12
@@ -85,7 +89,17 @@ def _anywhere(wanted: str) -> Q:
         | Q(business_key__icontains=wanted)
         | Q(requester__icontains=wanted)
     )
+    for text in _as_stored(wanted):
+        found |= Q(IContains(Left("input", titles.READ_CHARACTERS), text))
     return found | _id(wanted) if _HEX_START.fullmatch(wanted) else found
+
+
+def _as_stored(wanted: str) -> set[str]:
+    """Return the texts to look for in a stored input, which escapes letters that are not ASCII."""
+    if wanted.isascii():
+        return {json.dumps(wanted)[1:-1]}
+    cases = (wanted, wanted.lower(), wanted.upper(), wanted.capitalize())
+    return {json.dumps(one)[1:-1] for one in cases}
 
 
 def _id(wanted: str) -> Q:
@@ -103,3 +117,4 @@ _PLACES: Mapping[str, Callable[[str], Q]] = {
     "key": lambda wanted: Q(business_key__icontains=wanted),
     "id": _id,
 }
+FILTERS = tuple(name for name in _PLACES if name)

@@ -15,6 +15,9 @@ from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 
+# Calls in these states wait, and their labels need no time after them.
+_WAITING = frozenset({CallState.GATED, CallState.UNKNOWN})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -114,6 +117,19 @@ class FrameRecord:
         return waits.waits_until if waits else None
 
     @property
+    def waiting(self) -> str:
+        """What the agent waits for: what a sub-agent waits for, if it waits for one. Empty if it works or has ended."""
+        call = self._waits_for
+        if self.outcome is not None:
+            return ""
+        if self.frame_gates or self.retry is not None:
+            return self.label
+        child = self.children.get(call.id) if call is not None else None
+        if child is not None:
+            return child.waiting
+        return call.label if call is not None and call.state in _WAITING else ""
+
+    @property
     def _waits_for(self) -> CallRecord | None:
         still = [call for call in self.calls if not call.is_settled]
         return still[-1] if still else None
@@ -161,7 +177,8 @@ class FrameRecord:
     def replied(self, at: datetime, model: str, calls: list[CallRecord]) -> None:
         """End the model call with its reply and the new calls."""
         state = SpanState.REPLIED if calls else SpanState.ANSWERED
-        self._end_last(SpanKind.MODEL, at, state, model=model, calls=len(calls))
+        tools = tuple(call.tool for call in calls)
+        self._end_last(SpanKind.MODEL, at, state, model=model, tools=tools)
         self.turn += 1
         self.attempts, self.answered, self.retry = 0, not calls, None
         self.by_id.update({call.id: call for call in calls})
@@ -273,6 +290,7 @@ class FrameRecord:
 
     def spans(self) -> Iterator[Span]:
         """Yield all spans in tree order."""
+        self.own.waiting = self.waiting
         yield self.own
         for item in self.items:
             if isinstance(item, Span):
@@ -311,10 +329,16 @@ class FrameRecord:
         return None
 
     def _end_last(
-        self, kind: SpanKind, at: datetime, state: SpanState, *, model: str, calls: int = 0
+        self,
+        kind: SpanKind,
+        at: datetime,
+        state: SpanState,
+        *,
+        model: str,
+        tools: tuple[str, ...] = (),
     ) -> None:
         for span in self._of_kind(kind):
-            return span.finish(at, state, model=model, calls=calls)
+            return span.finish(at, state, model=model, tools=tools)
         return None
 
     def _add(self, kind: SpanKind, at: datetime, state: SpanState) -> Span:

@@ -15,6 +15,9 @@ _DISAGREES = frozenset(
 )
 
 
+TOOLS_NAMED = 3  # in the label of a model call
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateFacts:
     """Facts about a gate that are not in the journal: its request, and the time of a decision not yet applied."""
@@ -36,8 +39,9 @@ class Span:
     """One span. `step` groups spans: all attempts at one call, and its gates, are one step.
 
     `start` is None for a call that never began; `end` is None while it runs. `by`, or the time `until`, follows
-    `label`. `error` is why an attempt had no result, `reason` the text of a person. `model` is the called model,
-    `partial` its interrupted reply, `said` the error text of its provider, for admins. The timeline sets the last four.
+    `label`. `tools` are those that a model called, `waiting` says what an agent waits for. `error` is why an attempt
+    had no result, `reason` the text of a person. `model` is the called model, `partial` its interrupted reply, `said`
+    the error text of its provider, for admins. The timeline sets the last four.
     """
 
     kind: SpanKind
@@ -48,7 +52,8 @@ class Span:
     state: SpanState
     end: datetime | None = None
     attempt: int = 0
-    calls: int = 0
+    tools: tuple[str, ...] = ()
+    waiting: str = ""
     by: str = ""
     error: str = ""
     reason: str = ""
@@ -71,7 +76,11 @@ class Span:
         """The state in words; a name or a time may follow."""
         match self.state:
             case SpanState.REPLIED:
-                return f"{self.calls} tool call{'s' if self.calls > 1 else ''}"
+                named = ", ".join(self.tools[:TOOLS_NAMED])
+                more = len(self.tools) - TOOLS_NAMED
+                return f"calls {named}{f' and {more} more' if more > 0 else ''}"
+            case SpanState.AT_WORK if self.waiting:
+                return self.waiting
             case SpanState.GATE_OPEN if self.gate_kind:
                 return labels.OPEN_GATES[self.gate_kind]
             case SpanState.GATE_CLOSED:
@@ -80,6 +89,11 @@ class Span:
                 return labels.verdict_text(self.verdict, self.gate_kind)
             case _:
                 return self.state.label
+
+    @property
+    def turn(self) -> str:
+        """The number of the turn of a model call, as its step names it."""
+        return self.step.rpartition("/m")[2]
 
     @property
     def result(self) -> SpanResult:
@@ -105,13 +119,13 @@ class Span:
         model: str = "",
         partial: str = "",
         said: str = "",
-        calls: int = 0,
+        tools: tuple[str, ...] = (),
     ) -> None:
         """End the span, unless it has ended before."""
         if self.end is None:
             self.end, self.state, self.until = at, state, None
             self.error, self.model, self.partial = redact(error), model, redact(partial)
-            self.said, self.calls = redact(said), calls
+            self.said, self.tools = redact(said), tools
 
     def gate_opened(self, event: e.GateOpened, position: int, facts: GateFacts | None) -> None:
         """Describe an opened gate with this span."""

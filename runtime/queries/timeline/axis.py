@@ -10,8 +10,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 from itertools import pairwise
+from math import ceil
 
 IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets at most two fifths of the axis
+MAX_TICKS = 8
+MIN_APART = 11  # percent between two ticks
+MAX_BREAKS = 12
+# Seconds between two ticks.
+STEPS = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30),
+    *(60, 120, 300, 600, 1_200, 1_800),
+    *(3_600, 7_200, 21_600, 43_200, 86_400, 604_800),
+)
 
 
 class TimeUse(IntEnum):
@@ -49,6 +59,29 @@ class Segment:
         """The duration of the segment."""
         return self.end - self.start
 
+    @property
+    def left(self) -> str:
+        """Its place as an attribute of an SVG element."""
+        return f"{self.x:.2f}%"
+
+    @property
+    def breadth(self) -> str:
+        """Its width as an attribute of an SVG element."""
+        return f"{self.width:.2f}%"
+
+    @property
+    def middle(self) -> str:
+        """The middle of it as an attribute of an SVG element."""
+        return f"{self.x + self.width / 2:.2f}%"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A labelled moment on the axis: its place as an attribute of an SVG element, and the time since the start."""
+
+    x: str
+    since: timedelta
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
@@ -75,6 +108,40 @@ class Axis:
     def shortened(self) -> tuple[Segment, ...]:
         """The segments whose time is compressed."""
         return tuple(segment for segment in self.segments if segment.shortened)
+
+    @property
+    def breaks(self) -> tuple[Segment, ...]:
+        """The segments to mark as breaks: the longest ones, in order, if there are many."""
+        longest = sorted(self.shortened, key=lambda segment: segment.lasted)[-MAX_BREAKS:]
+        return tuple(sorted(longest, key=lambda segment: segment.start))
+
+    @property
+    def named_breaks(self) -> tuple[Segment, ...]:
+        """The breaks that are wide enough for their duration."""
+        return tuple(segment for segment in self.breaks if segment.width >= MIN_APART)
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """Moments in a round distance of time, outside of compressed time and far enough from each other."""
+        drawn = [segment for segment in self.segments if not segment.shortened]
+        visible = sum((segment.lasted for segment in drawn), timedelta()).total_seconds()
+        if not visible:
+            return ()
+        step = next((one for one in STEPS if visible / one <= MAX_TICKS), STEPS[-1])
+        named = [segment.x + segment.width / 2 for segment in self.named_breaks]
+        start, last, found = self.segments[0].start, -float(MIN_APART), list[Tick]()
+        for segment in drawn:
+            first = ceil((segment.start - start).total_seconds() / step)
+            for number in range(first, first + 2 * MAX_TICKS):
+                moment = start + timedelta(seconds=number * step)
+                x = self.at(moment)
+                if moment > segment.end:
+                    break
+                apart = all(abs(x - middle) >= MIN_APART for middle in (last, *named))
+                if apart and x <= 100 - MIN_APART:
+                    found.append(Tick(x=f"{x:.2f}%", since=moment - start))
+                    last = x
+        return tuple(found)
 
 
 def axis(periods: Iterable[Period], start: datetime, end: datetime) -> Axis:

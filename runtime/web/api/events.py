@@ -9,7 +9,7 @@ from pydantic import WithJsonSchema
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.store.tables.external_events import ExternalEvent
-from runtime.web.requests import Authenticated, Body
+from runtime.web.requests import Authenticated, Body, with_example
 
 router = Router(tags=["events"])
 
@@ -18,6 +18,8 @@ _NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT
 
 class EventIn(Body):
     """An external event. The same `id` with the same name and data is the same event."""
+
+    model_config = with_example(id="sign-4711", name="signed", data={"contract": "C-1"})
 
     id: Annotated[Any, _NAME]
     name: Annotated[Any, _NAME]

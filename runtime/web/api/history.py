@@ -23,6 +23,7 @@ from runtime.web.requests import (
     Body,
     Reason,
     raw_body,
+    with_example,
 )
 
 router = Router(tags=["history"])
@@ -80,6 +81,8 @@ class PastOut(Schema):
 
 class ForkIn(Body):
     """The entry to fork from. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
+
+    model_config = with_example(position=6)
 
     position: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})] = None
 

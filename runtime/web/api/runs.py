@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse, JsonResponse
 from ninja import Query, Router, Schema, Status
-from pydantic import AfterValidator, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
 from runtime.control.access import readable, readable_whole
 from runtime.control.cancel import cancel
@@ -31,7 +31,7 @@ from runtime.queries.runs import JournalItem, Page, RunDetail
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitch
 from runtime.web.api.late_outcomes import LateOut
-from runtime.web.requests import Authenticated, Body, Reason
+from runtime.web.requests import Authenticated, Body, Reason, with_example
 
 router = Router(tags=["runs"])
 
@@ -100,7 +100,7 @@ class RunIn(Body):
     `budget` limits the run; it can only be stricter than the installation's.
     """
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RUN]})
+    model_config = with_example(**_RUN)
 
     agent: Text
     input: Any
@@ -110,6 +110,8 @@ class RunIn(Body):
 
 class CancelIn(Body):
     """The reason. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
+
+    model_config = with_example(reason="Started for the wrong person.")
 
     reason: Reason = ""
 
@@ -128,6 +130,8 @@ class RetryIn(Body):
 
 class MessageIn(Body):
     """The text of the message."""
+
+    model_config = with_example(text="Use level 2 instead.")
 
     text: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
 
@@ -223,6 +227,8 @@ class JournalPage(Schema):
 
 class StopIn(Body):
     """The agent, empty for all, and the reason."""
+
+    model_config = with_example(agent="hr_onboarding", reason="It mails the wrong people.")
 
     agent: Annotated[Any, WithJsonSchema({"type": "string"})]
     reason: Reason

@@ -1,6 +1,6 @@
 """The page with the list of runs, and the way from two of its rows to their comparison."""
 
-from datetime import date, datetime, timedelta
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -10,18 +10,19 @@ from django.contrib.auth.decorators import login_required
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from runtime.core.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.queries import outcomes
 from runtime.queries import runs as run_queries
-from runtime.queries.lists import filters
 from runtime.queries.lists.filters import MAX_SEARCH
 from runtime.queries.runs import Page, RunLine
-from runtime.web.pages import query_params
+from runtime.web.pages import query_params, runs_filter
 from runtime.web.requests import actor_of
 
 TABS = (
@@ -32,7 +33,6 @@ TABS = (
     ("finished", "Finished"),
     ("cancelled", "Cancelled"),
 )
-OLDEST = "oldest"
 
 
 @require_safe
@@ -42,20 +42,22 @@ def runs(request: HttpRequest) -> HttpResponse:
     actor, access = actor_of(request), wiring.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
-    chosen = _chosen(request)
+    chosen = runs_filter.chosen(request)
     try:
         search = query_params.search(request)
-        where = _condition(readable, chosen, search)
+        where = runs_filter.condition(readable, chosen, search)
     except InvalidInput as exc:
         problem, search, where = exc, request.GET.get("q", ""), Q(pk__in=[])
     kept = {**chosen, "q": search} if search and not problem else chosen
     page = run_queries.runs_page(
-        where, cursor=query_params.cursor(request), oldest=chosen.get("order") == OLDEST
+        where, cursor=query_params.cursor(request), oldest=chosen.get("order") == runs_filter.OLDEST
     )
     context = {
         "section": "runs",
         "page": page,
-        "rows": _with_failed_calls(page),
+        "rows": _rows(page, actor),
+        "terms": _terms(page.items),
+        "zone": timezone.get_current_timezone_name(),
         "first_page": "cursor" not in request.GET,
         "tabs": [_tab(name, label, chosen, search) for name, label in TABS],
         "status": chosen.get("status", ""),
@@ -64,6 +66,9 @@ def runs(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "filtered": bool(search or set(chosen) - {"order"}),
         "problem": problem,
+        "wrong_search": problem is not None and problem.field == "q",
+        "kept": kept,
+        "place": f"?{urlencode(kept)}",
         "longest": MAX_SEARCH,
         "keep": f"{urlencode(kept)}&" if kept else "",
         "source": request.get_full_path(),
@@ -90,47 +95,48 @@ def compare_chosen(request: HttpRequest) -> HttpResponse:
     return redirect("runs")
 
 
-def _chosen(request: HttpRequest) -> dict[str, str]:
-    """Return the filters of the address beside the search."""
-    found = {
-        "tab": query_params.choice(request, "tab", tuple(filters.TABS)),
-        "status": query_params.choice(request, "status", tuple(RunStatus)),
-        "from": request.GET.get("from", ""),
-        "to": request.GET.get("to", ""),
-        "order": query_params.choice(request, "order", (OLDEST,)),
-    }
-    return {name: text for name, text in found.items() if text}
+def _rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
+    """Return each run, the number of calls that failed although it finished, and whether the actor may retry it."""
+    finished = [run.id for run in page.items if run.status == RunStatus.COMPLETED]
+    calls, failed = outcomes.failed_calls(finished), [run for run in page.items if _failed(run)]
+    mine, all_ = _controls(actor, failed)
+    return [
+        (
+            run,
+            calls.get(run.id, 0),
+            _failed(run) and (all_ or (mine and run.requester == actor.person)),
+        )
+        for run in page.items
+    ]
 
 
-def _condition(readable: Q, chosen: dict[str, str], search: str) -> Q:
-    until = _day("to", chosen)
-    if until and until.date() == date.max:
-        until = None
-    return filters.filter_runs(
-        readable,
-        tab=chosen.get("tab", ""),
-        status=chosen.get("status", ""),
-        search=search,
-        since=_day("from", chosen),
-        until=until and until + timedelta(days=1),
+def _failed(run: RunLine) -> bool:
+    return run.status == RunStatus.FAILED
+
+
+def _controls(actor: Actor, failed: Sequence[RunLine]) -> tuple[bool, bool]:
+    """Tell whether the actor may control their own runs, and those of other people; read only if it matters."""
+    access = wiring.access()
+    mine = any(run.requester == actor.person for run in failed)
+    others = any(run.requester != actor.person for run in failed)
+    return (
+        mine and access.may_control(actor, actor.person),
+        others and access.may_control(actor, ""),
     )
 
 
-def _day(name: str, chosen: dict[str, str]) -> datetime | None:
-    """Return the start of a day in UTC. Raise InvalidInput naming the field."""
-    if name not in chosen:
-        return None
-    try:
-        return datetime.strptime(f"{chosen[name]} +0000", "%Y-%m-%d %z")
-    except ValueError as exc:
-        raise InvalidInput(name, "must be a day such as 2026-11-24") from exc
-
-
-def _with_failed_calls(page: Page[RunLine]) -> list[tuple[RunLine, int]]:
-    """Pair each run with the number of calls that failed although the run finished."""
-    finished = [run.id for run in page.items if run.status == RunStatus.COMPLETED]
-    failed = outcomes.failed_calls(finished)
-    return [(run, failed.get(run.id, 0)) for run in page.items]
+def _terms(items: Sequence[RunLine]) -> list[str]:
+    """Return the filters that make sense for these rows, to be suggested."""
+    found = {
+        "agent": {run.agent for run in items},
+        "by": {run.requester for run in items},
+        "key": {run.business_key for run in items if run.business_key},
+    }
+    return [
+        f'{name}:"{text}"' if " " in text else f"{name}:{text}"
+        for name, texts in found.items()
+        for text in sorted(texts)
+    ]
 
 
 def _tab(name: str, label: str, chosen: dict[str, str], search: str) -> dict[str, Any]:

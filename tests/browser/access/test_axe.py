@@ -12,7 +12,7 @@ from django.test import override_settings
 from playwright.sync_api import Page, expect
 
 from approvals import clock
-from approvals.accounts import tokens
+from approvals.accounts import password_links, tokens
 from approvals.adapter import Approvals
 from approvals.allowance_acts import changes as allowance_changes
 from approvals.models import Request, VersionDecision
@@ -77,7 +77,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     failed = office.start()
     Run.objects.filter(id=failed).update(status="failed", reason="the model cannot be reached")
     published(input_schema=SCHEMA)
-    tokens.create(cast.bea, ["runs:read"])
+    tokens.create(cast.bea, ["runs:read"], name="reports", days=7)
+    link = password_links.create("cyril", actor=None)
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
     scheduled = schedule_changes.create(sent=said, actor=Actor(person="ada"))
     schedule_changes.run_now(id=scheduled, actor=Actor(person="ada"))
@@ -105,6 +106,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *(run + part for part in ("?tab=transcript", "cancel/", "message/")),
             *("/agents/", "/agents/hr_onboarding/", start),
             *("/account/", "/nowhere/", f"/runs/{uuid4()}/"),
+            *(f"/password/{link.plain}/", "/password/x/"),
         ],
         "ada": [
             *("/schedules/", "/schedules/new/", "/schedules/new/?agent=hr_onboarding"),
@@ -117,6 +119,9 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/inbox/",
                 "/people/",
                 "/people/?q=stranger",
+                "/people/?q=garbage:xyz",
+                "/people/bea/activity/",
+                "/manual/how-to/install/",
                 "/stops/",
                 "/policies/",
                 "/version-changes/",
@@ -135,6 +140,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         "ada": dict.fromkeys((f"{run}cancel/", f"{run}message/", start), _send),
         "admin": {
             "/people/?open=bea": _send_a_short_name,
+            "/people/?open=cyril": _make_a_link,
             **dict.fromkeys((f"/runs/{parked}/readmit/", "/stops/"), _send),
         },
     }
@@ -271,6 +277,11 @@ def _report_no_json(page: Page) -> None:
 def _open_the_keys(page: Page) -> None:
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
+
+
+def _make_a_link(page: Page) -> None:
+    page.get_by_role("button", name="Make a password link for cyril").click()
+    expect(page.get_by_role("heading", name="shown this once")).to_be_visible()
 
 
 def _send_a_short_name(page: Page) -> None:

@@ -36,7 +36,7 @@ ONLY = {
         for name in ROWS
         if re.match("OPENAI|ANTHROPIC|SCIM|AGENTS|ABEYANCE_(AGENTS|MODEL)$", name)
     },
-    **{name: WORKERS | {"sweeper"} for name in ROWS if name.startswith("EMAIL")},
+    **{name: WORKERS | {"sweeper", "web"} for name in ROWS if name.startswith("EMAIL")},
 }
 # Variables that the file sets itself, independent of .env.
 FIXED = {
@@ -135,7 +135,7 @@ def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[st
                 assert variable.endswith("_FILE"), (name, variable)
                 assert value.removeprefix("/run/secrets/") in given, (name, variable)
             assert not re.search(r"//[^/]*:[^/@]+@", value), (name, variable)
-    web = {"postgres_web_password", "redis_password", "django_secret"}
+    web = {"postgres_web_password", "redis_password", "django_secret", "email_password"}
     sweeper = {"postgres_worker_password", "redis_password", "email_password"}
     worker = sweeper | {"openai_api_key", "anthropic_api_key", "scim_token"}
     prepare = {"redis_password"} | {f"postgres_{of}password" for of in ("", "web_", "worker_")}

@@ -16,6 +16,7 @@ from approvals.web import export
 from runtime.core.enums import EffectClass, GateKind
 from runtime.models import JournalEntry
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
+from runtime.web import downloads
 from tests.support import seeds
 from tests.support.api_client import Caller, field_of
 from tests.support.fake_ports import FakeTool
@@ -190,8 +191,8 @@ def _file(client: Client, path: str) -> str:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", " =1", "\t=1", "\r\n@x", "\n1", "＝1"])
 def test_no_cell_is_a_formula(text: str) -> None:
-    assert export._cell(text) == f"'{text}"
-    assert export._cell(f"a{text}") == f"a{text}"
+    assert downloads.cell(text) == f"'{text}"
+    assert downloads.cell(f"a{text}") == f"a{text}"
 
 
 def test_exports_are_few_at_once_and_logged(
@@ -202,7 +203,9 @@ def test_exports_are_few_at_once_and_logged(
 ) -> None:
     seeds.decide(seeds.pending(), BEA)
     with django_capture_on_commit_callbacks(execute=True):
-        running: list[Any] = [bea.get("/decisions.csv?person=bea") for _ in range(export.RUNNING)]
+        running: list[Any] = [
+            bea.get("/decisions.csv?person=bea") for _ in range(downloads.RUNNING)
+        ]
     assert 'bea exports the history of decisions as csv: {"person": "bea"}' in caplog.text
     assert bea.get("/decisions.jsonl").status_code == 503
     b"".join(running.pop().streaming_content)

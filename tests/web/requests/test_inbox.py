@@ -102,7 +102,7 @@ def test_each_empty_list_says_which_kind_of_empty_it_is(bea: Client, waiting: Wa
 
 def test_a_filter_that_cannot_be_read_says_why_and_stays(bea: Client, waiting: Waiting) -> None:
     waiting(None)
-    wrong = 'aria-invalid="true" aria-describedby="q-problem"'
+    wrong = 'aria-describedby="q-help q-problem" aria-invalid="true"'
     for q, words in (
         ("x" * 201, "must be at most 200 characters"),
         ("x " * 13, "must be at most 12 words"),

@@ -60,5 +60,5 @@ def test_twenty_views_cost_as_many_queries_as_none(bea: Client, cast: Cast) -> N
     saved_views.save("bea", "view 0", {"q": "colour:red"})  # an operator that there is no more
     with queries_at_most(8):
         page = text(bea, "/inbox/?q=privileges&sort=risk&group=kind")
-    in_order(page, "view 0", 'tool:set_privileges"', 'by:cyril"')
+    in_order(page, 'tool:set_privileges"', 'by:cyril"', "view 0")
     has(page, 'value="risk:high"', 'value="agent:hr_onboarding"')

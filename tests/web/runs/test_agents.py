@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db.models import F
+from django.db.models import F, Q
 from django.test import Client
+from django.utils import timezone
 
 from agents.catalogue.published import publish
 from agents.models import AgentVersion, FormSubmission, PublishedAgent
@@ -23,6 +24,7 @@ from runtime.core.events import Change
 from runtime.models import JournalEntry, Run, Worker
 from runtime.ports.access import Actor
 from runtime.ports.agents import VersionChange
+from runtime.queries import run_figures
 from runtime.queries.version_diff import MAX_LINES, Difference, differences
 from tests.support.api_client import Caller
 from tests.support.engine import body
@@ -295,3 +297,31 @@ def test_a_run_is_continued_at_a_version_gate(bea: Client, suspended: UUID, offi
     shows(bea, suspended, "continued under another version")
     words = ("another version of", "<del>Ask first.</del>")
     shows(bea, f"/runs/{suspended}/?tab=transcript", *words)
+
+
+def test_the_agent_page_says_how_its_last_runs_went(
+    bea: Client, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _released(replace(version(instructions="Be <kind>.", tools=[]), name="hr_onboarding"))
+    page = shows(bea, "/agents/hr_onboarding/", "Model", hides=["Be &lt;kind&gt;.", "Success rate"])
+    has(page, "people who may read a run of this agent, see them")
+    done = [office.start() for _ in range(3)]
+    office.approve(done[0])
+    for run in done[1:]:
+        office.deny(run, "Not now.")
+    office.failed()
+    began = timezone.now()
+    for run, minutes in zip(done, (1, 2, 30), strict=True):
+        lasted = began + timedelta(minutes=minutes)
+        Run.objects.filter(id=run).update(created_at=began, ended_at=lasted)
+    found = run_figures.figures(Q(), "hr_onboarding")
+    assert (found.runs, found.succeeded, found.failed, found.success) == (4, 3, 1, 75)
+    assert (found.median, found.p95) == (timedelta(minutes=2), timedelta(minutes=30))
+    assert (found.approved, found.denied, found.approval) == (2, 2, 50)
+    shown = ("Be &lt;kind&gt;.", "<dd>75 %</dd>", "<dd>30 min 00 s</dd>", "<dd>50 %</dd>")
+    with queries_at_most(14):
+        shows(bea, "/agents/hr_onboarding/", *shown)
+    monkeypatch.setattr(run_figures, "LAST", 1)
+    assert run_figures.figures(Q(), "hr_onboarding").success == 0
+    nothing = run_figures.figures(Q(pk__in=[]), "hr_onboarding")
+    assert (nothing.success, nothing.p95, nothing.approval) == (None, None, None)

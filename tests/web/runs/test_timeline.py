@@ -13,13 +13,15 @@ from django.utils import timezone
 from runtime.control.fork import fork
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
+from runtime.core.events import EVENT_TYPES
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
-from runtime.ports.effects import Outcome, RateLimited, ToolFailure
+from runtime.ports.effects import Outcome, RateLimited, ToolFailure, ToolResult
 from runtime.queries import run_page, runs
 from runtime.queries.history import comparison
 from runtime.queries.history.comparison import Comparison
-from runtime.queries.timeline.axis import Period, TimeUse, axis
+from runtime.queries.history.entry_texts import EVENTS
+from runtime.queries.timeline.axis import MAX_BREAKS, Period, TimeUse, axis
 from runtime.queries.timeline.timeline import Timeline
 from tests.support.api_client import Caller
 from tests.support.engine import body
@@ -64,6 +66,39 @@ def test_only_long_waiting_is_shortened_and_leaves_room_for_the_seconds_of_work(
     assert (nothing.segments, nothing.at(_at(3))) == ((), 0)
 
 
+def test_ticks_are_round_apart_and_outside_of_compressed_time() -> None:
+    weeks = 3 * 7 * 86_400
+    work = [_span(TimeUse.WORK, 0, 6), _span(TimeUse.WORK, weeks, weeks + 4)]
+    found = axis([*work, _span(TimeUse.PEOPLE, 6, weeks)], _at(0), _at(weeks + 4))
+    assert [tick.since.total_seconds() for tick in found.ticks] == [
+        *(0, 2, 4, 6),
+        *(weeks, weeks + 2),
+    ]
+    assert [one.lasted for one in found.named_breaks] == [timedelta(seconds=weeks - 6)]
+    many = axis([_span(TimeUse.PEOPLE, n * 60, n * 60 + 59) for n in range(40)], _at(0), _at(2400))
+    assert len(many.breaks) == MAX_BREAKS
+    assert axis([], _at(0), _at(0)).ticks == ()
+
+
+def test_every_event_has_words() -> None:
+    assert EVENTS.keys() == {kind.__name__ for kind in EVENT_TYPES}
+
+
+def test_an_agent_that_waits_is_not_at_work(office: Office, suspended: UUID) -> None:
+    agents = [row[1:] for row in _rows(suspended) if row[0] == "agent"]
+    said = "waiting for a person"
+    assert agents == [("hr_onboarding", 0, said), ("account_agent", 1, said)]
+
+
+def test_short_values_of_the_transcript_are_shown_unfolded(ada: Client, office: Office) -> None:
+    run = office.start(args={"username": "<New>", "security_level": 3})
+    page = shows(ada, f"/runs/{run}/?tab=transcript", "<bdi>security_level</bdi>", "&lt;New&gt;")
+    has(page, hides=["Show result", "security_level&quot;:"])
+    long = "x" * 400
+    office.effects.tools["create_account"] = FakeTool(body=lambda _: ToolResult(value=long))
+    shows(ada, f"/runs/{office.start()}/?tab=transcript", "Show result")
+
+
 # The rows
 
 
@@ -81,15 +116,15 @@ def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended
     office.approve(suspended)
     assert _rows(suspended) == [
         ("agent", "hr_onboarding", 0, "answered"),
-        ("model", "hr_onboarding", 1, "1 tool call"),
+        ("model", "hr_onboarding", 1, "calls account_agent"),
         ("agent", "account_agent", 1, "answered"),
-        ("model", "account_agent", 2, "1 tool call"),
+        ("model", "account_agent", 2, "calls create_account"),
         ("tool", "create_account", 2, "done"),
-        ("model", "account_agent", 2, "1 tool call"),
+        ("model", "account_agent", 2, "calls set_privileges"),
         ("person", "set_privileges", 2, "approved by"),
         ("tool", "set_privileges", 2, "done"),
         ("model", "account_agent", 2, "answered"),
-        ("model", "hr_onboarding", 1, "1 tool call"),
+        ("model", "hr_onboarding", 1, "calls send_welcome_mail"),
         ("tool", "send_welcome_mail", 1, "done"),
         ("model", "hr_onboarding", 1, "answered"),
     ]
@@ -195,7 +230,8 @@ def test_admins_read_the_state_at_each_entry_as_it_was(
     run, last = f"/runs/{suspended}", Run.objects.get(id=suspended).position
     at = f"{run}/at/{last}/"
     on = (f'href="{run}/at/{last - 1}/"', f'href="{run}/fork/{last}/"')
-    shown = shows(admin, at, "Changes by this entry", "account_agent", "GateOpened", *on)
+    shown = shows(admin, at, "Changes by this entry", "account_agent", *on)
+    has(shown, "waits for a person to decide: hr_onboarding › account_agent")
     has(shown.partition('id="moves"')[2], "gated")
     live = admin_api.get(f"{run}/continuation").json()
     office.approve(suspended)
@@ -243,7 +279,7 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         names = [place.name for place in shown.places]
         assert ("set_privileges" in names, "create_account" in names) == (True, False)
         entries = f"Entries 1 to {common[0]}"
-        event = "GateDecided hr_onboarding › account_agent › set_privileges"
+        event = "approved by bea: hr_onboarding › account_agent › set_privileges"
         page = f"/runs/{left}/compare/{right}/"
         shows(ada, page, entries, "send_welcome_mail", event, hides=["0.c1.0", "frame 0"])
 

@@ -1,0 +1,40 @@
+"""The page of one person's activity, for admins: decisions, runs, and changes of their rights."""
+
+from datetime import UTC
+from urllib.parse import urlencode
+
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from approvals.accounts import activity as changes
+from approvals.accounts import listing
+from approvals.permissions import principals
+from approvals.queries import decision_filters, history
+from runtime.ports import wiring
+from runtime.queries import runs
+from runtime.web.requests import actor_of, admins_only
+
+SHOWN = 10  # decisions, and runs
+
+
+@require_safe
+@admins_only
+def activity(request: HttpRequest, person: str) -> HttpResponse:
+    """Show what a person did last, and who changed their rights."""
+    found = listing.person(person) if "\x00" not in person else None
+    if found is None:
+        raise Http404
+    actor = actor_of(request)
+    chosen = decision_filters.read({"person": person}, UTC)
+    readable = wiring.access().readable_runs(actor)
+    context = {
+        "section": "people",
+        "person": found,
+        "decisions": history.page(principals.principal_of(actor), chosen, limit=SHOWN).items,
+        "runs": runs.runs_page(readable & Q(requester=person), limit=SHOWN).items,
+        "changes": changes.right_changes(person),
+        "runs_query": urlencode({"q": f"by:{person}"}),
+    }
+    return render(request, "accounts/activity.html", context)

@@ -1,0 +1,34 @@
+"""The page of a password link. The link itself is the right to set the password, once, so it needs no login."""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from approvals.accounts import password_links
+from approvals.errors import LinkOver
+from runtime.errors import InvalidInput
+
+TEMPLATE = "accounts/password_link.html"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def choose_password(request: HttpRequest, plain: str) -> HttpResponse:
+    """Show the form for a password, and set it on POST."""
+    try:
+        person = password_links.person_of(plain)
+        if request.method != "POST":
+            return render(request, TEMPLATE, {"person": person})
+        if request.POST.get("password", "") != request.POST.get("again", ""):
+            raise InvalidInput("password", "was not typed the same way twice")
+        password_links.use(plain, request.POST.get("password", ""))
+    except LinkOver as exc:
+        return render(request, TEMPLATE, {"over": exc.detail}, status=exc.status)
+    except InvalidInput as exc:
+        problem = f"The {exc.field} {exc.detail.rstrip('.')}."
+        context = {"person": person, "problem": problem}
+        return render(request, TEMPLATE, context, status=exc.status)
+    messages.success(request, "Your password is saved. Log in with it.")
+    return redirect("login")

@@ -1,0 +1,131 @@
+"""Links with which people choose their own password: made by an admin, used once, for a while."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core import mail
+from django.db import ProgrammingError, transaction
+from django.test import Client
+
+from approvals import clock
+from approvals.accounts import password_links, people
+from approvals.accounts.people import create_person
+from approvals.errors import LastAdmin, LinkOver
+from approvals.models import PasswordLink
+from approvals.permissions import assignments
+from approvals.policy import Group
+from tests.support.pages import has, log_in, shows, text_of
+from tests.support.seeds import PASSWORD, Cast
+
+pytestmark = pytest.mark.django_db
+
+NEW = "another horse battery"
+TWICE = {"password": NEW, "again": NEW}
+HIRE = {"username": "newhire", "group": ["reviewers"], "full_name": "New Hire"}
+
+
+def _link_of(answer: Any) -> str:
+    found = re.search(r"/password/([0-9a-f]{16}_[0-9a-f]{64})/", text_of(answer))
+    assert found is not None
+    return found[1]
+
+
+def test_an_invited_person_chooses_a_password_once(admin: Client) -> None:
+    answer = admin.post("/people/add/", {**HIRE, "email": "hire@example.com"})
+    link = _link_of(answer)
+    has(text_of(answer), "Mailed to", "shown this once")
+    assert link in mail.outbox[0].body
+    path, stranger = f"/password/{link}/", Client()
+    login = {"username": "newhire", **TWICE}
+    assert Client().post("/login/", login).status_code == 200  # no password yet
+    for _ in range(2):
+        shows(stranger, path, "For the account", "newhire")  # as a scanner of mail does
+    wrong = stranger.post(path, {**TWICE, "again": "other"})
+    has(text_of(wrong, 422), "The password was not typed the same way twice.", hides=[NEW])
+    has(text_of(stranger.post(path, {"password": "b", "again": "b"}), 422), "not good enough")
+    assert stranger.post(path, TWICE)["Location"] == "/login/"
+    shows(stranger, "/login/", "Your password is saved")
+    assert stranger.post("/login/", login)["Location"] == "/"
+    has(text_of(Client().post(path, TWICE), 404), "not valid any more", hides=[NEW])
+    page = shows(admin, "/people/?q=hire%40example", "New Hire", "last active just now")
+    has(page, "given by <bdi>admin</bdi> just now, changed since")
+
+
+def test_a_link_ends_with_a_newer_one_in_time_and_with_its_maker(cast: Cast) -> None:
+    second = create_person(username="second", password=PASSWORD, groups=[Group.ADMINS])
+    first, kept = (password_links.create("bea", actor="second") for _ in range(2))
+    session = log_in(cast.bea)
+    assert password_links.person_of(kept.plain) == "bea"
+    for made in (first.plain, kept.plain[:-1] + "g", f"{kept.plain[:17]}{'0' * 64}", ""):
+        with pytest.raises(LinkOver):
+            password_links.use(made, NEW)
+    people.set_groups("second", [], actor="admin")
+    with pytest.raises(LinkOver):
+        password_links.use(kept.plain, NEW)
+    people.set_groups("second", [Group.ADMINS], actor=None)
+    people.disable("bea", actor="admin")
+    with pytest.raises(LinkOver):
+        password_links.use(kept.plain, NEW)
+    people.enable("bea", actor="admin")
+    assert session.get("/inbox/")["Location"].startswith("/login/")
+    password_links.use(kept.plain, NEW)
+    with pytest.raises(LinkOver):
+        password_links.use(kept.plain, NEW)
+    cast.bea.refresh_from_db()
+    assert cast.bea.check_password(NEW)
+    row = assignments.password_of(cast.bea)
+    assert row is not None
+    assert row.givers[0] == "second"  # who read the link may have used it
+    assert second.is_active
+
+
+def test_a_link_that_postgres_was_told_to_make_is_void(cast: Cast) -> None:
+    old = password_links.create("bea", actor=None)
+    row = PasswordLink.objects.get()
+    for changed in ({"expires_at": row.expires_at + timedelta(days=9)}, {"person": cast.ada}):
+        with pytest.raises(ProgrammingError, match="end once"):
+            _changed(changed)
+    row.public_id, row.person = "0" * 16, cast.ada
+    row.save(force_insert=True)
+    with pytest.raises(LinkOver):
+        password_links.person_of(f"{row.public_id}_{old.plain[17:]}")
+
+
+def _changed(changed: dict[str, Any]) -> None:
+    with transaction.atomic():
+        PasswordLink.objects.update(**changed)
+
+
+def test_an_old_link_is_over(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = password_links.create("bea", actor="admin")
+    later = link.expires_at
+    monkeypatch.setattr(clock, "now", lambda: later)
+    with pytest.raises(LinkOver):
+        password_links.person_of(link.plain)
+
+
+def test_who_may_have_a_link(admin: Client, cast: Cast) -> None:
+    with pytest.raises(LastAdmin, match="page Your account"):
+        password_links.create("admin", actor="admin")
+    User.objects.filter(username="cyril").update(is_active=False)
+    has(text_of(admin.post("/people/cyril/link/"), 409), "cyril is disabled")
+    assert not PasswordLink.objects.exists()
+
+
+def test_names_and_addresses_are_saved_and_found(admin: Client, bea: Client) -> None:
+    for field, value in (("email", "bea at home"), ("full_name", "Be\u202ea")):
+        form = {"full_name": "Bea", "email": "", field: value}
+        has(text_of(bea.post("/account/profile/", form), 422), "own-problem", 'aria-invalid="true"')
+        has(text_of(admin.post("/people/bea/profile/", form), 422), f"The {field} must")
+    bea.post("/account/profile/", {"full_name": "Bea Reviewer", "email": "bea@example.com"})
+    shows(bea, "/account/", 'value="Bea Reviewer"', 'value="bea@example.com"')
+    for query in ("bea@example", "Reviewer", "group:reviewers bea", "is:active bea"):
+        page = shows(admin, f"/people/?q={query}", "Bea Reviewer")
+        assert re.findall('person" id="([a-z]+)"', page) == ["bea"]
+    page = text_of(admin.get("/people/?q=garbage:xyz"), 422)
+    has(page, "has no filter garbage:", "group:", 'aria-invalid="true"')
+    page = shows(admin, "/people/bea/activity/", "Bea Reviewer", "Last decisions", "reviewers")
+    has(page, "given on the command line")
