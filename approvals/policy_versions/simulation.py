@@ -99,7 +99,9 @@ def _needs(demands: Demands | None, risk: str) -> str:
     )
     one = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
     people = "1 approval" if one else f"approvals: {stages}"
-    return f"{people}, {risk} risk{', with a reason' if demands.reason else ''}{_expiry(demands)}"
+    more = ", with a reason" if demands.reason else ""
+    more += ", reviewers may write to the run" if demands.reviewer_may_write else ""
+    return f"{people}, {risk} risk{more}{_expiry(demands)}"
 
 
 def _expiry(demands: Demands) -> str:

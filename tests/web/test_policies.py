@@ -45,6 +45,8 @@ def test_a_draft_is_tried_on_past_requests_and_saves_nothing(
     tried = text_of(admin.post("/policies/try/", {"text": TWO}))
     has(tried, "1 of 1 request of the last 30 days", "needed 1 approval, ")
     has(tried, "would need approvals: 2 of reviewers, ", TWO)
+    talk = "rules: [{name: Talk, reviewer_may_write: true}]"
+    has(text_of(admin.post("/policies/try/", {"text": talk})), "reviewers may write to the run")
     same = text_of(admin.post("/policies/try/", {"text": "rules: []\n"}))
     has(same, "0 of 1 request")
     assert not PolicyAct.objects.exists()
