@@ -16,6 +16,7 @@ from approvals.accounts import password_links, tokens
 from approvals.adapter import Approvals
 from approvals.allowance_acts import changes as allowance_changes
 from approvals.models import Request, VersionDecision
+from approvals.policies.rules import Demands
 from approvals.policy import Group
 from approvals.version_changes.acts import sign
 from runtime.core.budgets import Budget
@@ -61,6 +62,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     risky = office.start()
     reseal(Request.objects.filter(run=risky), risk="high")
     together = office.request(office.start()).id
+    talk = office.request(office.start())  # with the box that writes to its run
+    reseal([talk], rule=Demands(rule="Talk", reviewer_may_write=True).stored())
     done = office.start()
     office.approve(done)
     denied = office.start()
@@ -93,7 +96,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *(f"/inbox/{query}" for query in ("", "?q=nothing-like-it", "?q=risk:none")),
             *("/inbox/?view=others", "/decisions/", "/decisions/?person=bea", "/decisions/?risk=x"),
             *(f"/a/{office.request(run).id}/" for run in (*ours, undoable)),
-            *(f"/a/{request.id}/" for request in (halt, short, question)),
+            *(f"/a/{request.id}/" for request in (halt, short, question, talk)),
             *(f"{asked}edit/", f"{asked}allow/"),
             *("/allowances/", f"/allowances/{_allowance(office.request(waiting))}/"),
             *(
