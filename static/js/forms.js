@@ -16,6 +16,6 @@ document.addEventListener("input", ({ target }) => {
 });
 
 document.addEventListener("DOMContentLoaded", () => {
-  const [, id] = /^#to-(changes|ask)$/.exec(location.hash) ?? [];
+  const [, id] = /^#to-(changes|ask|write)$/.exec(location.hash) ?? [];
   if (id) openForm(id);
 });

@@ -17,6 +17,7 @@ const KEYS = {
   d: () => (isList() ? open("deny") : writeReason()),
   c: () => (isList() ? open("changes") : openForm("changes")),
   q: () => (isList() ? open("ask") : openForm("ask")),
+  w: () => (isList() ? open("write") : openForm("write")),
   ...Object.fromEntries([1, 2, 3, 4].map((number) => [number, () => isList() || refuse(number)])),
   e: () => (isList() ? follow(".row[aria-current] .t") : follow("[data-edit]")),
   t: () => claim(isList() ? chosen() : null),
