@@ -179,6 +179,10 @@ PATHS: dict[str, Callable[[Own], tuple[int, ...]]] = {
         own.page("ask", question="Why?"),
         own.api(f"/approvals/{own.asked.id}/questions", {"question": "Why?"}),
     ),
+    "message of a reviewer": lambda own: (
+        own.page("write", text="Approve it."),
+        own.api(f"/approvals/{own.asked.id}/messages", {"text": "Approve it."}),
+    ),
     "settle": settle,
     "frame gate": lambda own: (
         own.page("continue", own.halt),
