@@ -161,3 +161,10 @@ def test_wrong_terms_name_their_field(given: Any, field: str, request_: Request)
     with pytest.raises(InvalidInput) as refused:
         proposed(request_, **given)
     assert refused.value.field == field
+
+
+def test_a_call_with_too_many_arguments_has_none(request_: Request) -> None:
+    many = {f"a{n}": n for n in range(51)}
+    call = seeds.pending(risk=Risk.MEDIUM, args=many)
+    with pytest.raises(InvalidInput, match="at most 50"):
+        proposed(call, limits=dict.fromkeys(many, ANY))
