@@ -107,7 +107,7 @@ def test_a_decision_stands_though_its_reading_cannot_be_stored(
         cursor.execute("SELECT 1")
 
 
-def test_the_share_is_that_of_a_team(bea: Actor) -> None:
+def test_the_share_is_that_of_a_team(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     dan = seeds.person("dan", *seeds.GROUPS["bea"])
     for at in range(readings.LEAST - 1):
         _decided(bea, _sent(visible=60_000 if at % 2 else 1))
@@ -118,3 +118,5 @@ def test_the_share_is_that_of_a_team(bea: Actor) -> None:
     found = readings.share()
     assert (found.decisions, found.percent) == (21, 100 * 11 // 21)
     assert found.visible.total_seconds() == 60
+    monkeypatch.setattr(readings, "LEAST", 22)
+    assert readings.share().percent is None
