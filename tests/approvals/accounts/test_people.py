@@ -134,19 +134,6 @@ def test_of_two_acts_at_once_that_exclude_each_other_one_succeeds(
     assert User.objects.filter(is_active=True, groups__name=Group.ADMINS).exists()
 
 
-def test_a_new_password_ends_every_session_but_the_one_to_keep(cast: Cast) -> None:
-    keep, other = log_in(cast.bea), log_in(cast.bea)
-    _, plain = tokens.create(cast.bea, ALL_SCOPES)
-    changed = people.set_password(
-        "bea", "another horse battery", actor="bea", keep=keep.session.session_key
-    )
-    assert changed.check_password("another horse battery")
-    assert [row.session_key for row in Session.objects.all()] == [keep.session.session_key]
-    assert other.get("/inbox/")["Location"].startswith("/login/")
-    assert Token.objects.get(revoked_at=None).owner == cast.bea
-    assert tokens.authenticate(plain) is not None
-
-
 def test_every_act_is_a_line_of_the_log(
     cast: Cast,
     caplog: pytest.LogCaptureFixture,

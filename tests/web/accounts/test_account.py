@@ -71,10 +71,12 @@ def test_a_person_chooses_to_be_mailed_and_a_wrong_address_keeps_what_they_typed
 
 def test_a_new_password_ends_other_sessions_and_keeps_this_one(bea: Client, cast: Cast) -> None:
     other, before = log_in(cast.bea), bea.session.session_key
+    _, plain = tokens.create(cast.bea, ALL_SCOPES)
     assert bea.post("/account/password/", CHANGE)["Location"] == "/account/"
     shows(bea, "/account/", "Your password is changed")
     assert bea.session.session_key != before
     assert other.get("/account/")["Location"].startswith("/login/")
+    assert tokens.authenticate(plain) is not None
     cast.bea.refresh_from_db()
     assert cast.bea.check_password(NEW)
 
