@@ -23,7 +23,7 @@ from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Judgement
 from approvals.policies.rules import Demands
 from approvals.policy_versions import facts, in_force
-from approvals.queries import usual
+from approvals.queries.past_calls import usual
 from approvals.requests import snapshot, verification
 from runtime.core.enums import GateKind, Risk
 from runtime.core.events import AllowanceUse

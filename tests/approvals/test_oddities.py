@@ -19,7 +19,7 @@ from approvals.oddities.past import MIN_HISTORY, learn
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.queries import requests
-from approvals.queries import usual as past_calls
+from approvals.queries.past_calls import usual as past_calls
 from approvals.requests import snapshot
 from runtime.keyring import sealing
 from runtime.ports.access import Actor

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.queries.similar import Change, Difference, compared
-from approvals.queries.word_diff import MAX_EDITS, blocks
+from approvals.queries.past_calls.similar import Change, Difference, compared
+from approvals.queries.past_calls.word_diff import MAX_EDITS, blocks
 from runtime.keyring import sealing
 
 VALUES = st.recursive(
@@ -152,7 +152,7 @@ def test_texts_that_are_too_different_are_shown_whole() -> None:
 
 def test_after_its_time_a_page_shows_the_rest_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([1.0, 2.0, 3.0])
-    monkeypatch.setattr("approvals.queries.similar.monotonic", lambda: next(moments))
+    monkeypatch.setattr("approvals.queries.past_calls.similar.monotonic", lambda: next(moments))
     was, now = {"a": "x 1", "b": "x 1", "c": "x 1"}, {"a": "x 2", "b": "x 2", "c": "x 2"}
     changes = compared(was, now, until=2.0)
     assert [change.in_words for change in changes] == [True, False, False]

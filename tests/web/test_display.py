@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from approvals.queries.similar import compared
+from approvals.queries.past_calls.similar import compared
 from config.env.environment import ROOT
 from runtime.web.display import escape_visible, parts, plain_visible
 

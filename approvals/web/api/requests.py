@@ -15,7 +15,8 @@ from approvals.oddities.oddity import Oddity, OddityKind
 from approvals.permissions import principals
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
-from approvals.queries import decision_filters, history, requests, usual
+from approvals.queries import decision_filters, history, requests
+from approvals.queries.past_calls import usual
 from approvals.requests import results
 from approvals.web import zone as zones
 from approvals.web.api.ids import id_of

@@ -11,7 +11,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from approvals import clock
 from approvals.decisions import batch as decisions
 from approvals.permissions import principals
-from approvals.queries import requests, usual
+from approvals.queries import requests
+from approvals.queries.past_calls import usual
 from approvals.queries.requests import Approval
 from approvals.web import place as places
 from approvals.web.batch.sheet import Sheet, sheet

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from approvals.decisions import batch
 from approvals.oddities.oddity import Oddity
-from approvals.queries import usual
+from approvals.queries.past_calls import usual
 from approvals.queries.requests import Approval
 from approvals.web.parts import preview
 from approvals.web.parts.arguments import Argument, arguments

@@ -21,10 +21,11 @@ from approvals.accounts import saved_views
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from approvals.queries import filters, usual
+from approvals.queries import filters
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Group, Grouping, Sort
+from approvals.queries.past_calls import usual
 from approvals.queries.requests import Approval
 from approvals.queries.windows import WINDOW
 from approvals.teamwork import listing

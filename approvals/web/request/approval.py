@@ -11,9 +11,10 @@ from approvals.decisions import decide
 from approvals.errors import DigestMismatch
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
-from approvals.queries import requests, usual
-from approvals.queries.comparison import compare
-from approvals.queries.similar import similar
+from approvals.queries import requests
+from approvals.queries.past_calls import usual
+from approvals.queries.past_calls.comparison import compare
+from approvals.queries.past_calls.similar import similar
 from approvals.requests import results
 from approvals.web.parts import denial, preview, result_field, second_step
 from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question, revisions

@@ -21,7 +21,8 @@ from approvals.errors import (
 )
 from approvals.oddities.oddity import Oddity
 from approvals.permissions import principals
-from approvals.queries import requests, usual
+from approvals.queries import requests
+from approvals.queries.past_calls import usual
 from approvals.requests import confirmation
 from approvals.web import place as places
 from approvals.web.parts import second_step

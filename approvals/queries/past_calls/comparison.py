@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from approvals.oddities.find import always_differs, usual
 from approvals.oddities.oddity import ORDER, Oddity
 from approvals.oddities.past import MIN_HISTORY, History
-from approvals.queries.similar import Change, Difference, Similar
-from approvals.queries.usual import DAYS
+from approvals.queries.past_calls.similar import Change, Difference, Similar
+from approvals.queries.past_calls.usual import DAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

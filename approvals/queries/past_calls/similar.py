@@ -1,6 +1,6 @@
 """Compares the arguments of an approval with the newest earlier approval of the same tool by the same agents.
 
-`approvals.queries.comparison` orders the differences by their oddness.
+`approvals.queries.past_calls.comparison` orders the differences by their oddness.
 
 Only approvals that the reader may read are used. Stored values are compared, secrets are not.
 """
@@ -21,8 +21,8 @@ from django.utils import timezone
 from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
+from approvals.queries.past_calls.word_diff import Block, blocks, words
 from approvals.queries.requests import Approval
-from approvals.queries.word_diff import Block, blocks, words
 from approvals.requests import verification
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
