@@ -50,7 +50,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href]");
   if (!offline || !link || link.origin !== location.origin || link.hash && link.pathname === location.pathname) return;
   event.preventDefault();
-  say(DOWN);
+  say("Not opened: the server cannot be reached.");
   probe().then(() => { if (!offline) location.assign(link.href); });
 }, true);
 

@@ -95,6 +95,9 @@ def test_offline_decisions_are_not_sent_and_it_says_so(desk: Desk, bea: Page, as
     expect(bea.locator(".live")).to_have_text("Offline")
     expect(approve).to_be_disabled()
     expect(approve).to_have_accessible_description(DOWN)
+    with bea.expect_event("requestfailed", lambda sent: "/healthz" in sent.url):
+        bea.get_by_role("link", name="Runs", exact=True).click()
+    assert bea.url.endswith(asked)  # not the browser's own page
     bea.context.set_offline(False)
     expect(approve).to_be_enabled()
     expect(bea.get_by_text(DOWN)).to_have_count(0)
