@@ -50,6 +50,7 @@ EVENTS: Mapping[str, str] = {
     "QuestionAsked": "question asked",
     "QuestionAnswered": "question answered",
     "QuestionFailed": "question not answered",
+    "AnswerDropped": "answer not kept",
 }
 
 
