@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -31,11 +32,12 @@ def defined() -> set[str]:
 
 def others() -> dict[str, str]:
     """Return the settings that do not matter to decisions, with the reason."""
-    found = dict[str, str]()
+    found, why = dict[str, str](), ""
     for line in SETTINGS_TABLE.read_text("utf-8").splitlines():
         if line.startswith("- "):
-            why, _, names = line.removeprefix("- ").partition(": ")
-            found |= dict.fromkeys(names.split(), why)
+            why = line.removeprefix("- ")
+        elif re.fullmatch(r"  \S+", line):
+            found[line.strip()] = why
     return found
 
 

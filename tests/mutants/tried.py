@@ -43,7 +43,7 @@ def rows(table: Path) -> Iterator[Row]:
             old, new, *bugs = ast.literal_eval(f"({line.strip()})")
             named = tuple(bugs[0].split(", ")) if bugs else ()
             yield Row(file=file, tests=tests, old=old, new=new, bugs=named, setting=setting)
-        elif line and line[0] not in "#-":
+        elif line and line[0] not in "#- ":
             words = line.split()
             setting = words.pop(0) if table == SETTINGS_TABLE else ""
             file, *paths = words
