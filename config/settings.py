@@ -126,6 +126,7 @@ ABEYANCE_BUDGET = ENV.budget
 
 SCIM_URL = ENV.scim_url
 SCIM_TOKEN = ENV.scim_token
+ABEYANCE_METRICS_TOKEN = ENV.metrics_token
 for _name, _value in ENV.email.items():
     globals()[_name] = _value
 EMAIL_TIMEOUT = 10
@@ -170,7 +171,11 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 # Only the operator of a proxy can know that the proxy sets this header and no client does.
 BEHIND_PROXY = ENV.behind_proxy
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_PROXY else None
-SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]  # requested from inside, past the proxy
+SECURE_REDIRECT_EXEMPT = [
+    "^healthz$",
+    "^readyz$",
+    "^metrics$",
+]  # requested from inside, past the proxy
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 12 * 60 * 60

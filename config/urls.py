@@ -10,12 +10,14 @@ from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
 from config import api
+from config.metrics import metrics
 from runtime.queries.time_limits import TooLong
 from runtime.web.requests import layout_of
 
 urlpatterns = [
     path("api/v1/", api.api.urls),
     re_path("^api/", api.missing),
+    path("metrics", metrics, name="metrics"),
     path("", include("approvals.web.urls")),
     path("", include("agents.web.urls")),
     path("", include("runtime.web.urls")),

@@ -262,6 +262,7 @@ class Loop(models.Model):
 
     name = models.TextField(primary_key=True)
     done_at = models.DateTimeField()
+    took = models.FloatField(null=True)  # seconds of its last round
 
 
 class LostLease(models.Model):
@@ -292,6 +293,7 @@ class Worker(models.Model):
     lease_until = models.DateTimeField(null=True)  # null for a worker of the release before
     isolated = models.BooleanField(db_default=False)  # advances suspected runs, one at a time
     hung = models.BooleanField(db_default=False)  # its tools hang; it ends and must be replaced
+    measures = models.JSONField(db_default={})  # its counts since it started
 
 
 class Schedule(models.Model):

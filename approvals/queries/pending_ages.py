@@ -31,7 +31,8 @@ class Age:
 class Pending:
     """All pending requests: by age, the oldest, those in doubt, those that expire within EXPIRES_SOON, and those stuck.
 
-    A stuck request is one that too few people are left to decide.
+    An overdue request is past its deadline, and no worker has closed it yet. A stuck request is one that too few
+    people are left to decide.
     """
 
     total: int
@@ -39,6 +40,7 @@ class Pending:
     oldest: datetime | None
     in_doubt: int
     expiring: int
+    overdue: int
     stuck: int
 
 
@@ -55,6 +57,7 @@ def pending() -> Pending:
         oldest=Min("created_at"),
         in_doubt=Count("id", filter=Q(kind=GateKind.IN_DOUBT)),
         stuck=Count("id", filter=Q(undecidable_at__isnull=False)),
+        overdue=Count("id", filter=Q(expires_at__lt=now)),
         expiring=Count("id", filter=Q(expires_at__lt=now + EXPIRES_SOON)),
         **numbers,
     )

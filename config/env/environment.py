@@ -37,6 +37,7 @@ class Environment:
     redis_url: str = field(repr=False)
     scim_url: str
     scim_token: str = field(repr=False)
+    metrics_token: str = field(repr=False)
     email: dict[str, Any] = field(repr=False)
     email_sender: str
     agents: tuple[str, ...]
@@ -100,6 +101,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         redis_url=_redis_url(variables),
         scim_url=values.web_address(variables, "SCIM_URL"),
         scim_token=values.secret(variables, "SCIM_TOKEN"),
+        metrics_token=_metrics_token(variables),
         email=_email(variables),
         email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
@@ -270,6 +272,17 @@ def _secret_key(variables: Mapping[str, str]) -> str:
     if len(key) < 50:
         raise InvalidSetting(name, "must hold at least 50 characters")
     return key
+
+
+def _metrics_token(variables: Mapping[str, str]) -> str:
+    """Read the token of /metrics; empty if none is set. A short one could be guessed."""
+    name = "ABEYANCE_METRICS_TOKEN"
+    token = values.secret(variables, name)
+    if token and (
+        len(token) < 20 or not token.isascii() or not token.isprintable() or " " in token
+    ):
+        raise InvalidSetting(name, "must be at least 20 letters, digits and signs, without spaces")
+    return token
 
 
 def _password(

@@ -32,12 +32,7 @@ from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Approvals, Part
-from runtime.store import (
-    failpoints,
-    leases,
-    pool,
-    steps,
-)
+from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.records import Records
 from runtime.store.tables import (
@@ -185,12 +180,13 @@ class StepWriter:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
         step = self._step(records, now, release)
         ledger.require_unspent(self.now.run, step.spent)
+        started = clock.elapsed()
         result = self.retry_while_unreachable(
             functools.partial(self._write, records, step, itertools.count())
         )
         if result is not steps.Result.WRITTEN:
             return result
-        self._committed(step)
+        self._committed(step, records, started)
         if not release:
             self._yielding.count_step(lambda: self.retry_while_unreachable(_has_waiting_runs))
         elif self._yielding.has_ready_work(self.now):
@@ -204,7 +200,7 @@ class StepWriter:
 
         Return the error if the tool's writes were rolled back. Raises LeaseLost.
         """
-        step = self._step(records, now, release=False)
+        step, started = self._step(records, now, release=False), clock.elapsed()
         problem = result.commit(step, self._outcomes(records, step))
         if isinstance(problem, LeaseLost):
             raise problem
@@ -212,7 +208,7 @@ class StepWriter:
             functools.partial(_written, step)
         ):
             return problem
-        self._committed(step)
+        self._committed(step, records, started)
         return None
 
     def content(self, digest: str) -> Any:
@@ -238,8 +234,9 @@ class StepWriter:
         with pool.pooled() as connection:
             return signals.read(connection, self.now.run)
 
-    def _committed(self, step: steps.Step) -> None:
+    def _committed(self, step: steps.Step, records: Records, started: float) -> None:
         failpoints.hit("committed", step.kind, step.depth)
+        self._held.measures.add_step(clock.elapsed() - started, records.events)
         self.now = step.state
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:

@@ -20,6 +20,7 @@ import psycopg
 from runtime.execution import clock
 from runtime.store import leases, pool, workers
 from runtime.store.leases import Claim
+from runtime.store.measures import Measures
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class ClaimedRun:
     claim: Claim
     lease: Lease
     wake: Callable[[], None]
+    measures: Measures = field(default_factory=Measures)
     signal_version: int | None = None
     kill_switches: frozenset[str] = frozenset()
     lost: threading.Event = field(default_factory=threading.Event)
@@ -104,6 +106,7 @@ class Heartbeat:
         self.draining = Drain()
         self.isolated = isolated
         self.lease = Lease()
+        self.measures = Measures()
         self._held: dict[UUID, ClaimedRun] = {}  # by owner
         self._abandoned: dict[UUID, UUID] = {}  # runs by owner, to release with the next beat
         self._lock = threading.Lock()
@@ -139,7 +142,11 @@ class Heartbeat:
     def watched(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
         """Watch the run while the block runs."""
         held = ClaimedRun(
-            claim=claim, lease=self.lease, wake=wake, kill_switches=claim.kill_switches
+            claim=claim,
+            lease=self.lease,
+            wake=wake,
+            measures=self.measures,
+            kill_switches=claim.kill_switches,
         )
         with self._lock:
             self._held[claim.owner] = held
@@ -237,6 +244,7 @@ class Heartbeat:
                 "runs": [one.claim.run for one in held.values()],
                 "owners": list(held),
                 "lease": leases.lease_seconds(),
+                "measures": self.measures.stored(),
                 **self._worker,
             },
             prepare=True,

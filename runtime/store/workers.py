@@ -14,11 +14,12 @@ from runtime.store.pool import Connection
 
 # The part of the heartbeat statement that records that this process is alive and renews its lease.
 BEAT = """
-    INSERT INTO runtime_worker (id, host, process, agents, isolated, hung, lease_until)
+    INSERT INTO runtime_worker (id, host, process, agents, isolated, hung, measures, lease_until)
     VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s,
-        clock_timestamp() + %(lease)s * interval '1 second')
+        %(measures)s::jsonb, clock_timestamp() + %(lease)s * interval '1 second')
     ON CONFLICT (id) DO UPDATE
-        SET beat_at = clock_timestamp(), hung = EXCLUDED.hung, lease_until = EXCLUDED.lease_until
+        SET beat_at = clock_timestamp(), hung = EXCLUDED.hung, measures = EXCLUDED.measures,
+            lease_until = EXCLUDED.lease_until
     RETURNING beat_at
 """
 

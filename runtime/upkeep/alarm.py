@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 NOTE_SECONDS = 3.0  # between two writes of the row, by a loop that completes every second
 NOTE = """
-    INSERT INTO runtime_loop (name, done_at) VALUES (%s, clock_timestamp())
-    ON CONFLICT (name) DO UPDATE SET done_at = clock_timestamp()
+    INSERT INTO runtime_loop (name, done_at, took) VALUES (%s, clock_timestamp(), %s)
+    ON CONFLICT (name) DO UPDATE SET done_at = clock_timestamp(), took = EXCLUDED.took
 """
 
 
@@ -29,11 +29,11 @@ class Note:
         self._name = name
         self._written_at = float("-inf")
 
-    def write(self, connection: Connection) -> None:
-        """Write the time, unless it was written less than NOTE_SECONDS ago."""
+    def write(self, connection: Connection, took: float | None = None) -> None:
+        """Write the time and the seconds of the round, unless they were written less than NOTE_SECONDS ago."""
         now = time.monotonic()
         if now - self._written_at >= NOTE_SECONDS:
-            connection.execute(NOTE, (self._name,))
+            connection.execute(NOTE, (self._name, took))
             self._written_at = now
 
 
@@ -45,10 +45,10 @@ class Alarm:
         self._done_at = time.monotonic()
         self._note = Note(loop)
 
-    def done(self, connection: Connection) -> None:
-        """Record that the loop completed."""
+    def done(self, connection: Connection, *, took: float | None = None) -> None:
+        """Record that the loop completed, in `took` seconds."""
         self._done_at = time.monotonic()
-        self._note.write(connection)
+        self._note.write(connection, took)
 
     def failed(self, exc: Exception, *, again: float) -> None:
         """Log that the loop failed and will try again in `again` seconds."""

@@ -74,6 +74,7 @@ def _windows(
     """
     after, repeat_at = BEGINNING, math.inf
     while True:
+        started = time.monotonic()
         delay.observe(pool.now(connection))
         alive.write(connection)
         try:
@@ -83,7 +84,7 @@ def _windows(
             alarm.failed(exc, again=SWEEP_SECONDS)
             yield SWEEP_SECONDS
             continue
-        alarm.done(connection)
+        alarm.done(connection, took=time.monotonic() - started)
         after, pause = found.end, 0.0
         if found.hints == BATCH:
             repeat_at = min(repeat_at, time.monotonic() + PASS_SECONDS)

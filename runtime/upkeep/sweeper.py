@@ -6,6 +6,7 @@ requests and mails people every minute, and does the other jobs once an hour.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,8 +50,9 @@ class Loop:
             connections.close_all()  # or an ended thread would leave its connection open
 
     def _round(self, connection: Connection, stop: threading.Event, alarm: Alarm) -> None:
+        started = time.monotonic()
         self.duty(connection, stop)
-        alarm.done(connection)
+        alarm.done(connection, took=time.monotonic() - started)
 
 
 def compare_ledger(connection: Connection, stop: threading.Event) -> None:

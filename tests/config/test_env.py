@@ -40,6 +40,8 @@ from tests.support import commands
         ("ABEYANCE_WORKER_PASSWORD_FILE", "/dev/null"),
         ("ALLOWED_HOSTS", "*"),
         ("ABEYANCE_INSTANCE", "a b"),
+        ("ABEYANCE_METRICS_TOKEN", "short"),
+        ("ABEYANCE_METRICS_TOKEN", "with spaces in the middle"),
         ("LOG_LEVEL", "loud"),
     ],
 )

@@ -64,5 +64,5 @@ def test_behind_a_proxy_only_https_and_health_are_answered(settings: Settings) -
     client = Client()
     assert client.get("/login/").status_code == 301
     assert client.get("/login/", headers={"X-Forwarded-Proto": "https"}).status_code == 200
-    assert client.get("/healthz").status_code == 200
+    assert client.get("/healthz").status_code == client.get("/metrics").status_code == 200
     assert client.get("/readyz").status_code == 503

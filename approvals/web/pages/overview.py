@@ -9,7 +9,7 @@ from approvals import readings
 from approvals.queries import pending_ages
 from approvals.version_changes import listing
 from runtime.ports import wiring
-from runtime.queries import workers
+from runtime.queries import measures, workers
 from runtime.queries.lists.totals import run_totals
 from runtime.web.requests import admins_only
 
@@ -28,6 +28,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "version_gates": listing.count(),
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),
+        "lags": measures.worker_measures(),
         "without_worker": [name for name in wiring.catalogue().names() if name not in live],
     }
     return render(request, "approvals/overview.html", context)

@@ -20,12 +20,19 @@ APPLICATION = ("prepare", *TABLE)
 WORKERS = {"worker", "isolated"}
 IMAGE = {"KEYS_DIR", "STATIC_ROOT"}  # set by the image
 # Files instead, and a setting for tests alone.
-NOT_HERE = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SCIM_TOKEN", "ABEYANCE_UNSAFE_POSTGRES"} | {
+NOT_HERE = {
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "SCIM_TOKEN",
+    "ABEYANCE_UNSAFE_POSTGRES",
+    "ABEYANCE_METRICS_TOKEN",
+} | {
     "ABEYANCE_WORKERS"  # how many containers there are
 }
 # Variables that only some services get.
 ONLY = {
     **{name: {"web"} for name in ("SECRET_KEY_FILE", "ALLOWED_HOSTS", "ABEYANCE_INSTANCE")},
+    "ABEYANCE_METRICS_TOKEN_FILE": {"web"},
     "ABEYANCE_IMPORT_KEYS": {"web", "prepare"},
     "ABEYANCE_LEDGER": set(TABLE),
     **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "ABEYANCE_WEB_ROLE")},
@@ -135,7 +142,8 @@ def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[st
                 assert variable.endswith("_FILE"), (name, variable)
                 assert value.removeprefix("/run/secrets/") in given, (name, variable)
             assert not re.search(r"//[^/]*:[^/@]+@", value), (name, variable)
-    web = {"postgres_web_password", "redis_password", "django_secret", "email_password"}
+    web = {"postgres_web_password", "redis_password", "django_secret", "metrics_token"}
+    web |= {"email_password"}
     sweeper = {"postgres_worker_password", "redis_password", "email_password"}
     worker = sweeper | {"openai_api_key", "anthropic_api_key", "scim_token"}
     prepare = {"redis_password"} | {f"postgres_{of}password" for of in ("", "web_", "worker_")}

@@ -1,0 +1,176 @@
+"""`/metrics`: what Prometheus reads. Workers have no address, so the web process reads their counts from Postgres.
+
+It answers a program on the same machine, or one with ABEYANCE_METRICS_TOKEN. A fixed number of queries serves it.
+"""
+
+import hmac
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from django.conf import settings
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from approvals.queries import pending_ages
+from runtime.queries import measures, workers
+from runtime.store.measures import cumulative
+
+FORWARDED = (
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Real-IP",
+    "Forwarded",
+    "Via",
+)
+AGES = ("1h", "1d", "7d", "older")  # of pending requests; each but the last is an upper bound
+WORKER = ("worker", "host", "process")
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Answer with all measures, 401 for a wrong token, 403 without one from elsewhere, 503 without Postgres."""
+    if (refusal := _refusal(request)) is not None:
+        return refusal
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Measures())
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    try:
+        return HttpResponse(encode(registry), content_type=content_type)
+    except DatabaseError:
+        return _plain(503, "Postgres cannot be reached, or lacks a migration.")
+
+
+def _refusal(request: HttpRequest) -> HttpResponse | None:
+    """Return the answer to a client that may not read the measures, None if it may."""
+    if _is_local(request):
+        return None
+    given = request.headers.get("Authorization")
+    if given is None:
+        return _plain(403, "Send Authorization: Bearer and the token of ABEYANCE_METRICS_TOKEN.")
+    token = settings.ABEYANCE_METRICS_TOKEN
+    if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        return None
+    answer = _plain(401, "This is not the token of ABEYANCE_METRICS_TOKEN.")
+    answer["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def _is_local(request: HttpRequest) -> bool:
+    """Tell whether the client is a program on this machine. A proxy there passes on the requests of others."""
+    if settings.BEHIND_PROXY or any(name in request.headers for name in FORWARDED):
+        return False
+    try:
+        return ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False
+
+
+def _plain(status: int, text: str) -> HttpResponse:
+    return HttpResponse(f"{text}\n", status=status, content_type="text/plain; charset=utf-8")
+
+
+class Measures(Collector):
+    """Reads everything anew for each answer."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each family, also those without a value now."""
+        yield from _of_workers()
+        yield from _of_sweepers()
+        yield from _of_requests()
+        yield from _of_runs()
+
+
+def _of_workers() -> Iterator[Metric]:
+    commits = HistogramMetricFamily(
+        "abeyance_step_commit_seconds",
+        "Time from the first attempt to commit a step until it was committed.",
+        labels=WORKER,
+    )
+    retries = CounterMetricFamily(
+        "abeyance_retries",
+        "Attempts that ended without a result and are made again.",
+        labels=(*WORKER, "call", "cause"),
+    )
+    errors = CounterMetricFamily(
+        "abeyance_model_errors", "Model calls without a usable reply.", labels=WORKER
+    )
+    tokens = CounterMetricFamily(
+        "abeyance_tokens", "Tokens of model replies.", labels=(*WORKER, "kind")
+    )
+    beats = GaugeMetricFamily(
+        "abeyance_worker_beat_age_seconds", "Time since the worker's heartbeat.", labels=WORKER
+    )
+    for one in measures.worker_measures():
+        labels, counts = (one.worker, one.host, str(one.process)), one.measures
+        beats.add_metric(labels, one.beat_age)
+        if not counts:
+            continue  # a worker of the release before
+        commits.add_metric(labels, cumulative(counts), counts["seconds"])
+        errors.add_metric(labels, counts["model_errors"])
+        for name, count in counts["retries"].items():
+            retries.add_metric((*labels, *name.split()), count)
+        for kind, count in counts["tokens"].items():
+            tokens.add_metric((*labels, kind), count)
+    yield from (commits, retries, errors, tokens, beats)
+    yield _gauge("workers_live", "Workers that can take runs.", workers.live_workers(workers.ALIVE))
+
+
+def _of_sweepers() -> Iterator[Metric]:
+    took = GaugeMetricFamily(
+        "abeyance_sweep_seconds", "Time that the last round of a loop took.", labels=("loop",)
+    )
+    age = GaugeMetricFamily(
+        "abeyance_sweep_age_seconds", "Time since the last round of a loop.", labels=("loop",)
+    )
+    late = GaugeMetricFamily(
+        "abeyance_sweep_late_after_seconds", "Age at which a loop is late.", labels=("loop",)
+    )
+    for loop in measures.loop_measures():
+        if loop.took is not None:
+            took.add_metric((loop.name,), loop.took)
+        age.add_metric((loop.name,), loop.age)
+        late.add_metric((loop.name,), loop.late_after)
+    yield from (took, age, late)
+
+
+def _of_requests() -> Iterator[Metric]:
+    found = pending_ages.pending()
+    ages = GaugeMetricFamily(
+        "abeyance_requests_pending", "Pending requests by age.", labels=("age",)
+    )
+    for name, age in zip(AGES, found.ages, strict=True):
+        ages.add_metric((name,), age.number)
+    yield ages
+    yield _gauge("requests_overdue", "Pending requests past their deadline.", found.overdue)
+    yield _gauge("requests_in_doubt", "Calls whose outcome is unknown.", found.in_doubt)
+
+
+def _of_runs() -> Iterator[Metric]:
+    found = measures.backlog()
+    yield _gauge("runs_due", "Runs that are due and that no worker has.", found.due)
+    yield _gauge("runs_overdue", "Runs that are due for more than a minute.", found.overdue)
+    yield _gauge("runs_queued", "Runs that have not begun.", found.queued)
+    yield _gauge(
+        "run_queued_age_seconds", "Age of the oldest run that has not begun.", found.queued_age
+    )
+    yield _gauge(
+        "signal_age_seconds", "Age of the oldest signal that no run has received.", found.signal_age
+    )
+    yield CounterMetricFamily(
+        "abeyance_lease_losses", "Runs that a worker lost.", value=found.lease_losses
+    )
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"abeyance_{name}", text, value=value)
