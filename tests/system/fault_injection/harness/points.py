@@ -22,6 +22,7 @@ _BY_PEOPLE = "written by a person, in their transaction"
 _ELSEWHERE = (
     "no two releases and no stopped worker here: see test_versions.py, test_late_outcomes.py"
 )
+_NO_LATE_ANSWER = "no answer here comes after the decision: see test_inquiries.py"
 _ROOT = "the root's frame ends with the run"
 _NO_FRAME = "is about the whole run, which counts as depth 0"
 
@@ -34,6 +35,7 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
             (_SAME_ENTRY, ("ModelFailed", "CallAdmitted", "CallPreviewed", "OutcomeUnknown")),
             (_SAME_ENTRY, ("BudgetExceeded",)),
             (_ELSEWHERE, ("OutcomeArrived", "AgentChanged")),
+            (_NO_LATE_ANSWER, ("AnswerDropped",)),
         )
         for kind in kinds
     },
