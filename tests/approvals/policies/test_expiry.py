@@ -173,7 +173,7 @@ def test_a_vote_from_before_its_step_does_not_count(three: list[Actor]) -> None:
 def test_an_edit_by_a_person_of_a_step_counts_under_the_same_rule(
     three: list[Actor], level: int, counts: bool
 ) -> None:
-    steps = "escalate: [{people: [cora], expires_after: 100}]"
+    steps = "escalate: [{people: [cora], expires_after: 200}]"
     less = f"rules:\n  - {{name: Less, when: args.security_level < 2, people: [bea], {steps}}}"
     later = clock.now() + timedelta(seconds=150)
     request = asked(LADDER.replace("rules:", less), expires_at=later)
