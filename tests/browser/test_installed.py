@@ -1,5 +1,6 @@
 """The installed app on a phone: the browser may install it, it decides in few taps, and says that it is offline."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,10 +8,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from approvals.models import Request
 from tests.browser.conftest import Desk, window
 from tests.support.commands import CHROMIUM, FLAGS
 from tests.support.office import Office, reseal
+from tests.support.seeds import moment
 
 pytestmark = pytest.mark.browser
 
@@ -66,27 +67,32 @@ def test_offline_it_shows_a_page_that_says_so_and_keeps_no_data(
 
 
 class Thumb:
-    """Counts its taps."""
+    """Counts its taps; the first one opens the app."""
 
     def __init__(self) -> None:
-        self.taps = 0
+        self.taps = 1
 
     def tap(self, target: Locator) -> None:
         target.tap()
         self.taps += 1
 
 
-@pytest.mark.parametrize(("risk", "taps"), [("low", 2), ("medium", 2), ("high", 3)])
-def test_a_phone_decides_in_few_taps(
-    chromium: Browser, live_server: LiveServer, asked: str, risk: str, taps: int
+@pytest.mark.parametrize(("risk", "taps"), [("low", 3), ("medium", 3), ("high", 4)])
+def test_a_phone_decides_the_most_urgent_request_in_few_taps(
+    chromium: Browser, live_server: LiveServer, office: Office, risk: str, taps: int
 ) -> None:
-    reseal(Request.objects.all(), risk=risk)
+    """Among others, without scrolling the list: at a second for each tap, thirty seconds leave 26 to read."""
+    asked = [office.request(office.start()) for _ in range(7)]
+    reseal([urgent := asked[3]], risk=risk, expires_at=moment(1800))
     thumb = Thumb()
     with window(chromium, live_server.url, **PHONE) as desk:
         desk.log_in("bea")
         desk.page.clock.install()
-        desk.open("/inbox/")
-        thumb.tap(desk.page.locator(".row .t"))
+        desk.open("/")  # where the installed app starts
+        row = desk.page.locator(".row .t").first
+        expect(row).to_be_in_viewport()
+        expect(row).to_have_attribute("href", re.compile(str(urgent.id)))
+        thumb.tap(row)
         thumb.tap(desk.page.get_by_role("button", name="Approve"))
         if risk == "high":
             yes = desk.page.get_by_role("button", name="Yes, approve: newhire")
@@ -94,8 +100,9 @@ def test_a_phone_decides_in_few_taps(
             desk.page.wait_for_load_state()  # the scripts have noted when the page was shown
             desk.page.clock.run_for(1000)  # the second click of a double click does not count
             thumb.tap(yes)
-        expect(desk.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
-    assert Request.objects.get().status == "approved"
+        expect(desk.page.locator(".toast", has_text="Approved")).to_be_visible()
+    urgent.refresh_from_db()
+    assert urgent.status == "approved"
     assert thumb.taps == taps <= 4
 
 
