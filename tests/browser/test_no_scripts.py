@@ -189,4 +189,5 @@ def _do(page: Page, what: str, how: str) -> None:
         case _ if what.startswith("#"):
             page.locator(what).fill(how)
         case _:
-            page.get_by_label(what).first.fill(how)
+            field = page.locator("input, textarea, select")
+            page.get_by_label(what).and_(field).first.fill(how)
