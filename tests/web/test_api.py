@@ -180,6 +180,8 @@ _REFUSALS: list[tuple[Exception, int, str, dict[str, Any]]] = [
     (errors.RunKnown(), 409, "run_known", {}),
     (errors.TooLarge(), 413, "too_large", {}),
     (errors.RunEnded("exported"), 409, "run_ended", {"status": "exported"}),
+    (errors.NoSuchSchedule(), 404, "not_found", {}),
+    (errors.ScheduleEnded(), 409, "schedule_ended", {}),
     (errors.TooManyUndelivered(), 409, "too_many_unheard", {"field": "text"}),
     (errors.EventConflict(), 409, "event_conflict", {"field": "id"}),
     (errors.TooManyMatched(), 409, "too_many_matched", {"field": "name"}),
