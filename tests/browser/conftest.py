@@ -71,8 +71,10 @@ def window(chromium: Browser, url: str, **given: Any) -> Iterator[Desk]:
     # Routes of a test see no request that a service worker makes.
     context = chromium.new_context(**{"service_workers": "block", **given})
     context.route("**/events/", lambda route: route.fulfill(status=204))
-    yield Desk(page=context.new_page(), url=url)
-    context.close()
+    try:
+        yield Desk(page=context.new_page(), url=url)
+    finally:
+        context.close()
 
 
 @pytest.fixture(autouse=True)
