@@ -15,8 +15,10 @@ from approvals.decisions import checks
 from approvals.errors import AlreadyClaimed
 from approvals.models import Claim, Handover, Request
 from approvals.permissions import principals
+from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from runtime.control.transaction import notify
+from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 
 LASTS: Final = timedelta(minutes=10)
@@ -44,9 +46,17 @@ def claim(*, request: UUID, actor: Actor) -> datetime:
 
 
 def release(*, request: UUID, actor: Actor) -> None:
-    """End the actor's claim, and a hand-over to them. Does nothing without either. Raises NotFound."""
+    """End the actor's claim, and a hand-over to them. Does nothing without either.
+
+    Raises NotFound, or Forbidden for a token without the scope to decide. A person who lost the right may still do it.
+    """
     with transaction.atomic():
-        row = requests.readable(request, principals.principal_of(actor))
+        principal = principals.principal_of(actor)
+        row = requests.readable(request, principal)
+        if principal is not None and Scope.APPROVALS_DECIDE not in principal.scopes:
+            raise Forbidden(
+                "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
+            )
         gone = Claim.objects.filter(request=row, person=actor.person).delete()[0]
         gone += Handover.objects.filter(request=row, person=actor.person).delete()[0]
         if gone:
