@@ -183,7 +183,7 @@ class UnknownToken(ApprovalError):
 
 
 class LinkOver(ApprovalError):
-    """A link for a password is unknown, used, replaced or too old, or its maker is no admin any more."""
+    """A password link is unknown, used, replaced or too old, or its maker is no admin any more."""
 
     status, code = 404, "not_found"
 

@@ -159,7 +159,7 @@ def _of_requests() -> Iterator[Metric]:
 def _of_runs() -> Iterator[Metric]:
     found = measures.backlog()
     yield _gauge("runs_due", "Runs that are due and that no worker has.", found.due)
-    yield _gauge("runs_overdue", "Runs that are due for more than a minute.", found.overdue)
+    yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", found.overdue)
     yield _gauge("runs_queued", "Runs that have not begun.", found.queued)
     yield _gauge(
         "run_queued_age_seconds", "Age of the oldest run that has not begun.", found.queued_age

@@ -36,7 +36,7 @@ def _adopt_rights() -> bool:
 
 
 def _adopt_handovers() -> bool:
-    """Sign the hand-overs from before their signatures, as people made them: until then they were shown so."""
+    """Sign the hand-overs that an earlier release stored unsigned, so that giver and note are shown again."""
     with changing():
         if not Adoption.objects.filter(handovers_at=None).update(handovers_at=clock.now()):
             return False

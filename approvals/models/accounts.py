@@ -69,7 +69,7 @@ class Assignment(models.Model):
 class Adoption(models.Model):
     """The time at which existing rights were adopted; one row, which only the owner of the tables writes.
 
-    `handovers_at` is the time at which the hand-overs from before their signatures were.
+    `handovers_at` is the time at which unsigned hand-overs of earlier releases were adopted.
     """
 
     at = models.DateTimeField()

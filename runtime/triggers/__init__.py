@@ -1,1 +1,1 @@
-"""What starts runs without a person at the moment: schedules. Events and webhooks have their place here too."""
+"""Starts runs that no person starts by hand: by schedules. Other triggers, such as webhooks, would be here too."""

@@ -69,7 +69,7 @@ def change(*, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
 
 
 def pause(*, id: UUID, actor: Actor) -> None:
-    """Let the times of a schedule pass until it is resumed. Raise as `change`."""
+    """Pause a schedule: its times start no run until it is resumed. Raise as `change`."""
     with _locked(id, actor) as held:
         _record(held, "paused", actor, status=Status.PAUSED)
 

@@ -131,11 +131,12 @@ def _handle_due(
     busy = Busy(running=found.running > 0, own=found.own_running > 0, waiting=found.own_waiting)
     planned = plan.due(schedule, one.definition, next_at, now, busy)
     for step in planned.steps:
-        _take(connection, schedule, one, step)
+        _apply(connection, schedule, one, step)
     return planned.next_at
 
 
-def _take(connection: Connection, schedule: UUID, one: Schedule, step: Step) -> None:
+def _apply(connection: Connection, schedule: UUID, one: Schedule, step: Step) -> None:
+    """Write the row of a due time, and start its run if the plan says so."""
     added = schedule_times.insert(
         connection,
         schedule,

@@ -107,7 +107,7 @@ def _counts(rule: Missed, *, last: bool) -> bool:
 
 
 def _turn(rule: Overlap, at: datetime, busy: Busy, *, missed: bool) -> Step:
-    """Return what a time does that starts a run as soon as it may. Missed times wait for each other."""
+    """Return the step of a time that is not skipped as missed. Missed times wait for each other."""
     if rule is Overlap.ALLOW or not (busy.running or busy.waiting):
         return Step(at=at, act=Act.START)
     if rule is Overlap.SKIP and not missed and (busy.own or busy.waiting):

@@ -1,4 +1,4 @@
-"""A question to an agent while its worker dies, or while people decide: answered once, or not at all."""
+"""An inquiry to an agent while its worker dies, or while people decide: answered once, or not at all."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ PAID = replace(say("Because."), usage=USED, cost=5)
 
 @pytest.fixture
 def desk(rig: MakeBench) -> tuple[Rig, Hold]:
-    """An agent with a gated call; its model holds while it answers a question."""
+    """An agent with a gated call; its model holds while it answers an inquiry."""
     work, hold = turns(ask(("t", {})), say("done")), Hold(say("Because."))
 
     def model(request: ModelRequest) -> Outcome:

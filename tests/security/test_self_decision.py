@@ -175,7 +175,7 @@ PATHS: dict[str, Callable[[Own], tuple[int, ...]]] = {
         own.page("answer", own.question, **{"in.username": "x", "in.security_level": "1"}),
         own.decision(own.question, verdict="answer", result={"username": "x", "security_level": 1}),
     ),
-    "question to the agent": lambda own: (
+    "inquiry to the agent": lambda own: (
         own.page("ask", question="Why?"),
         own.api(f"/approvals/{own.asked.id}/questions", {"question": "Why?"}),
     ),

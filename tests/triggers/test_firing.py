@@ -191,6 +191,7 @@ def test_pause_resume_and_end(clock: Clock) -> None:
     assert told(made)[1:] == [("3", "skipped", "the schedule was ended")]
     shown = listing.one(made, ADA)
     assert (shown.status, shown.next_times, shown.changeable) == ("ended", (), False)
+    assert shown.makers == ("ada", "admin")  # who resumed it
     acts = [(one.act, one.by) for one in shown.acts]
     assert acts == [("ended", "ada"), ("resumed", "admin"), ("paused", "ada"), ("made", "ada")]
     with pytest.raises(ScheduleEnded):

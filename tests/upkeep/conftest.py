@@ -1,4 +1,4 @@
-"""A deadline for each test of this folder and its fixtures: one hung once on a busy machine, at an unknown place."""
+"""A deadline for each test of this folder and its fixtures, so that a test that hangs shows where it waits."""
 
 from collections.abc import Generator
 

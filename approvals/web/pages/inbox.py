@@ -220,8 +220,8 @@ def _list(
             raise Http404(exc.detail) from exc
         problem = exc
     nothing = not (page.items or unknown or q or cursor or problem)
-    goes_on = "more" in request.GET
-    same = bool(known) and _are_known((*unknown, *page.items), known, goes_on=goes_on)
+    has_next = "more" in request.GET
+    same = bool(known) and _are_known((*unknown, *page.items), known, has_next=has_next)
     return {
         "same": same,
         "groups": [] if same else _folded(place.order.groups(page.items)),
@@ -266,10 +266,10 @@ def _known(request: HttpRequest) -> list[UUID]:
         raise Http404 from exc
 
 
-def _are_known(items: Sequence[Approval], known: frozenset[UUID], *, goes_on: bool) -> bool:
-    """Tell whether an open page has these rows; if it `goes_on`, those after its last one are of its next page."""
+def _are_known(items: Sequence[Approval], known: frozenset[UUID], *, has_next: bool) -> bool:
+    """Tell whether an open page has these rows. If it `has_next`, rows after its last one are on its next page."""
     new = [item.id not in known for item in items]
-    while goes_on and new and new[-1]:
+    while has_next and new and new[-1]:
         new.pop()
     return not any(new)
 

@@ -16,7 +16,7 @@ class Command(BaseCommand):
     """Runs a sweeper until it is stopped."""
 
     help = (
-        "Dispatch due runs and start those of schedules every second, and maintain partitions,"
+        "Dispatch due runs and start scheduled runs every second, and maintain partitions,"
         " retention and ledger every hour."
     )
 

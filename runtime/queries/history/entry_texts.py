@@ -47,9 +47,9 @@ EVENTS: Mapping[str, str] = {
     "Paused": "run paused",
     "Resumed": "run resumed",
     "MessageReceived": "message received",
-    "QuestionAsked": "question asked",
-    "QuestionAnswered": "question answered",
-    "QuestionFailed": "question not answered",
+    "QuestionAsked": "inquiry received",
+    "QuestionAnswered": "inquiry answered",
+    "QuestionFailed": "inquiry not answered",
     "AnswerDropped": "answer not kept",
 }
 

@@ -183,7 +183,7 @@ def change_schedule(request: Authenticated, schedule: UUID, body: ScheduleIn) ->
 
 @router.post("/schedules/{uuid:schedule}/pause", response=ScheduleOut)
 def pause_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
-    """Let the times of a schedule pass until it is resumed."""
+    """Pause a schedule: its times start no run until it is resumed."""
     changes.pause(id=schedule, actor=request.auth)
     return _shown(request, schedule)
 
