@@ -121,6 +121,15 @@ def test_a_call_that_needs_a_person_by_its_start_is_not_made_without() -> None:
     assert paid == []
 
 
+def test_a_call_of_a_higher_risk_by_its_start_is_asked_about() -> None:
+    given = iter(["low", "high", "high"])
+    limits["risk"] = lambda euros: next(given)
+    limits["approval"] = lambda euros: False
+    flow = at_desk(5)
+    assert [gate.args["euros"] for gate in flow.gates] == [5]
+    assert paid == []
+
+
 def test_conditions_are_part_of_the_version_and_of_the_catalogue() -> None:
     agent = desk()
     [defined] = agent.definition["tools"]

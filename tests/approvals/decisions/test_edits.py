@@ -1,6 +1,7 @@
 """An approval with changes: its signature, its refusals, and that no change of it on the way counts."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,20 @@ def test_the_changed_arguments_are_signed_sent_and_audited(bea: Actor) -> None:
     detail = json.loads(AuditEntry.objects.get(run=request.run_id, act="approved").detail)
     assert (detail["verdict"], detail["edited"]) == ("edit", heard.edit.digest)
     assert audit.verify(request.run_id) == 2
+
+
+def test_a_changed_edit_is_not_confirmed(bea: Actor) -> None:
+    request = edited(bea)
+    heard = seeds.heard(request)
+    assert heard.edit is not None
+    more = {**LESS, "security_level": 3}
+    other = replace(heard, edit=replace(heard.edit, args=more))
+    for changed, said in ((other, "the edited arguments"), (replace(heard, result=1), "no result")):
+        with pytest.raises(NotConfirmed, match=said):
+            seeds.verify_decision(request, changed)
+    Request.objects.filter(id=request.id).update(edited=json.dumps(more))
+    with pytest.raises(NotConfirmed, match="the edited arguments"):
+        seeds.verify_approval(request, action_digest=heard.edit.digest)
 
 
 @pytest.mark.parametrize(

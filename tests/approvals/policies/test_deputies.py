@@ -182,6 +182,18 @@ def test_one_person_has_one_vote_also_by_a_deputy() -> None:
         seeds.verify_approval(request)
 
 
+def test_a_vote_for_a_person_who_steered_the_run_counts_for_no_other_absent_person() -> None:
+    request = asked("rules: [{name: Three, quorum: 2, people: [bea, dan, eva]}]")
+    away()
+    away(EVA, "cora")
+    decide(request, CORA)
+    decide(request, DAN)
+    verified(request)
+    [place] = request.voted_for
+    with pytest.raises(ApprovalVoid, match=f"in the place of {place}"):
+        seeds.verify_approval(request, origin={place})
+
+
 def test_the_own_vote_of_the_absent_person_takes_the_place_of_the_deputys() -> None:
     request = asked(BEA_AND_EVA)
     away()
