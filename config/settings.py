@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 
+from config import logs
 from config.env import environment
 from runtime.core import limits
 
@@ -232,9 +233,12 @@ LOGGING = {
             "()": "django.utils.log.CallbackFilter",
             # A starting launcher requests it ten times a second, and "not ready" is a normal answer.
             "callback": lambda record: "/readyz" not in record.getMessage(),
-        }
+        },
+        "links": {"()": "django.utils.log.CallbackFilter", "callback": logs.hide_links},
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}
+    },
     "root": {"handlers": ["stderr"], "level": ENV.log_level},
     "loggers": {
         "django": {"handlers": [], "level": "INFO", "propagate": True},

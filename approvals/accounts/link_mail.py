@@ -40,7 +40,7 @@ def send(link: NewLink, to: str) -> bool:
     mail = EmailMessage(subject=f"Choose {what} for Abeyance", body=body, to=[to], headers=headers)
     try:
         mail.send()
-    except (OSError, smtplib.SMTPException) as exc:
+    except (OSError, ValueError, smtplib.SMTPException) as exc:
         log.warning("The mail with a password link of %s was not sent: %s", link.person, exc)
         return False
     return True

@@ -1,7 +1,8 @@
 """Links with which people choose their own password: an invitation, or a reset.
 
 An admin makes the link and sees it once, so the admin is the giver of the password that it sets, as if the admin had
-typed it. A link ends when it is used, when a newer one is made, and after HOURS. A GET of it changes nothing, because
+typed it. A link ends when it is used, when a newer one is made, after HOURS, and when the person is
+disabled or their password is changed or removed. A GET of it changes nothing, because
 scanners of mail open links.
 """
 

@@ -20,11 +20,12 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
+from approvals import clock
 from approvals.accounts import groups as named_groups
 from approvals.accounts import profiles, tokens
 from approvals.accounts.log import record
 from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
-from approvals.models import Assignment
+from approvals.models import Assignment, PasswordLink
 from approvals.permissions import assignments, principals
 from approvals.policy import Group
 from runtime.errors import InvalidInput
@@ -85,7 +86,7 @@ def create_group(name: str, *, actor: str | None) -> None:
 
 
 def disable(username: str, *, actor: str | None) -> None:
-    """End a person's rights, sessions and tokens at once. Has no effect on a disabled person.
+    """End a person's rights, sessions, tokens and password links at once. Has no effect on a disabled person.
 
     Raises LastAdmin for oneself and for the last active admin.
     """
@@ -101,6 +102,7 @@ def disable(username: str, *, actor: str | None) -> None:
             assignments.end(person, group, actor=actor)
         end_sessions(person)
         tokens.revoke_all(person)
+        _end_links(person)
         record(actor, f"disabled {username}")
 
 
@@ -149,7 +151,7 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
 def set_password(
     username: str, password: str, *, actor: str | None, keep: str | None = None
 ) -> User:
-    """Give a person a new password, which ends their sessions but for the one with the key `keep`.
+    """Give a person a new password, which ends their password links, and their sessions but for the key `keep`.
 
     If another admin sets an admin's password, the person has no admin's rights until a second admin confirms it.
     Otherwise the other admin could act as two.
@@ -168,18 +170,23 @@ def set_password(
         elif before is not None:
             assignments.change_password(before, person)
         end_sessions(person, keep=keep)
+        _end_links(person)
         record(actor, f"set a new password for {username}")
     return person
 
 
 def remove_password(username: str, *, actor: str | None) -> None:
-    """Remove a person's password and end their sessions. They can log in once an admin sets a new password."""
+    """Remove a person's password, and end their sessions and password links.
+
+    They can log in once an admin sets a new password, or makes a new link.
+    """
     with changing():
         person = named(username)
         person.set_unusable_password()
         person.save(update_fields=["password"])
         assignments.grant(person, assignments.CREDENTIAL, actor=actor)
         end_sessions(person)
+        _end_links(person)
         record(actor, f"took the password of {username} away")
 
 
@@ -209,6 +216,10 @@ def named(username: str) -> User:
     if person is None:
         raise UnknownPerson(username)
     return person
+
+
+def _end_links(person: User) -> None:
+    PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=clock.now())
 
 
 def _check_chosen(row: Assignment) -> None:

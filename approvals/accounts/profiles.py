@@ -41,6 +41,7 @@ def checked_mail(given: str) -> str:
     if address:
         try:
             _is_address(address)
-        except ValidationError as exc:
+            address.rpartition("@")[2].encode("idna")  # as a mail to it does
+        except (ValidationError, UnicodeError) as exc:
             raise InvalidInput("email", "must be a mail address, as in bea@example.com") from exc
     return address

@@ -44,6 +44,9 @@ def test_an_admin_continues_all_runs_of_a_change(pair: dict[str, str], admin: Cl
     shows(anne, PAGE, "Continue 2 runs", "<del>Be &lt;b&gt;kind.</del>", "sub-agent helper", own)
     wrong = anne.post(f"{PAGE}continue/", {**pair, "count": "2", "reason": "All <fine>."})
     has(text_of(wrong, 422), "which is 3", "Nothing was decided", "All &lt;fine&gt;.", 'value="2"')
+    for count in ("9" * 5000, "٣"):
+        wrong = anne.post(f"{PAGE}continue/", {**pair, "count": count, "reason": "All."})
+        has(text_of(wrong, 422), "which is 3")
     form = {**pair, "count": "3", "reason": "All <fine>."}
     done = anne.post(f"{PAGE}continue/", form, follow=True)
     has(text_of(done), "2 runs continue", "1 still wait", "decided by <bdi>anne</bdi>")

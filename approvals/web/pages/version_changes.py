@@ -1,5 +1,7 @@
 """The page of version changes, for admins: each pair of versions with its waiting runs, decided once for all."""
 
+import re
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -14,6 +16,8 @@ from runtime.web.requests import actor_of, admins_only, form_text
 
 NOT_DECIDED = "No decision on this change counts any more."
 GONE = "No run waits for this change any more."
+
+_COUNT = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 
 @require_safe
@@ -33,7 +37,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
             agent=request.POST.get("agent"),
             before=request.POST.get("before"),
             after=request.POST.get("after"),
-            count=int(count) if count.isascii() and count.isdecimal() else count,
+            count=int(count) if _COUNT.fullmatch(count) else count,
             reason=form_text(request.POST, "reason"),
             actor=actor_of(request),
         )

@@ -1,5 +1,7 @@
 """Downloads the list of runs as CSV, with the filters of the page."""
 
+import json
+import logging
 from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Any
@@ -26,10 +28,13 @@ COLUMNS = (
 )
 
 
+_log = logging.getLogger(__name__)
+
+
 @require_GET
 @login_required
 def download(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
-    """Stream all runs that match."""
+    """Stream all runs that match, and log who exports what."""
     actor = actor_of(request)
     try:
         given, search = runs_filter.chosen(request), query_params.search(request)
@@ -39,6 +44,8 @@ def download(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     found = downloads.start(_lines(actor, given, search, timezone.get_current_timezone()))
     if found is None:
         return downloads.busy()
+    filters = {**given, **({"words": search} if search else {})}
+    _log.info("%s exports the list of runs: %s", actor.person, json.dumps(filters))
     answer = StreamingHttpResponse(found, content_type="text/csv; charset=utf-8")
     name = f"runs-{timezone.localdate()}.csv"
     answer["Content-Disposition"] = f'attachment; filename="{name}"'

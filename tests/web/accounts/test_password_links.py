@@ -1,7 +1,10 @@
 """Links with which people choose their own password: made by an admin, used once, for a while."""
 
+import logging
 import re
+from collections.abc import Callable
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from django.db import ProgrammingError, transaction
 from django.test import Client
 
 from approvals import clock
-from approvals.accounts import password_links, people
+from approvals.accounts import link_mail, password_links, people
 from approvals.accounts.people import create_person
 from approvals.errors import LastAdmin, LinkOver
 from approvals.models import PasswordLink
@@ -66,9 +69,11 @@ def test_a_link_ends_with_a_newer_one_in_time_and_with_its_maker(cast: Cast) -> 
     with pytest.raises(LinkOver):
         password_links.use(kept.plain, NEW)
     people.set_groups("second", [Group.ADMINS], actor=None)
-    people.disable("bea", actor="admin")
+    row = PasswordLink.objects.filter(ended_at=None)
+    User.objects.filter(username="bea").update(is_active=False)
     with pytest.raises(LinkOver):
         password_links.use(kept.plain, NEW)
+    assert row.get().person == cast.bea
     people.enable("bea", actor="admin")
     assert session.get("/inbox/")["Location"].startswith("/login/")
     password_links.use(kept.plain, NEW)
@@ -80,6 +85,48 @@ def test_a_link_ends_with_a_newer_one_in_time_and_with_its_maker(cast: Cast) -> 
     assert row is not None
     assert row.givers[0] == "second"  # who read the link may have used it
     assert second.is_active
+
+
+ENDS: dict[str, Callable[[], object]] = {
+    "disabled, then enabled": lambda: (
+        people.disable("bea", actor="admin"),
+        people.enable("bea", actor="admin"),
+    ),
+    "a password of an admin": lambda: people.set_password("bea", NEW, actor="admin"),
+    "a password of their own": lambda: people.set_password("bea", NEW, actor="bea"),
+    "no password": lambda: people.remove_password("bea", actor="admin"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_a_link_ends_with_what_it_was_made_for(cast: Cast, case: str) -> None:
+    link, other = (password_links.create(name, actor="admin") for name in ("bea", "cyril"))
+    ENDS[case]()
+    with pytest.raises(LinkOver):
+        password_links.use(link.plain, "third horse battery")
+    assert password_links.person_of(other.plain) == "cyril"
+
+
+def test_the_log_hides_links(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    (handler,) = (one for one in logging.getLogger().handlers if one.name == "stderr")
+    log, path = StringIO(), f"/password/{'a' * 16}_{'b' * 64}/"
+    monkeypatch.setattr(handler, "stream", log)
+    assert client.get(path).status_code == 404
+    assert Client(enforce_csrf_checks=True).post(path).status_code == 403
+    access = ("127.0.0.1:5", "GET", f"{path}?a=b", "1.1", 200)  # as uvicorn.protocols.http logs it
+    logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', *access)
+    has(
+        log.getvalue(),
+        "Not Found: /password/…/",
+        "Forbidden (",
+        "GET /password/…/?a=b",
+        hides=["bb"],
+    )
+
+
+def test_an_address_that_no_mail_can_have_is_no_fault(cast: Cast) -> None:
+    link = password_links.create("bea", actor="admin")
+    assert not link_mail.send(link, f"bea@{'ä' * 60}.com")  # saved before this was checked
 
 
 def test_a_link_that_postgres_was_told_to_make_is_void(cast: Cast) -> None:
@@ -116,7 +163,12 @@ def test_who_may_have_a_link(admin: Client, cast: Cast) -> None:
 
 
 def test_names_and_addresses_are_saved_and_found(admin: Client, bea: Client) -> None:
-    for field, value in (("email", "bea at home"), ("full_name", "Be\u202ea")):
+    long_label = f"bea@{'ä' * 60}.com"  # too long once it is encoded for a mail
+    for field, value in (
+        ("email", "bea at home"),
+        ("email", long_label),
+        ("full_name", "Be\u202ea"),
+    ):
         form = {"full_name": "Bea", "email": "", field: value}
         has(text_of(bea.post("/account/profile/", form), 422), "own-problem", 'aria-invalid="true"')
         has(text_of(admin.post("/people/bea/profile/", form), 422), f"The {field} must")

@@ -60,7 +60,11 @@ def test_days_are_those_of_the_reader(ada: Client, office: Office) -> None:
 
 
 def test_the_list_is_a_file(
-    ada: Client, cyril: Client, office: Office, monkeypatch: pytest.MonkeyPatch
+    ada: Client,
+    cyril: Client,
+    office: Office,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(runs_download, "ROWS", 2)
     keys = ["=cmd()", "a", "b"]
@@ -70,6 +74,8 @@ def test_the_list_is_a_file(
     assert [row[0] for row in rows] == runs[::-1]
     assert rows[-1][2] == "'=cmd()"
     assert [row[0] for row in _file(ada, "?q=key:b&order=oldest")] == ["id", runs[2]]
+    logged = 'ada exports the list of runs: {"order": "oldest", "words": "key:b"}'
+    assert logged in caplog.messages
     assert len(_file(cyril, "")) == 1
     shows(ada, "/runs/?q=key:b", '/runs.csv?q=key%3Ab&amp;"')
     monkeypatch.setattr(downloads, "_room", BoundedSemaphore(1))
