@@ -42,16 +42,17 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
     return requests.to_view(row, principal)
 
 
-def take_back(*, request: UUID, actor: Actor) -> bool:
-    """Undo a decision that another person withdrew with others. Return False if it is final already.
+def take_back(*, request: UUID, by: str, actor: Actor) -> bool:
+    """Undo an approval by `by` that the actor withdraws with others. Return False if it is final or no longer theirs.
 
     The caller has checked that the actor may withdraw it.
     """
     with transaction.atomic():
         audit.lock_run_of(request)
         row = Request.objects.get(pk=request)
-        is_decided = row.status in (Request.Status.APPROVED, Request.Status.DENIED)
-        if not is_decided or row.effective_at is None or row.effective_at <= clock.now():
+        if row.status != Request.Status.APPROVED or row.decided_by != by:
+            return False
+        if row.effective_at is None or row.effective_at <= clock.now():
             return False
         try:
             undo_decision(gate=row.gate)

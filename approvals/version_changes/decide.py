@@ -5,8 +5,13 @@ run that this admin may not decide stays. Runs that reach the same change later 
 an admin withdraws it.
 """
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
+
+import psycopg
+from django.db import OperationalError
 
 from approvals import clock
 from approvals.accounts import log
@@ -19,12 +24,16 @@ from approvals.permissions.scopes import Scope
 from approvals.version_changes import acts, listing
 from approvals.version_changes.listing import Pair, Waiting
 from runtime.control.access import text
+from runtime.core.digest import is_text
 from runtime.core.enums import Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
+logger = logging.getLogger(__name__)
+
 NEEDS_REASON = "is required to continue all these runs"
+PASSES = 2  # over the gates of a withdrawal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +51,14 @@ class Decided:
 
     continued: int
     left: tuple[Left, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """The number of gates that opened again, and of those that did not, because their runs were busy."""
+
+    opened: int
+    left: int
 
 
 def continue_all(
@@ -76,21 +93,30 @@ def continue_all(
     return Decided(continued=found.count - len(left), left=tuple(left))
 
 
-def withdraw(*, agent: object, before: object, after: object, reason: object, actor: Actor) -> int:
+def withdraw(
+    *, agent: object, before: object, after: object, reason: object, actor: Actor
+) -> Withdrawn:
     """Withdraw the decision on this change: runs that reach it later ask again, each at its own gate.
 
-    The gates that it decided, and where it is not final yet, open again; return their number. Any admin may withdraw
-    it, because that lets no run continue. Raises NotFound for a person who is no admin, and if no decision on this
-    change counts; InvalidInput naming `reason`.
+    The gates that it decided, and where it is not final yet, open again. If runs were busy, another withdrawal opens
+    the gates that are left. Any admin may withdraw it, because that lets no run continue. Raises NotFound for a person
+    who is no admin, and if no decision on this change counts and no gate is left; InvalidInput naming `reason`.
     """
     principal = principals.principal_of(actor)
     if principal is None or not principal.has(Scope.ADMIN):
         raise NotFound
     pair = _pair(agent, before, after)
-    decision = listing.decision(pair)
-    if decision is None:
+    counting = listing.decision(pair)
+    made = counting or listing.withdrawn(pair)
+    if made is None:
         raise NotFound
     why = text("reason", reason, MAX_REASON, required="is required to withdraw a decision")
+    if counting is not None:
+        _record_withdrawal(pair, why, actor)
+    return _open_again(listing.not_final(pair, made), made.by, actor)
+
+
+def _record_withdrawal(pair: Pair, reason: str, actor: Actor) -> None:
     acts.sign(
         VersionWithdrawal(
             agent=pair.agent,
@@ -98,7 +124,7 @@ def withdraw(*, agent: object, before: object, after: object, reason: object, ac
             after=pair.after,
             by=actor.person,
             token=actor.token,
-            reason=why,
+            reason=reason,
             at=clock.now(),
         )
     )
@@ -106,13 +132,30 @@ def withdraw(*, agent: object, before: object, after: object, reason: object, ac
         actor.person,
         f"withdrew the decision to continue {pair.agent} from {pair.before} under {pair.after}",
     )
-    gates = listing.not_final(pair, decision)
-    return sum(take_back(request=one, actor=actor) for one in gates)
+
+
+def _open_again(gates: Sequence[UUID], by: str, actor: Actor) -> Withdrawn:
+    """Take back each decision in a transaction of its own, so that a busy run holds up no other gate."""
+    opened = 0
+    for _ in range(PASSES):
+        busy = []
+        for one in gates:
+            try:
+                opened += take_back(request=one, by=by, actor=actor)
+            except (OperationalError, psycopg.OperationalError):
+                logger.warning(
+                    "The decision of request %s is not taken back yet", one, exc_info=True
+                )
+                busy.append(one)
+        gates = busy
+    return Withdrawn(opened=opened, left=len(gates))
 
 
 def _pair(agent: object, before: object, after: object) -> Pair:
     if not isinstance(agent, str) or not isinstance(before, str) or not isinstance(after, str):
         raise NotFound
+    if not all(is_text(one) for one in (agent, before, after)):
+        raise NotFound  # Postgres refuses it
     return Pair(agent=agent, before=before, after=after)
 
 

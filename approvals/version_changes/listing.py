@@ -13,6 +13,7 @@ from approvals import clock
 from approvals.models import Request, VersionDecision, VersionWithdrawal
 from approvals.permissions import request_rules, signatures
 from approvals.permissions.principals import Principal
+from approvals.version_changes.acts import RECENT
 from runtime.core.enums import GateKind
 from runtime.ports import wiring
 from runtime.queries.version_diff import Difference, differences
@@ -20,15 +21,21 @@ from runtime.queries.version_diff import Difference, differences
 MOST = 5_000  # version gates that are read
 DECIDED = 50  # decisions that are listed
 
-# The last decision on each pair, unless it was withdrawn.
-_COUNTING = """
-    SELECT d.* FROM approvals_versiondecision d WHERE d.id = (
-        SELECT max(o.id) FROM approvals_versiondecision o
-            WHERE o.agent = d.agent AND o.before = d.before AND o.after = d.after
-    ) AND d.withdrawn = (
-        SELECT count(*) FROM approvals_versionwithdrawal w
-            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after
-    )
+# The latest rows on each pair that no withdrawal followed, as many as a worker tries. One that does not verify is none.
+_COUNTING = f"""
+    SELECT * FROM (
+        SELECT d.*, row_number() OVER (PARTITION BY agent, before, after ORDER BY id DESC) AS place
+        FROM approvals_versiondecision d
+        WHERE d.withdrawn = (SELECT count(*) FROM approvals_versionwithdrawal w
+            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
+    ) latest WHERE place <= {RECENT} ORDER BY id DESC LIMIT {DECIDED * RECENT}
+"""
+_OF_PAIR = f"""
+    SELECT d.* FROM approvals_versiondecision d
+    WHERE d.agent = %s AND d.before = %s AND d.after = %s AND d.withdrawn {{}}
+        (SELECT count(*) FROM approvals_versionwithdrawal w
+            WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
+    ORDER BY d.id DESC LIMIT {RECENT}
 """
 
 
@@ -118,17 +125,30 @@ def withdrawals(pair: Pair) -> int:
 
 def decided() -> tuple[PairDecision, ...]:
     """List the latest DECIDED decisions that count for runs which reach their change later, the latest first."""
-    return _decisions(f"{_COUNTING} ORDER BY d.id DESC LIMIT %s", DECIDED)
+    found: dict[Pair, PairDecision] = {}
+    for one in _decisions(_COUNTING):
+        found.setdefault(Pair(agent=one.agent, before=one.before, after=one.after), one)
+    return tuple(found.values())[:DECIDED]
 
 
 def decision(pair: Pair) -> PairDecision | None:
     """Return the decision on this pair that counts, None without one."""
-    sql = f"{_COUNTING} AND d.agent = %s AND d.before = %s AND d.after = %s"
-    return next(iter(_decisions(sql, pair.agent, pair.before, pair.after)), None)
+    return _last(pair, "=")
 
 
-def _decisions(sql: str, *given: object) -> tuple[PairDecision, ...]:
-    return tuple(
+def withdrawn(pair: Pair) -> PairDecision | None:
+    """Return the last withdrawn decision on this pair, if gates that it decided can still be undone."""
+    made = _last(pair, "<")
+    return made if made is not None and not_final(pair, made) else None
+
+
+def _last(pair: Pair, compared: str) -> PairDecision | None:
+    given = (pair.agent, pair.before, pair.after)
+    return next(_decisions(_OF_PAIR.format(compared), *given), None)
+
+
+def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
+    return (
         PairDecision(
             id=row.id,
             agent=row.agent,

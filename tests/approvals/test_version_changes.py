@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
 
@@ -14,6 +15,7 @@ from agents.sdk.spec import AgentSpec
 from approvals import audit
 from approvals.accounts.people import set_groups
 from approvals.adapter import Approvals
+from approvals.decisions.undo import take_back
 from approvals.errors import NotFound
 from approvals.models import Request, VersionDecision, VersionWithdrawal
 from approvals.permissions import principals
@@ -224,7 +226,7 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     with pytest.raises(InvalidInput, match="is required"):
         decide.withdraw(**pair, reason=" ", actor=anne)
     admin = Actor(person="admin")
-    assert decide.withdraw(**pair, reason="It lends.", actor=admin) == 2
+    assert decide.withdraw(**pair, reason="It lends.", actor=admin).opened == 2
     assert second.go_on(*runs) == {"suspended"}, "their decision could still be undone"
     settings.ABEYANCE_UNDO_SECONDS = 0
     assert (second.approve(*later), _gates()) == ({"suspended"}, 3)
@@ -239,6 +241,54 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     assert _continue(first, second, anne, count=4).continued == 4
     assert second.go_on(*runs, *later, *last) == {"completed"}
     assert [one.by for one in decided()] == ["anne"]
+
+
+def test_a_withdrawal_passes_busy_runs_and_another_takes_back_the_rest(
+    releases: Any, anne: Actor, settings: Any
+) -> None:
+    first = releases(FIRST)
+    runs = first.start(3)
+    second = releases(FEWER)
+    second.approve(*runs)
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    assert _continue(first, second, anne, count=3).continued == 3
+    given = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
+    given |= {"reason": "It lends.", "actor": Actor(person="admin")}
+    with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": None}) as busy:
+        busy.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", [runs[1]])
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '200ms'")
+            done = decide.withdraw(**given)
+            cursor.execute("RESET lock_timeout")
+        assert (done.opened, done.left) == (2, 1)
+    done = decide.withdraw(**given)
+    assert (done.opened, done.left) == (1, 0)
+    assert second.go_on(*runs) == {"suspended"}
+    assert VersionWithdrawal.objects.count() == 1
+
+
+def test_a_withdrawal_reaches_the_decision_below_a_forged_row(releases: Any, anne: Actor) -> None:
+    pair = {"agent": "desk", "before": "sha256:a", "after": "sha256:b"}
+    given = {**pair, "reason": "x", "count": 1, "at": seeds.moment(0)}
+    sign(VersionDecision(**given, by="anne"))
+    VersionDecision.objects.create(**given, by="ada")
+    assert [one.by for one in decided()] == ["anne"]
+    decide.withdraw(**pair, reason="No.", actor=Actor(person="admin"))
+    assert decided() == ()
+
+
+def test_a_withdrawal_leaves_the_decision_of_another_person(
+    releases: Any, anne: Actor, settings: Any
+) -> None:
+    first = releases(FIRST)
+    (run,) = first.start()
+    second = releases(FEWER)
+    second.approve(run)
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    assert _continue(first, second, anne, count=1).continued == 1
+    gate = Request.objects.get(kind=GateKind.VERSION)
+    assert not take_back(request=gate.id, by="bea", actor=Actor(person="admin"))
+    assert take_back(request=gate.id, by="anne", actor=Actor(person="admin"))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -261,6 +311,9 @@ def test_what_is_refused_decides_nothing(releases: Any, anne: Actor, cast: Cast)
             _continue(first, second, anne, **given)
         assert said in f"{getattr(caught.value, 'field', '')} {caught.value}"
     admin = Actor(person="admin")
+    for other in ("\x00", "\ud800"):
+        with pytest.raises(NotFound):
+            decide.withdraw(agent="desk", before=other, after="b", reason="x", actor=admin)
     for actor, refusal in ((BEA, NotFound), (ADA, NotFound), (admin, Forbidden)):
         with pytest.raises(refusal):
             _continue(first, second, actor)

@@ -93,7 +93,7 @@ def test_an_admin_withdraws_a_decision(
     has(text_of(admin.post(f"{PAGE}withdraw/", pair), 404), "No decision on this change counts")
     anne.post(f"{PAGE}continue/", {**pair, "count": "3", "reason": "All fine."})
     again = admin_api.post("/version-decisions/withdraw", {**pair, "reason": "x"})
-    assert again.json() == {"opened": 2}
+    assert again.json() == {"opened": 2, "left": 0}
 
 
 @pytest.mark.django_db

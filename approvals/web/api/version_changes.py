@@ -82,9 +82,13 @@ class WithdrawIn(Body):
 
 
 class WithdrawnOut(Schema):
-    """The number of runs that wait again: their decision was not final yet."""
+    """The number of runs that wait again, as their decision was not final yet.
+
+    `left` runs were busy and still continue: withdraw once more before their decision is final.
+    """
 
     opened: int
+    left: int
 
 
 @router.get("/version-changes", response=list[VersionChangeOut])
@@ -116,17 +120,16 @@ def list_version_decisions(request: Authenticated) -> tuple[listing.PairDecision
 
 
 @router.post("/version-decisions/withdraw", response=WithdrawnOut)
-def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> WithdrawnOut:
+def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> decide.Withdrawn:
     """Withdraw the decision on a change, so that runs which reach it later ask again. For admins."""
     Access().require(request.auth, Scope.ADMIN)
-    opened = decide.withdraw(
+    return decide.withdraw(
         agent=body.agent,
         before=body.before,
         after=body.after,
         reason=body.reason,
         actor=request.auth,
     )
-    return WithdrawnOut(opened=opened)
 
 
 def _shown(one: listing.WaitingPair) -> VersionChangeOut:

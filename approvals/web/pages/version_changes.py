@@ -15,6 +15,7 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.web.requests import actor_of, admins_only, form_text
 
 NOT_DECIDED = "No decision on this change counts any more."
+LEFT = "{} of them were busy and still continue. Go back and withdraw again, before it is final."
 GONE = "No run waits for this change any more."
 
 _COUNT = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
@@ -59,7 +60,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
 def withdraw_change(request: HttpRequest) -> HttpResponse:
     """Withdraw the decision on one change, so that later runs ask again."""
     try:
-        opened = decide.withdraw(
+        done = decide.withdraw(
             agent=request.POST.get("agent"),
             before=request.POST.get("before"),
             after=request.POST.get("after"),
@@ -70,8 +71,10 @@ def withdraw_change(request: HttpRequest) -> HttpResponse:
         return _page(request, f"The {refused.field} {refused.detail}.", status=refused.status)
     except NotFound as refused:
         return _page(request, NOT_DECIDED, status=refused.status)
-    runs = f" {opened} of them wait again." if opened else ""
+    runs = f" {done.opened} of them wait again." if done.opened else ""
     messages.success(request, f"Withdrawn. Runs that reach this change later ask again.{runs}")
+    if done.left:
+        messages.warning(request, LEFT.format(done.left))
     return redirect("version_changes")
 
 
