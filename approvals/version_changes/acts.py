@@ -37,7 +37,7 @@ _NAMES = (
     "signature",
     "key_id",
 )
-RECENT = 20  # decisions on one pair that are tried
+_RECENT = 20  # decisions on one pair that are tried
 _READ = f"""
     SELECT coalesce((SELECT origin FROM runtime_run WHERE id = %(run)s), '[]'::jsonb),
         {principals.credentials_sql("d.by")}, {", ".join(f"d.{one}" for one in _NAMES)}
@@ -45,7 +45,7 @@ _READ = f"""
     WHERE d.agent = %(agent)s AND d.before = %(before)s AND d.after = %(after)s
         AND d.withdrawn = (SELECT count(*) FROM approvals_versionwithdrawal w
             WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
-    ORDER BY d.id DESC LIMIT {RECENT}
+    ORDER BY d.id DESC LIMIT {_RECENT}
 """
 
 

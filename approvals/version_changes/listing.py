@@ -13,13 +13,13 @@ from approvals import clock
 from approvals.models import Request, VersionDecision, VersionWithdrawal
 from approvals.permissions import request_rules, signatures
 from approvals.permissions.principals import Principal
-from approvals.version_changes.acts import RECENT
 from runtime.core.enums import GateKind
 from runtime.ports import wiring
 from runtime.queries.version_diff import Difference, differences
 
 MOST = 5_000  # version gates that are read
 DECIDED = 50  # decisions that are listed
+RECENT = 20  # decisions on one pair that are tried, as by a worker
 
 # The latest rows on each pair that no withdrawal followed, as many as a worker tries. One that does not verify is none.
 _COUNTING = f"""
