@@ -66,6 +66,7 @@ class Run(models.Model):
             models.Index(
                 fields=["id"], name="run_active", condition=models.Q(ended_at__isnull=True)
             ),
+            models.Index(fields=["agent", "-id"], name="run_agent"),
         ]
 
 
@@ -356,5 +357,10 @@ class ScheduleTime(models.Model):
             ),
             models.Index(
                 fields=["run"], name="schedule_time_run", condition=models.Q(run__isnull=False)
+            ),
+            models.Index(
+                fields=["schedule", "-at"],
+                name="schedule_time_failed",
+                condition=models.Q(state="failed"),
             ),
         ]

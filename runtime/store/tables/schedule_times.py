@@ -15,8 +15,8 @@ _TIME = """
     t.at, t.kind, CASE WHEN t.state = 'started' AND r.ended_at IS NOT NULL THEN r.status ELSE t.state END,
     t.run, t.reason, t.by, r.status
 """
-# A time without a run, or of a run, that failed.
-_FAILED = "(t.state = 'failed' OR (t.state = 'started' AND r.status = 'failed'))"
+# Of a time that failed: as the row says, or as its run says, if that has ended since. Each has an index.
+_FAILED = ("t.state = 'failed'", "t.state = 'started' AND r.status = 'failed'")
 
 
 class Kind(StrEnum):
@@ -169,10 +169,14 @@ def schedule_of(connection: Connection, run: UUID) -> UUID | None:
 
 def last_failure(connection: Connection, schedule: UUID) -> TimeRow | None:
     """Return the newest time that failed, None if none did."""
-    found = _times(
-        connection, f"t.schedule = %s AND {_FAILED} ORDER BY t.at DESC LIMIT 1", (schedule,)
-    )
-    return next(iter(found), None)
+    found = [
+        one
+        for failed in _FAILED
+        for one in _times(
+            connection, f"t.schedule = %s AND {failed} ORDER BY t.at DESC LIMIT 1", (schedule,)
+        )
+    ]
+    return max(found, key=lambda one: one.at, default=None)
 
 
 def _times(connection: Connection, which: str, parameters: tuple[Any, ...]) -> list[TimeRow]:
