@@ -144,7 +144,7 @@ def read(sent: Mapping[str, object], now: datetime) -> Definition:
     found = Definition(
         name=_name(sent.get("name")),
         agent=_text(sent.get("agent"), "agent"),
-        input=sent.get("input", {}),
+        input=_json(sent.get("input", {}), "input"),
         cron=cron,
         every=every,
         zone=zone,
@@ -231,6 +231,14 @@ def _text(value: object, field: str) -> str:
         require_json(value)
     except NotJson as exc:
         raise InvalidInput(field, "contains a character that is not text") from exc
+    return value
+
+
+def _json(value: object, field: str) -> object:
+    try:
+        require_json(value, field)
+    except NotJson as exc:
+        raise InvalidInput(exc.where, exc.why) from exc
     return value
 
 
