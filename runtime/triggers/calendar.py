@@ -65,6 +65,10 @@ class Calendar:
         """Return the first time after a moment, None if there is none."""
         return next(self.after(moment), None)
 
+    def has(self, at: datetime) -> bool:
+        """Tell whether this is one of the times."""
+        return self.first_after(at - _SECOND) == at
+
     def newest(self, first: datetime, until: datetime, most: int) -> list[datetime]:
         """Return the newest times from `first` to `until`, at most so many, the earliest first."""
         first = max(first, self.starts_at)

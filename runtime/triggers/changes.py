@@ -18,13 +18,14 @@ from runtime.store.pool import Connection
 from runtime.store.tables import schedule_times, schedules
 from runtime.store.tables.schedule_times import Kind, State
 from runtime.store.tables.schedules import ScheduleRow
-from runtime.triggers import definition, firing, schedule
+from runtime.triggers import definition, firing, plan, schedule
 from runtime.triggers.definition import Definition
 from runtime.triggers.schedule import Schedule, Status
 
 SCOPE = "runs:start"
 MAX_BACKFILL = 1_000  # times of a back-fill, with those that still wait
 OLDEST_CLICK = timedelta(days=1)  # of a page with "Run now"
+CHANGED = "the schedule was changed"  # of a time that came before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +141,9 @@ def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
             "until": last.isoformat(),
             "times": len(added),
         }
-        schedule.record(held.connection, id, "back-filled", held.one, actor, detail)
-        row = schedules.read(held.connection, id)
-        assert row is not None  # it is locked
-        firing.set_next(held.connection, id, held.one, row.next_at, held.now)
+        after = replace(held.one, makers=(*held.one.makers, actor.person))
+        schedule.record(held.connection, id, "back-filled", after, actor, detail)
+        firing.set_next(held.connection, id, after, _next_at(held), held.now)
     return len(added)
 
 
@@ -169,7 +169,7 @@ def _locked(id: UUID, actor: Actor) -> Iterator[_Locked]:
             raise NoSuchSchedule
         if not wiring.access().may_fork(actor, row.owner):
             raise Forbidden("not_eligible", "Only the owner and admins may change a schedule.")
-        one = schedule.current(connection, id)
+        one = schedule.current(connection, row)
         if one.status is Status.ENDED:
             raise ScheduleEnded
         now = pool.now(connection)
@@ -194,8 +194,37 @@ def _record(
         status=status or held.one.status,
     )
     schedule.record(held.connection, held.row.id, act, after, actor)
-    next_at = after.definition.calendar.first_after(held.now)
+    next_at = _first_due(held, after) or after.definition.calendar.first_after(held.now)
     firing.set_next(held.connection, held.row.id, after, next_at, held.now)
+
+
+def _first_due(held: _Locked, after: Schedule) -> datetime | None:
+    """Return the first time that came and is not handled, for example for its jitter, and is still one after the act.
+
+    A time that came and is none any more is skipped.
+    """
+    next_at = _next_at(held)
+    if held.one.status is not Status.ACTIVE or next_at is None:
+        return None
+    for at in held.one.definition.calendar.newest(next_at, held.now, plan.MAX_MISSED):
+        if after.status is Status.ACTIVE and after.definition.calendar.has(at):
+            return at
+        schedule_times.insert(
+            held.connection,
+            held.row.id,
+            at,
+            kind=Kind.SCHEDULED,
+            state=State.SKIPPED,
+            reason=CHANGED,
+        )
+    return None
+
+
+def _next_at(held: _Locked) -> datetime | None:
+    """Read the next time again: handling the due times may have moved it."""
+    row = schedules.read(held.connection, held.row.id)
+    assert row is not None  # it is locked
+    return row.next_at
 
 
 def _add(held: _Locked, at: datetime, actor: Actor) -> bool:

@@ -69,7 +69,7 @@ def _fire_next(passed: list[UUID]) -> bool:
 def handle(connection: Connection, row: ScheduleRow, now: datetime) -> None:
     """Start, queue or skip each due time of a locked schedule, and start times that waited. Raises KeyMissing."""
     try:
-        one = current(connection, row.id)
+        one = current(connection, row)
     except Tampered as exc:
         log.critical("Schedule %s: starts nothing: %s", row.id, exc)
         schedules.write(connection, row.id, due_at=None, problem=str(exc))

@@ -106,7 +106,7 @@ def _view(
     connection: Connection, row: ScheduleRow, before: datetime | None, *, changeable: bool
 ) -> ScheduleView:
     kept = schedules.acts(connection, row.id, ACTS)
-    found = schedule.of_act(kept[0].body)
+    found = schedule.of_act(row, kept[0].body)
     times = schedule_times.newest(connection, row.id, HISTORY + 1, before)
     shown = times[:HISTORY]
     coming = tuple[datetime, ...]()

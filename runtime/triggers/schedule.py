@@ -7,9 +7,11 @@ from enum import StrEnum
 from uuid import UUID
 
 from runtime.core.machine.origin import merged
+from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables import schedules
+from runtime.store.tables.schedules import ScheduleRow
 from runtime.triggers import definition
 from runtime.triggers.definition import Definition
 
@@ -26,7 +28,7 @@ class Status(StrEnum):
 class Schedule:
     """A schedule. `owner` is the requester of its runs.
 
-    `makers` are the people who made, changed or resumed it: none of them decides in its runs.
+    `makers` are the people who made, changed, resumed or back-filled it: none of them decides in its runs.
     """
 
     owner: str
@@ -35,14 +37,19 @@ class Schedule:
     definition: Definition
 
 
-def current(connection: Connection, schedule: UUID) -> Schedule:
+def current(connection: Connection, row: ScheduleRow) -> Schedule:
     """Read what the newest act says. Raises Tampered, KeyMissing."""
-    return of_act(schedules.acts(connection, schedule, 1)[0].body)
+    return of_act(row, schedules.acts(connection, row.id, 1)[0].body)
 
 
-def of_act(body: str) -> Schedule:
-    """Return the schedule after an act."""
+def of_act(row: ScheduleRow, body: str) -> Schedule:
+    """Return the schedule after an act. Raise Tampered if the row, which is not signed, has another owner.
+
+    The owner in the row says who may read and change the schedule.
+    """
     found = json.loads(body)
+    if found["owner"] != row.owner:
+        raise Tampered("the owner of the schedule is not the signed one")
     return Schedule(
         owner=found["owner"],
         makers=tuple(found["makers"]),

@@ -3,7 +3,7 @@
 import json
 import threading
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.db import connections
@@ -12,10 +12,18 @@ from approvals.accounts import people
 from approvals.models import Request
 from approvals.policy import Group
 from runtime.control.verification.verification import verify
-from runtime.errors import Forbidden, InvalidInput, NoSuchSchedule, RequestError, ScheduleEnded
+from runtime.errors import (
+    Forbidden,
+    InvalidInput,
+    NoSuchSchedule,
+    RequestError,
+    ScheduleEnded,
+    Tampered,
+)
 from runtime.models import Run, Schedule, ScheduleAct, ScheduleTime
 from runtime.ports.access import Actor
 from runtime.store import pool
+from runtime.store.tables import schedule_times
 from runtime.triggers import changes, firing, listing, plan
 from tests.support import seeds
 from tests.support.engine import ADA, Death, at_failpoint, die, events
@@ -106,6 +114,32 @@ def test_missed_and_overlapping_times_are_in_the_history(clock: Clock) -> None:
     assert (failure.at, failure.state) == (NOON + 2 * HOUR, "failed")
 
 
+def test_the_last_failure_is_found_without_the_whole_history(clock: Clock) -> None:
+    made = clock.make()
+    clock.sweep(NOON)
+    clock.end(made, "failed")
+    clock.sweep(NOON + HOUR)
+    rows = (
+        ScheduleTime(schedule=made, at=NOON + n * HOUR, kind="scheduled", state="completed")
+        for n in range(2, 5_000)
+    )
+    ScheduleTime.objects.bulk_create(rows)
+    blocks = list[int]()
+
+    class Explaining:
+        def execute(self, sql: str, parameters: Any) -> Any:
+            explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}"
+            ((top,),) = pool.djangos().execute(explain, parameters).fetchone()
+            blocks.append(top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"])
+            return pool.djangos().execute(sql, parameters)
+
+    pool.djangos().execute("ANALYZE runtime_scheduletime")
+    found = schedule_times.last_failure(cast("Any", Explaining()), made)
+    assert found is not None
+    assert found.at == NOON
+    assert max(blocks) < 20
+
+
 def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Office) -> None:
     """Dora, who reviews too, changed the schedule of Ada's; Cora pressed "Run now"."""
     for name in ("dora", "cora"):
@@ -151,7 +185,15 @@ def test_a_row_that_was_changed_in_postgres_starts_nothing(clock: Clock) -> None
     assert (Run.objects.count(), Schedule.objects.get().due_at) == (0, None)
     assert "does not verify" in Schedule.objects.get().problem
     ScheduleAct.objects.update(body=act.body)
-    Schedule.objects.update(owner="bea", due_at=clock.at)  # which nothing is decided by
+    Schedule.objects.update(owner="bea", due_at=clock.at)  # who may start no runs either
+    people.set_groups("bea", [Group.REQUESTERS], actor="admin")
+    clock.sweep()
+    assert (Run.objects.count(), Schedule.objects.get().due_at) == (0, None)
+    with pytest.raises(Tampered, match="is not the signed one"):
+        changes.change(id=made, sent={**SAID, "input": {"day": "hers"}}, actor=BEA)
+    with pytest.raises(Tampered, match="is not the signed one"):
+        listing.one(made, BEA)
+    Schedule.objects.update(owner="ada", due_at=clock.at)
     clock.sweep()
     assert Run.objects.get().requester == "ada"
     assert told(made)[-1][1] == "started"
@@ -198,6 +240,19 @@ def test_pause_resume_and_end(clock: Clock) -> None:
         changes.run_now(id=made, actor=ADA)
 
 
+def test_a_change_loses_no_time_that_came(clock: Clock) -> None:
+    """It waits for its jitter. The schedule keeps it, or says why it does not."""
+    said = {"starts_at": "2026-05-01T00:00", "jitter": 3600}
+    kept, paused = clock.make(**said), clock.make(**said)
+    clock.sweep(NOON)
+    assert (told(kept), told(paused)) == ([], [])
+    changes.change(id=kept, sent={**SAID, **said, "name": "Changed"}, actor=ADA)
+    changes.pause(id=paused, actor=ADA)
+    clock.sweep(NOON + HOUR)
+    assert told(kept)[0] == ("0", "started", "")
+    assert told(paused) == [("0", "skipped", "the schedule was changed")]
+
+
 def test_the_last_time_ends_it(clock: Clock) -> None:
     made = clock.make(ends_at="2026-05-01T14:30")
     clock.sweep(NOON)
@@ -236,6 +291,18 @@ def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> N
         changes.backfill(id=made, **day, actor=ADA)
 
 
+def test_who_back_fills_stays_in_the_origin(clock: Clock) -> None:
+    """Her name in the row of the time is not signed, and another person's "Run now" at that time replaces it."""
+    dora = seeds.person("dora", Group.ADMINS)
+    made = clock.make()
+    eleven = "2026-05-01T11:00Z"
+    assert changes.backfill(id=made, first=eleven, until=eleven, actor=dora) == 1
+    run = changes.run_now(id=made, actor=ADA, at=eleven)
+    assert Run.objects.get().origin == ["ada", "dora"]
+    assert events(run)[0]["makers"] == ["dora"]
+
+
+DEEP = json.loads("[" * 480 + "]" * 480)
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cron": "0 0 30 2 *"}, "cron: never comes: no month of 2 has a day 30"),
     ({"cron": "*/7"}, "cron: needs five fields: minute, hour, day of month, month, day of week"),
@@ -256,6 +323,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": "\ud800"}, "name: contains a character that is not text"),
     ({"agent": "gone"}, "agent: There is no agent with this name."),
     ({"input": {}}, "input.day: is missing"),
+    ({"input": {"day": DEEP}}, "input.day" + "[0]" * 64 + ": nested deeper than 64"),
     ({"input": {"day": "on {{date}}"}}, "input.day: must have at most 10 characters"),
 ]
 
