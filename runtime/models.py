@@ -66,7 +66,6 @@ class Run(models.Model):
             models.Index(
                 fields=["id"], name="run_active", condition=models.Q(ended_at__isnull=True)
             ),
-            models.Index(fields=["agent", "-id"], name="run_agent"),
         ]
 
 

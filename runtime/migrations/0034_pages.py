@@ -1,4 +1,4 @@
-"""Indexes of the last failure of a schedule and of the last runs of an agent, whose pages read all rows."""
+"""An index of the failed times of a schedule, whose page read its whole history."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    atomic = False  # the indexes are created concurrently
+    atomic = False  # the index is created concurrently
 
     dependencies: ClassVar = [("runtime", "0033_measures")]
 
@@ -20,5 +20,4 @@ class Migration(migrations.Migration):
                 condition=models.Q(state="failed"),
             ),
         ),
-        AddIndexConcurrently("run", models.Index(fields=["agent", "-id"], name="run_agent")),
     ]
