@@ -129,8 +129,10 @@ def test_the_last_failure_is_found_without_the_whole_history(clock: Clock) -> No
     class Explaining:
         def execute(self, sql: str, parameters: Any) -> Any:
             explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}"
-            ((top,),) = pool.djangos().execute(explain, parameters).fetchone()
-            blocks.append(top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"])
+            row = pool.djangos().execute(explain, parameters).fetchone()
+            assert row is not None  # EXPLAIN has one row
+            top = row[0][0]["Plan"]
+            blocks.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
             return pool.djangos().execute(sql, parameters)
 
     pool.djangos().execute("ANALYZE runtime_scheduletime")
