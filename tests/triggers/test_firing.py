@@ -244,7 +244,7 @@ def test_pause_resume_and_end(clock: Clock) -> None:
 
 def test_a_change_loses_no_time_that_came(clock: Clock) -> None:
     """It waits for its jitter. The schedule keeps it, or says why it does not."""
-    said = {"starts_at": "2026-05-01T00:00", "jitter": 3600}
+    said: dict[str, Any] = {"starts_at": "2026-05-01T00:00", "jitter": 3600}
     kept, paused = clock.make(**said), clock.make(**said)
     clock.sweep(NOON)
     assert (told(kept), told(paused)) == ([], [])
