@@ -413,6 +413,7 @@ def test_a_heartbeat_renews_its_own_worker_and_reads_signal_counts_of_its_own_ru
     own: Connection, run: UUID, made: leases.Claim
 ) -> None:
     given = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
+    given["measures"] = "{}"
     one, other = uuid4(), uuid4()
 
     def beat(worker: UUID, owner: UUID) -> tuple[object, ...]:
