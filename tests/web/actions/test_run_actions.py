@@ -143,7 +143,7 @@ def test_a_message_is_heard_at_the_next_turn(
     position = office.advance(suspended).position
     shows(ada, suspended, "queued, from <bdi>ada</bdi>", TEXT, "No\nmore.")
     shows(ada, f"{path}?tab=transcript", "message from <bdi>ada</bdi>")
-    shows(admin, f"{path}at/{position}/", "message received", TEXT)
+    shows(admin, f"{path}at/{position}/", "message from ada", TEXT)
     assert office.approve(suspended).status == "completed"
     hides = ["queued, from", "Write to the agent"]
     shows(ada, suspended, "delivered, from <bdi>ada</bdi>", hides=hides)
