@@ -22,7 +22,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from approvals.queries import pending_ages
-from runtime.queries import measures, workers
+from runtime.queries.processes import measures, workers
 from runtime.store.measures import cumulative
 
 FORWARDED = (

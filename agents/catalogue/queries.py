@@ -10,8 +10,8 @@ from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
 from runtime.core.json_schema import Part, parts
 from runtime.queries.labels import effect_texts
+from runtime.queries.processes.workers import live_versions
 from runtime.queries.version_diff import Difference, differences
-from runtime.queries.workers import live_versions
 
 ALIVE = timedelta(seconds=10)
 

@@ -9,7 +9,7 @@ import time
 
 import psycopg
 
-from runtime.queries.workers import LATE_SECONDS
+from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
 

@@ -17,7 +17,7 @@ from pytest_django.live_server_helper import LiveServer
 from runtime.keyring import files, purposes
 from runtime.management.commands import healthcheck
 from runtime.models import Run, Worker
-from runtime.queries import workers
+from runtime.queries.processes import workers
 from runtime.upkeep import startup
 from runtime.upkeep.takeover_delay import TakeoverDelay
 from tests.support.deadlines import deadline

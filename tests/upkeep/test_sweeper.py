@@ -16,8 +16,8 @@ from pytest_django import Settings
 from runtime.broker import dispatch
 from runtime.management.commands.sweep import SCHEDULES
 from runtime.models import Loop, Run
-from runtime.queries import workers
-from runtime.queries.workers import LATE_SECONDS
+from runtime.queries.processes import workers
+from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches

@@ -16,14 +16,9 @@ from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import (
-    crash_evidence,
-    late_outcomes,
-    run_page,
-    runs,
-    workers,
-)
+from runtime.queries import crash_evidence, late_outcomes, run_page, runs
 from runtime.queries.history import state_at
+from runtime.queries.processes import workers
 from runtime.queries.run_page import History
 from runtime.queries.runs import PendingRequests, RunDetail
 from runtime.queries.spans.span import Span

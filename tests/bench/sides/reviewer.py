@@ -92,7 +92,9 @@ def clear(page: Page, other: Page, number: int) -> Clearing:
 def _decide(page: Page, found: Clearing, *, is_last: bool) -> None:
     """Read the request in the panel, and decide it."""
     odd = bool(page.evaluate(IS_ODD))
-    time.sleep(FLAGGED if odd else ORDINARY)  # a person reads
+    time.sleep(
+        FLAGGED if odd else ORDINARY
+    )  # the reading of a person, which is part of the measure
     page.wait_for_function(AT_LEAST)
     letters = ""
     if odd:

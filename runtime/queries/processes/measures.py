@@ -9,7 +9,7 @@ from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
 from runtime.models import Loop, Worker
-from runtime.queries.workers import LATE_SECONDS
+from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import leases
 from runtime.store.measures import quantile
 from runtime.store.tables import kill_switches

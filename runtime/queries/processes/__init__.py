@@ -1,0 +1,1 @@
+"""What workers and the sweeper say of themselves: which are alive, and what they measured."""
