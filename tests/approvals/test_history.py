@@ -176,8 +176,6 @@ def seeded(count: int) -> None:
         name for name in stored_rows.names_of(Request) if name not in ("id", "gate", "decided_at")
     ]
     with connection.cursor() as cursor:
-        # A busy machine needs longer than a page may take.
-        cursor.execute("SET LOCAL statement_timeout = 0")
         cursor.execute(
             f"INSERT INTO approvals_request (id, gate, decided_at, {', '.join(names)})"
             f" SELECT gen_random_uuid(), gen_random_uuid(), '2026-11-26'::timestamptz - n * interval '1 minute',"
