@@ -109,8 +109,7 @@ def save_own_profile(request: HttpRequest) -> HttpResponse:
             actor=me,
         )
     except InvalidInput as refused:
-        problem = InvalidInput(f"own_{refused.field}", f"The {refused.field} {refused.detail}.")
-        return _page(request, problem, refused.status)
+        return _not_saved(request, "own", refused)
     messages.success(request, "Saved.")
     return redirect("account")
 
@@ -125,8 +124,7 @@ def choose_time(request: HttpRequest) -> HttpResponse:
             me, zone=request.POST.get("zone", ""), clock=request.POST.get("clock", "")
         )
     except InvalidInput as refused:
-        problem = InvalidInput(f"time_{refused.field}", f"The {refused.field} {refused.detail}.")
-        return _page(request, problem, refused.status)
+        return _not_saved(request, "time", refused)
     zone.remember(request, chosen)
     messages.success(request, "Saved.")
     return redirect("account")
@@ -140,8 +138,7 @@ def choose_mail(request: HttpRequest) -> HttpResponse:
     try:
         preferences.save(me, request.POST.get("about"), request.POST.get("address"))
     except InvalidInput as refused:
-        problem = InvalidInput(f"mail_{refused.field}", f"The {refused.field} {refused.detail}.")
-        return _page(request, problem, refused.status)
+        return _not_saved(request, "mail", refused)
     messages.success(request, "Saved.")
     return redirect("account")
 
@@ -165,6 +162,12 @@ def set_absence(request: HttpRequest) -> HttpResponse:
         return _page(request, status=refused.status, away=refused)
     messages.success(request, f"Saved: {made.deputy} decides in your place.")
     return redirect("account")
+
+
+def _not_saved(request: HttpRequest, form: str, refused: InvalidInput) -> HttpResponse:
+    """Show the account with the problem at the field of that form."""
+    problem = InvalidInput(f"{form}_{refused.field}", f"The {refused.field} {refused.detail}.")
+    return _page(request, problem, refused.status)
 
 
 def _page(

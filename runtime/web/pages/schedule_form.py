@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from runtime.errors import (
@@ -34,8 +35,7 @@ TEXTS = ("name", "cron", "every", "zone", "starts_at", "ends_at", "missed", "ove
 WHOLE = "input"  # the field of an input that is no object
 # A text may hold {{date}} or {{time}}, which the fields for dates and times do not accept.
 _AS_TEXT = ("date", "moment")
-ZONE_COOKIE = "abeyance_zone"  # the zone of the browser, as its script says
-EMPTY = {"zone": "UTC", "missed": Missed.ONCE, "overlap": Overlap.SKIP, "jitter": "0"}
+EMPTY = {"missed": Missed.ONCE, "overlap": Overlap.SKIP, "jitter": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def new(request: HttpRequest) -> HttpResponse:
         return render(request, "schedules/agent.html", context, status=404 if agent else 200)
     fields = _fields(schema, {})
     if request.method != "POST":
-        texts = {**EMPTY, "zone": request.COOKIES.get(ZONE_COOKIE) or EMPTY["zone"]}
+        texts = {**EMPTY, "zone": timezone.get_current_timezone_name()}  # that of the reader
         form = _Form(agent=agent, fields=fields, texts=texts, problems={})
         return _page(request, form)
     form, sent = _read(agent, schema, fields, request.POST)
