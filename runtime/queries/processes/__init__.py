@@ -1,1 +1,1 @@
-"""What workers and the sweeper say of themselves: which are alive, and what they measured."""
+"""What each worker and the sweeper report: that they are alive, and their measurements."""
