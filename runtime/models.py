@@ -24,6 +24,7 @@ class Run(models.Model):
     output = models.TextField(null=True)
     reason = models.TextField(null=True)  # why it failed or was quarantined
     awaits = models.TextField(null=True)  # the last answer of a provider that it waits for
+    limited = models.JSONField(null=True)  # the model calls that wait for a rate limit
     status = models.TextField(
         choices=[(status, status) for status in RunStatus], default=RunStatus.QUEUED
     )

@@ -169,13 +169,16 @@ class Outage:
     """An outage of a frame's models: its start, and the last `error`.
 
     `rounds` counts the failed rounds in which all models of the agent were called. From the first on, people are
-    asked at `asks_at`.
+    asked at `asks_at`. `limited` is the model whose provider puts the call off by its rate limit, empty if none does;
+    `tries` counts how often that happened.
     """
 
     since: datetime
     error: str
     rounds: int = 0
     asks_at: datetime | None = None
+    limited: str = ""
+    tries: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -327,7 +327,8 @@ class RetryScheduled:
     ModelFailed. A lost worker (`lost`) does not count as a failure of the call. Neither does an attempt delayed by
     the provider's rate limit (`brake`): `ticket` is its number in that queue. `since` is when the frame's model first
     gave no reply; None in entries from before runs waited for providers. `asks_at` is set once no model of the agent
-    is left to call: at that time people are asked instead.
+    is left to call: at that time people are asked instead. `limited` says that the provider rejected or delays the call
+    because of its rate limit.
     """
 
     frame: str
@@ -343,6 +344,7 @@ class RetryScheduled:
     ticket: int = 0
     since: datetime | None = None
     asks_at: datetime | None = None
+    limited: bool = False
     type: Literal["RetryScheduled"] = "RetryScheduled"
 
 

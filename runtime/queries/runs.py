@@ -16,12 +16,13 @@ from runtime.core.continuation import RunStatus
 from runtime.core.documents import codec
 from runtime.core.errors import CoreError
 from runtime.core.machine.origin import merged
+from runtime.core.machine.rate_limits import RateLimitWait
 from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
 from runtime.queries.journal import decoded, latest, read, stored
-from runtime.queries.lists import titles
+from runtime.queries.lists import rate_limits, titles
 from runtime.queries.redaction import redact
 from runtime.store.tables.signals import (
     CANCEL,
@@ -87,6 +88,7 @@ class RunRow:
     gates: tuple[GateView, ...]
     position: int
     awaits: str | None
+    limited: tuple[RateLimitWait, ...]
 
     @property
     def last_answer(self) -> str:
@@ -99,8 +101,15 @@ class RunRow:
         return self.due_at if self.last_answer else None
 
     @property
+    def rate_limits(self) -> tuple[RateLimitWait, ...]:
+        """The model calls that wait for the rate limit of their provider, while the run is not stopped."""
+        return self.limited if self.status in rate_limits.MAY_WAIT else ()
+
+    @property
     def status_text(self) -> str | None:
-        """Describe the status further if the run waits for a provider."""
+        """Describe the status further if the run waits for a provider or its rate limit."""
+        if self.rate_limits:
+            return rate_limits.text(self.rate_limits)
         if not self.last_answer:
             return None
         when = f", next try {self.due_at.isoformat(timespec='seconds')}" if self.due_at else ""
@@ -341,6 +350,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         gates=tuple(gates),
         position=run.position,
         awaits=run.awaits,
+        limited=rate_limits.read(run.limited),
         why=redact(why or ""),
         title=run.business_key or titles.title(getattr(run, "first_input", None)) or run.agent,
         answer=titles.answer(getattr(run, "first_output", None)),
@@ -366,6 +376,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
         position=run.position,
         awaits=run.awaits,
+        limited=rate_limits.read(run.limited),
         origin=merged([run.requester], run.origin),
     )
 

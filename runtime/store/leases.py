@@ -50,7 +50,7 @@ LIVE = f"""
 # The part of the step statement that updates the run; no row means that the step must not be written.
 _ADVANCE = """
     UPDATE runtime_run SET position = %(position)s, head = %(head)s, status = %(status)s,
-        awaits = %(awaits)s, unheard = %(unheard)s{changes}
+        awaits = %(awaits)s, limited = %(limited)s::jsonb, unheard = %(unheard)s{changes}
     WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s AND position = %(position)s - 1{condition}
     RETURNING id
 """

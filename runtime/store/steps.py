@@ -15,11 +15,13 @@ from operator import attrgetter
 from uuid import UUID
 
 import psycopg
+from pydantic import TypeAdapter
 
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.conversations import Brief
 from runtime.core.events import WaitStarted
+from runtime.core.machine.rate_limits import RateLimitWait, rate_limit_waits
 from runtime.errors import Tampered
 from runtime.ports.approvals import Part
 from runtime.store import failpoints, leases, pool
@@ -163,6 +165,15 @@ def _statement(advance: str, parts: tuple[tuple[str, str], ...]) -> str:
     return f"WITH run AS ({advance}), entry AS ({APPEND}){tables} SELECT count(*) FROM run"
 
 
+_WAITS = TypeAdapter(tuple[RateLimitWait, ...])
+
+
+def _limited(now: Continuation) -> str | None:
+    """Return the calls that wait for a rate limit as JSON, None if there are none."""
+    waits = rate_limit_waits(now)
+    return _WAITS.dump_json(waits).decode() if waits else None
+
+
 def _parameters(step: Step) -> dict[str, object]:
     """Return the parameters of the parts that the statement has."""
     parameters = {
@@ -170,6 +181,7 @@ def _parameters(step: Step) -> dict[str, object]:
         "output": step.output,
         "reason": step.reason,
         "awaits": step.awaits,
+        "limited": _limited(step.state),
         "unheard": step.unheard,
         "due": step.due,
         "mailbox": step.signal_version,

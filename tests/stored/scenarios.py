@@ -138,8 +138,9 @@ def _call_is(state: CallState) -> Callable[[Continuation], bool]:
     return lambda now: any(c.state is state for frame in now.frames.values() for c in frame.calls)
 
 
-def _be_busy(worker: Worker) -> None:
+def be_busy(worker: Worker, **more: Any) -> None:
     known: Any = {"retry_after": None, "at": worker.clock, "jitter": 0.5, "timeout": timedelta(1)}
+    known |= more
     frame = worker.now.frame("0")
     worker.advance(on_no_reply(frame, "the provider is busy", retryable=True, **known))
 
@@ -154,7 +155,7 @@ SCENES = {
     "model_retrying": Scene(
         spec=lambda: desk(call("price", **INPUT)),
         shows=lambda now: now.root is not None,
-        then=_be_busy,
+        then=be_busy,
     ),
     "cancelling": Scene(
         spec=lambda: desk(BOOK),

@@ -32,7 +32,7 @@ from runtime.core.documents.conversations import (
     REVIEWS,
     Conversations,
 )
-from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
+from runtime.core.enums import FRAME_GATES, Decision, FailureCause, GateKind, Verdict
 from runtime.core.errors import NewerSchema
 from runtime.core.events import (
     AgentChanged,
@@ -43,12 +43,24 @@ from runtime.core.events import (
     GateOpened,
     MessageReceived,
     QuestionAsked,
+    RetryScheduled,
     RunStarted,
 )
 from runtime.core.machine.replay import initial, recover, step
 from runtime.ports.approvals import Allowed
 from runtime.store.tables.signals import MessageSignal, PauseSignal, ResumeSignal
-from tests.stored.scenarios import INPUT, PAY, PICTURE, SCENES, Scene, desk, scrap, spend, written
+from tests.stored.scenarios import (
+    INPUT,
+    PAY,
+    PICTURE,
+    SCENES,
+    Scene,
+    be_busy,
+    desk,
+    scrap,
+    spend,
+    written,
+)
 
 FOLDER = Path(__file__).parent
 WAIT = call("wait_for", event="paid", match=INPUT, until="2030-01-05T09:00:00Z")
@@ -139,6 +151,11 @@ REMARK = MessageSignal(id=1001, by="bea", text="it was the wrong order", reviewe
 MADE = {
     "made": Scene(spec=lambda: desk(PAY), makers=("dora",)),
     "reviewed": Scene(spec=lambda: desk(PAY), then=lambda worker: worker.advance(REMARK)),
+    "rate_limited": Scene(
+        spec=lambda: desk(PAY),
+        shows=lambda now: now.root is not None,
+        then=lambda worker: be_busy(worker, cause=FailureCause.LIMIT, model="openai:a"),
+    ),
 }
 LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED | TALKS, ORIGINS: MADE}
 
@@ -299,6 +316,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     changed = any(denial.changes for denial in now.denials.values())
     asks = any(one.kind is GateKind.QUESTION for one in now.pending) or bool(now.questions)
     assert bool(now.reviewers) is path.stem.startswith("reviewed")
+    limited = any(frame.outage and frame.outage.limited for frame in now.frames.values())
+    assert bool(limited) is path.stem.startswith("rate_limited")
     assert (changed or asks) is (schema == DIALOGUE)
     assert ((bool(now.denials) and not changed) or answered) is (schema == DECISIONS)
     judged = any(call.terms and call.terms.risk for call in calls)
@@ -321,6 +340,8 @@ def _schema_of(event: Event) -> int:
     if isinstance(event, MessageReceived) and event.reviewer:
         return ORIGINS
     if isinstance(event, RunStarted) and event.makers:
+        return ORIGINS
+    if isinstance(event, RetryScheduled) and event.limited:
         return ORIGINS
     if isinstance(event, GateOpened) and event.kind is GateKind.QUESTION:
         return DIALOGUE

@@ -9,6 +9,7 @@ from approvals import readings
 from approvals.queries import pending_ages
 from approvals.version_changes import listing
 from runtime.ports import wiring
+from runtime.queries.lists.rate_limits import limited_models
 from runtime.queries.lists.totals import run_totals
 from runtime.queries.processes import measures, workers
 from runtime.web.requests import admins_only
@@ -23,6 +24,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "section": "overview",
         "at": timezone.now(),
         "totals": run_totals(),
+        "limited_models": limited_models(),
         "pending": pending_ages.pending(),
         "share": readings.share(),
         "version_gates": listing.count(),

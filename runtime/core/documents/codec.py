@@ -51,6 +51,7 @@ from runtime.core.events import (
     QuestionAnswered,
     QuestionAsked,
     QuestionFailed,
+    RetryScheduled,
     RunStarted,
     TaggedEvent,
 )
@@ -71,7 +72,7 @@ HISTORY = {
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
-    12: "runs that a schedule started: an entry with the people who made it; messages of reviewers; late answers",
+    12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits",
 }
 REFERRING = 6
 BRIEF = 7
@@ -242,6 +243,8 @@ def _number(event: Event) -> int:
             return ORIGINS
         case AnswerDropped():
             return ORIGINS
+        case RetryScheduled() if event.limited:
+            return ORIGINS
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE
         case QuestionAsked() | QuestionAnswered() | QuestionFailed():
@@ -265,7 +268,7 @@ def _number(event: Event) -> int:
 
 def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
-    if now.reviewers:
+    if now.reviewers or any(frame.outage and frame.outage.tries for frame in now.frames.values()):
         return ORIGINS
     if now.questions or any(denial.changes for denial in now.denials.values()):
         return DIALOGUE

@@ -422,12 +422,14 @@ def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
 def _outage(frame: Frame, event: RetryScheduled) -> Outage | None:
     if event.since is None:
         return frame.outage
-    rounds = frame.outage.rounds if frame.outage else 0
+    rounds, tries = (frame.outage.rounds, frame.outage.tries) if frame.outage else (0, 0)
     return Outage(
         since=event.since,
         error=event.error,
         rounds=rounds + (event.asks_at is not None),
         asks_at=event.asks_at,
+        limited=event.model if event.limited and not event.instead else "",
+        tries=tries + event.limited,
     )
 
 

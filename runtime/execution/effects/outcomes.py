@@ -272,6 +272,7 @@ def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetrySche
         model=limited.model,
         ticket=limited.queue_number,
         since=frame.outage.since if frame.outage else at,
+        limited=True,
     )
 
 

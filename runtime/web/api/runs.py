@@ -31,6 +31,7 @@ from runtime.queries.runs import JournalItem, Page, RunDetail
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitch
 from runtime.web.api.late_outcomes import LateOut
+from runtime.web.api.pending import GateOut, RateLimitOut, WaitOut
 from runtime.web.requests import Authenticated, Body, Reason, with_example
 
 router = Router(tags=["runs"])
@@ -136,35 +137,12 @@ class MessageIn(Body):
     text: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
 
 
-class GateOut(Schema):
-    """A gate whose decision is not applied yet; `approval` is the id of its approval request."""
-
-    id: UUID
-    kind: str
-    state: str
-    frame: str
-    call: str
-    tool: str
-    path: list[str]
-    opened_at: datetime
-    approval: UUID | None
-
-
-class WaitOut(Schema):
-    """A call that waits for an event whose data contains `match`, until `until` at the latest."""
-
-    frame: str
-    call: str
-    event: str
-    match: Any
-    until: datetime
-
-
 class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
     `status_text` and `next_try_at` describe a run that waits for a model provider: its last answer, and the time of the
-    next call. `unheard` counts the messages that its agent has not received yet.
+    next call. `rate_limits` are its model calls that wait for the rate limit of their provider. `unheard` counts the
+    messages that its agent has not received yet.
     `origin` lists the people who cannot decide in it: its requester, the origin of the run it was forked or imported
     from, the senders of its messages and events, and people who tried it again.
     `removed_at` is when retention erased input, output, reason and journal.
@@ -175,6 +153,7 @@ class RunOut(Schema):
     status: str
     status_text: str | None
     next_try_at: datetime | None
+    rate_limits: list[RateLimitOut]
     input: Any
     output: Any
     reason: str | None

@@ -28,6 +28,7 @@ from runtime.core.events import (
     AnswerDropped,
     Event,
     Proposal,
+    RetryScheduled,
     ToolReturned,
 )
 from runtime.core.machine.replay import Entry
@@ -63,6 +64,7 @@ def test_values_that_would_be_read_differently_are_not_written(value: Any, where
         codec.encode_entry(returned(value))
 
 
+DELAYED = RetryScheduled(frame="0", call=None, attempt=1, cause="brake", error="busy")
 NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=())
 
 
@@ -74,6 +76,8 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (STARTED[0], codec.SCHEMA),
         (begun(makers=("dora",)), ORIGINS),
         (AnswerDropped(frame="0", question=UUID(int=1), usage={}), ORIGINS),
+        (DELAYED, codec.SCHEMA),
+        (replace(DELAYED, limited=True), ORIGINS),
     ],
 )
 def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:

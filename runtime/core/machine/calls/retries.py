@@ -134,6 +134,7 @@ def on_no_reply(
         said=said,
         since=since,
         asks_at=asks_at,
+        limited=cause is FailureCause.LIMIT,
     )
 
 

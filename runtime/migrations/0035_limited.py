@@ -1,0 +1,13 @@
+"""The model calls of a run that wait for the rate limit of their provider, which its page could only guess."""
+
+from typing import ClassVar
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies: ClassVar = [("runtime", "0034_pages")]
+
+    operations: ClassVar = [
+        migrations.AddField("run", "limited", models.JSONField(null=True)),
+    ]
