@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up agents manage test test-quick faults mutants bench screenshots reference check check-quick format lock clean
+.PHONY: help up agents new-agent manage test test-quick faults mutants bench screenshots reference check check-quick format lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -16,6 +16,9 @@ up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/s
 
 agents: environment ## list the agents of ABEYANCE_AGENTS with all mistakes in them (AGENTS_DIR=~/my-agents ABEYANCE_AGENTS=shop)
 	@exec $(RUN) manage.py agents check
+
+new-agent: environment ## write a working agent with a gate, and its test (NAME=refunds AGENTS_DIR=~/my-agents)
+	@exec $(RUN) manage.py agents new $(if $(NAME),"$(NAME)",--help)
 
 manage: environment ## run a command on the data of make up (CMD="people list" HOME_DIR=...)
 	@exec $(RUN) -m config.local manage --home "$(HOME_DIR)" -- $(CMD)

@@ -1,5 +1,6 @@
 """Reads the published agents as plain data for pages and the API."""
 
+import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import zip_longest
@@ -10,6 +11,7 @@ from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
 from runtime.core.json_schema import Part, parts
 from runtime.queries.labels import effect_texts
+from runtime.queries.processes.measures import CallOutcomes, call_outcomes
 from runtime.queries.processes.workers import live_versions
 from runtime.queries.version_diff import Difference, differences
 
@@ -34,6 +36,15 @@ class ToolView:
     deadline: float
     secret_args: tuple[str, ...]
     secret_result: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedTool:
+    """A tool, the agents that have it, and how its calls ended; None without a call."""
+
+    tool: ToolView
+    agents: tuple[str, ...]
+    outcomes: CallOutcomes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +121,19 @@ def published() -> tuple[AgentView, ...]:
     rows = list(PublishedAgent.objects.order_by("name"))
     names = {row.name for row in rows}
     return tuple(_agent(row, names) for row in rows)
+
+
+def tools() -> tuple[UsedTool, ...]:
+    """List the tools of all published agents by name. Two that differ are two, even with one name."""
+    users: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for row in PublishedAgent.objects.order_by("name"):
+        for tool in row.tools:
+            users.setdefault(json.dumps(tool, sort_keys=True), (tool, []))[1].append(row.name)
+    outcomes = call_outcomes()
+    return tuple(
+        UsedTool(tool=_tool(tool), agents=tuple(names), outcomes=outcomes.get(tool["name"]))
+        for tool, names in sorted(users.values(), key=lambda one: str(one[0]["name"]))
+    )
 
 
 def documents() -> list[dict[str, Any]]:

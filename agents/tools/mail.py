@@ -4,13 +4,19 @@ import hashlib
 import smtplib
 from contextlib import suppress
 from email.utils import parseaddr
+from typing import Annotated
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
+from pydantic import Field
 
 from agents.sdk import NotDone, ToolContext, ToolError, tool
 from agents.tools.person_fields import EmailAddress, FullName, Username
+
+# No control characters: a line break in a subject would end the header.
+Subject = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Body = Annotated[str, Field(min_length=1, max_length=20_000)]
 
 WELCOME = """\
 Hello {full_name},
@@ -24,13 +30,21 @@ def send_welcome_mail(
     context: ToolContext, full_name: FullName, email: EmailAddress, username: Username
 ) -> dict[str, str]:
     """Send the welcome mail to a new colleague. Returns its Message-ID."""
+    body = WELCOME.format(full_name=full_name, username=username)
+    return _send_text(context, email, "Welcome", body)
+
+
+@tool(approval=True, risk="medium", sentence="Send {to} a mail: {subject}")
+def send_mail(
+    context: ToolContext, to: EmailAddress, subject: Subject, body: Body
+) -> dict[str, str]:
+    """Send a mail to one address, as plain text. Returns its Message-ID."""
+    return _send_text(context, to, subject, body)
+
+
+def _send_text(context: ToolContext, to: str, subject: str, body: str) -> dict[str, str]:
     message_id = _message_id(context.key)
-    message = EmailMessage(
-        subject="Welcome",
-        body=WELCOME.format(full_name=full_name, username=username),
-        to=[email],
-        headers={"Message-ID": message_id},
-    )
+    message = EmailMessage(subject=subject, body=body, to=[to], headers={"Message-ID": message_id})
     _send(message, get_connection(timeout=context.remaining()))
     return {"message_id": message_id}
 

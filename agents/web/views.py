@@ -35,6 +35,13 @@ def agents(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @_readers
+def tools(request: HttpRequest) -> HttpResponse:
+    """Show the tools of all published agents: what they do, who uses them, and how often they fail."""
+    return render(request, "agents/tools.html", {"section": "agents", "tools": queries.tools()})
+
+
+@require_safe
+@_readers
 def agent(request: HttpRequest, name: str) -> HttpResponse:
     """Show one agent: its input, tools and sub-agents, and its last runs that this person may read.
 

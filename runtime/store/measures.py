@@ -11,10 +11,20 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from runtime.core.events import Event, ModelFailed, RetryScheduled
+from runtime.core.continuation import Continuation
+from runtime.core.events import (
+    Event,
+    ModelFailed,
+    OutcomeUnknown,
+    RetryScheduled,
+    ToolFailed,
+    ToolReturned,
+)
 
 # Upper bounds of the buckets of commit times, in seconds. Each row has those it was counted with.
 BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+OUTCOMES = {"ToolReturned": "returned", "ToolFailed": "failed", "OutcomeUnknown": "in_doubt"}
 
 
 class Measures:
@@ -27,14 +37,26 @@ class Measures:
         self._retries: Counter[str] = Counter()
         self._tokens: Counter[str] = Counter()
         self._model_errors = 0
+        self._calls: Counter[str] = Counter()
 
-    def add_step(self, seconds: float, events: Sequence[Event]) -> None:
-        """Count a committed step, the time from its first attempt to its commit, and what its events say."""
+    def add_step(
+        self, seconds: float, events: Sequence[Event], after: Continuation | None = None
+    ) -> None:
+        """Count a committed step, the time from its first attempt to its commit, and what its events say.
+
+        `after` is the state after the step, which names the tools of its calls.
+        """
         with self._lock:
             self._buckets[bisect_left(BOUNDS, seconds)] += 1
             self._seconds += seconds
             for event in events:
                 self._add_event(event)
+                if after is not None and isinstance(
+                    event, ToolReturned | ToolFailed | OutcomeUnknown
+                ):
+                    self._calls[
+                        f"{after.call(event.frame, event.call).tool} {OUTCOMES[event.type]}"
+                    ] += 1
 
     def _add_event(self, event: Event) -> None:
         if isinstance(event, RetryScheduled):
@@ -58,6 +80,7 @@ class Measures:
                     "retries": self._retries,
                     "tokens": self._tokens,
                     "model_errors": self._model_errors,
+                    "calls": self._calls,
                 }
             )
 

@@ -4,11 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
 
+from agents.catalogue import queries
 from agents.catalogue.published import Catalogue, publish
 from agents.catalogue.versions import changes, writes
 from agents.effect_handler import AgentEffects
@@ -18,6 +20,7 @@ from agents.sdk import inputs
 from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import replies
 from runtime.errors import InvalidInput, UnknownAgent
+from runtime.models import Worker
 from runtime.ports.agents import VersionChange
 from tests.support.specs import NEWCOMER, child, greet, handler_of, registry_of, spec_of, version
 
@@ -208,3 +211,21 @@ def test_promoting_a_version_takes_a_release_back(
     call_command(command, "greeter", OLD.fingerprint[:20])
     assert ("is now promote_version" in caplog.text) == (command == "newest")
     assert (_met(OLD, NEW).older, _met(OLD, NEW).asks) == (False, True)
+
+
+@pytest.mark.django_db
+def test_tools_are_listed_with_their_agents_and_the_outcomes_of_their_calls(hr: Registry) -> None:
+    publish(hr)
+    counts = (
+        {"create_account returned": 3, "create_account failed": 1},
+        {"create_account in_doubt": 1},
+    )
+    for process, calls in enumerate([*counts, {}]):
+        Worker.objects.create(id=uuid4(), host="here", process=process, measures={"calls": calls})
+    listed = {used.tool.name: used for used in queries.tools()}
+    assert list(listed) == sorted(listed)
+    account = listed["create_account"]
+    assert account.agents == ("account_agent", "hr_access_bundle", "hr_onboarding_single")
+    assert account.outcomes is not None
+    assert (account.outcomes.all, account.outcomes.errors, account.outcomes.in_doubt) == (5, 40, 1)
+    assert listed["send_welcome_mail"].outcomes is None

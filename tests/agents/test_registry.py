@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents import flows
@@ -212,3 +212,17 @@ def test_an_import_without_end_is_interrupted(
     with pytest.raises(SystemExit, match=where):
         check("--brief")
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_a_new_agent_replaces_no_file_and_needs_a_name_of_python(tmp_path: Path) -> None:
+    call_command("agents", "new", "leaflets", folder=tmp_path, stdout=StringIO())
+    kept = (tmp_path / "leaflets.py").read_text()
+    for name, why in (
+        ("leaflets", "leaflets.py and test_leaflets.py already: choose another NAME"),
+        ("Leaflets", "lower case letters"),
+        ("class", "cannot be a module"),
+    ):
+        with pytest.raises(CommandError, match=why):
+            call_command("agents", "new", name, folder=tmp_path, stdout=StringIO())
+    assert (tmp_path / "leaflets.py").read_text() == kept
+    assert len(list(tmp_path.iterdir())) == 3

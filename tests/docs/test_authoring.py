@@ -1,10 +1,16 @@
-"""Every block of Python in the pages for authors, put into the files they name and run as an author would."""
+"""Every block of Python in the pages for authors, put into the files they name and run as an author would.
+
+The agent that `make new-agent` writes runs beside them.
+"""
 
 import os
 import re
 import subprocess
+from io import StringIO
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from django.core.management import call_command
 
 from config.env.environment import ROOT
 from tests.docs.pages import blocks
@@ -28,7 +34,8 @@ def test_every_block_runs(tmp_path: Path, postgres_url: str) -> None:
         assert name is not None, f"a block names no file: {first}"
         with (folder / name[1]).open("a", encoding="utf-8") as file:
             file.write(f"{rest}\n")
-    written = sum(block.text.count("\ndef test_") for block in BLOCKS)
+    call_command("agents", "new", "leaflets", folder=folder, stdout=StringIO())
+    written = 2 + sum(block.text.count("\ndef test_") for block in BLOCKS)
     assert written > 10
     # Another database of the same server, since this one's name is taken by these tests
     url = urlsplit(postgres_url)._replace(path="/authoring").geturl()

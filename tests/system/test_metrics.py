@@ -1,4 +1,4 @@
-"""A real worker does a run, and `/metrics` of the web process shows its steps."""
+"""A real worker does a run, and `/metrics` of the web process shows its steps; its calls are counted by tool."""
 
 import urllib.request
 from pathlib import Path
@@ -26,6 +26,10 @@ def test_the_steps_of_a_run_are_in_the_metrics(sandbox: Path) -> None:
         assert sum(_values(stack, "abeyance_tokens_total")) > 0
         assert sum(_values(stack, "abeyance_requests_pending")) >= 1
         assert min(_values(stack, "abeyance_sweep_seconds")) > 0
+        ((calls,),) = stack.rows(
+            "SELECT measures -> 'calls' FROM runtime_worker WHERE measures -> 'calls' <> '{}'"
+        )
+        assert set(calls) == {"create_account returned"}  # also of the runs of the demonstration
 
 
 def _steps(stack: Stack) -> int:

@@ -1,25 +1,28 @@
-"""`manage.py agents check`: print the configured agents and every mistake in their modules."""
+"""`manage.py agents check` lists the configured agents and every mistake in them; `agents new` writes one."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from agents.errors import DefinitionError
+from agents.management import new_agent
 from agents.registry import Survey, survey
 
 MAX_IMPORT_SECONDS = 30.0  # for the modules of agents
 
 
 class Command(BaseCommand):
-    """Lists the configured agents, and every mistake in their modules."""
+    """Lists the configured agents with every mistake in their modules, or writes the files of a new one."""
 
     help = (
-        "List the agents of ABEYANCE_AGENTS with tools, effect classes and gates, and every mistake in them."
-        " Ends with 1 if there is one."
+        "List the agents of ABEYANCE_AGENTS with tools, effect classes and gates, and every mistake in them,"
+        " or write a new agent. Ends with 1 if there is a mistake."
     )
     requires_system_checks = ()
 
@@ -27,8 +30,14 @@ class Command(BaseCommand):
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
         check = acts.add_parser("check", help="load them once and list their mistakes")
         check.add_argument("--brief", action="store_true", help="only the first mistake, in a line")
+        new = acts.add_parser("new", help="write a working agent with a gate, and its test")
+        new.add_argument("name", help="lower case letters, digits and _, such as refunds")
+        new.add_argument("--folder", type=Path, help="where to write it; AGENTS_DIR without it")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["act"] == "new":
+            self._write(options["name"], options["folder"])
+            return
         with _no_longer_than(MAX_IMPORT_SECONDS):
             found = survey(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
         if options["brief"]:
@@ -42,6 +51,21 @@ class Command(BaseCommand):
             self.stdout.write(line)
         if mistakes:
             raise SystemExit(1)
+
+    def _write(self, name: str, folder: Path | None) -> None:
+        given = folder or (Path(settings.AGENTS_DIR) if settings.AGENTS_DIR else None)
+        if given is None:
+            raise CommandError("say where to write it: AGENTS_DIR=~/my-agents or --folder")
+        try:
+            written = new_agent.write(name, given.expanduser().absolute())
+        except (DefinitionError, OSError) as exc:
+            raise CommandError(str(exc)) from exc
+        for path in written:
+            self.stdout.write(str(path))
+        self.stdout.write(
+            f"Try it: make test TESTS={written[1]}\n"
+            f"Run it: make up AGENTS_DIR={written[0].parent} ABEYANCE_AGENTS={name}"
+        )
 
 
 def _end(mistakes: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Reads what workers and sweepers have counted, and how long runs and signals wait for a worker."""
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from django.db.models.functions import Now
 from runtime.models import Loop, Worker
 from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import leases
-from runtime.store.measures import quantile
+from runtime.store.measures import OUTCOMES, quantile
 from runtime.store.tables import kill_switches
 
 SHOWN = timedelta(minutes=5)  # how long a worker is listed after its last heartbeat
@@ -39,6 +40,25 @@ class WorkerMeasures:
         """The time within which half, 95 % and 99 % of the steps were committed, in milliseconds."""
         found = (quantile(self.measures, share) for share in SHARES)
         return tuple(None if lag is None else 1000 * lag for lag in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOutcomes:
+    """How the calls of one tool ended."""
+
+    returned: int
+    failed: int
+    in_doubt: int
+
+    @property
+    def errors(self) -> int:
+        """The share of calls that failed or are in doubt, in percent."""
+        return round(100 * (self.failed + self.in_doubt) / (self.all or 1))
+
+    @property
+    def all(self) -> int:
+        """The number of calls that ended."""
+        return self.returned + self.failed + self.in_doubt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +93,19 @@ def worker_measures() -> tuple[WorkerMeasures, ...]:
         )
         for row in rows.annotate(age=_since("beat_at"))
     )  # fmt: skip
+
+
+def call_outcomes() -> dict[str, CallOutcomes]:
+    """Count the outcomes of the calls of each tool, over the workers of `worker_measures` since each started."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for worker in worker_measures():
+        for name, many in worker.measures.get("calls", {}).items():
+            tool, outcome = name.rsplit(" ", 1)
+            found[tool][outcome] += many
+    return {
+        tool: CallOutcomes(**{outcome: many[outcome] for outcome in OUTCOMES.values()})
+        for tool, many in found.items()
+    }
 
 
 def loop_measures() -> tuple[LoopMeasures, ...]:

@@ -38,7 +38,7 @@ LOOKS = [(1280, "light"), (320, "dark")]
 LISTS = (
     *(f"/inbox/{query}" for query in ("", "?view=others", "?q=risk:none")),
     *(f"/decisions/{query}" for query in ("", "?risk=none", "?person=bea")),
-    *("/account/", "/runs/", "/agents/"),
+    *("/account/", "/runs/", "/agents/", "/tools/"),
 )
 
 Act = Callable[[Page], Any]

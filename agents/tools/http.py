@@ -1,0 +1,132 @@
+"""HTTP requests of agents, to the sites that an author allows. See `agents.tools.http_client` for how they are made."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from agents.errors import DefinitionError, ToolError
+from agents.sdk import ToolContext, mistakes, tool
+from agents.sdk.spec import ToolSpec
+from runtime.core.enums import EffectClass, Risk
+
+Method = Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]
+
+MAX_URL = 2_000  # characters
+PORTS = {"http": 80, "https": 443}
+# RFC 9110, section 9.2: the first two only read, and a second of the next two changes nothing more.
+EFFECTS = {
+    "GET": EffectClass.READ,
+    "HEAD": EffectClass.READ,
+    "PUT": EffectClass.IDEMPOTENT,
+    "DELETE": EffectClass.IDEMPOTENT,
+    "POST": EffectClass.WRITE,
+    "PATCH": EffectClass.WRITE,
+}
+
+Url = Annotated[str, Field(min_length=1, max_length=MAX_URL, description="the whole address")]
+Site = tuple[str, str, int]  # scheme, host, port
+
+
+@mistakes.recording
+def http_request(
+    method: Method,
+    *,
+    sites: Sequence[str],
+    name: str | None = None,
+    description: str | None = None,
+    headers: Callable[[], Mapping[str, str]] | None = None,
+    key_header: str | None = None,
+    private: bool = False,
+    approval: bool | Callable[..., bool] | None = None,
+    risk: Risk | str | Callable[..., Risk | str] | None = None,
+    deadline: float = 30.0,
+) -> ToolSpec:
+    """Make a tool with which an agent sends HTTP requests of one method to `sites` and nowhere else.
+
+    A site is a scheme, a host and perhaps a port, such as `https://api.example.com`. The model gives the URL, and for
+    PUT, POST and PATCH a body, which is sent as JSON. The result is `{"status": …, "type": …, "body": …, "cut": …}`,
+    where the body is JSON or text and `cut` says that it was longer than 256 KB. Redirects are followed for GET and
+    HEAD alone, at most five, each to one of the sites. An address that is not public is refused when the connection
+    is made, unless `private` is true. Proxy variables are not read.
+
+    `headers` is called for each request, so that a token stays out of the code. The function's headers go to a site's
+    own answers only, not along with a redirect to another host. `key_header` names the header in which the other side
+    expects an idempotency key, which makes a POST or PATCH idempotent. All but GET and HEAD need approval, unless
+    `approval` says otherwise, at medium risk. Raises DefinitionError if the definition is invalid.
+    """
+    where = f"tool {name or method}"
+    if method not in EFFECTS:
+        raise DefinitionError(f"{where}: method must be one of {', '.join(EFFECTS)}")
+    allowed = tuple(_site(site, where) for site in sites)
+    if not allowed:
+        raise DefinitionError(f"{where}: sites must name at least one site")
+    reads = EFFECTS[method] is EffectClass.READ
+
+    def send(context: ToolContext, url: str, body: Any = None) -> dict[str, Any]:
+        from agents.tools.http_client import request
+
+        if why := refusal(url, allowed):
+            raise ToolError(why)
+        own = dict(headers() if headers else {})
+        if key_header:
+            own[key_header] = context.key
+        return request(context, method, url, body, headers=own, sites=allowed, private=private)
+
+    def read(context: ToolContext, url: str) -> dict[str, Any]:
+        return send(context, url)
+
+    def write(context: ToolContext, url: str, body: Any) -> dict[str, Any]:
+        return send(context, url, body)
+
+    has_body = method in ("PUT", "POST", "PATCH")
+    function = write if has_body else read
+    function.__name__ = name or f"http_{method.lower()}"
+    function.__doc__ = description or _description(method, sites)
+    function.__annotations__ = {"context": ToolContext, "url": Url, "return": dict[str, Any]} | (
+        {"body": Any} if has_body else {}
+    )
+    return tool(
+        effect=EffectClass.IDEMPOTENT if key_header and not reads else EFFECTS[method],
+        approval=not reads if approval is None else approval,
+        risk=risk or (Risk.LOW if reads else Risk.MEDIUM),
+        sentence=f"Send {{body}} to {{url}} ({method})" if has_body else f"{method} {{url}}",
+        precondition=lambda url: refusal(url, allowed),
+        deadline=deadline,
+    )(function)
+
+
+def site_of(url: str) -> Site:
+    """Return the scheme, host and port of a URL. Raises ValueError if it is none that a request may go to."""
+    parts = urlsplit(url)
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".").lower()
+    if scheme not in PORTS or not host or "@" in parts.netloc:
+        raise ValueError("it needs http or https and a host, without a user name")
+    return scheme, host, parts.port or PORTS[scheme]
+
+
+def refusal(url: str, sites: Sequence[Site]) -> str | None:
+    """Say why a request to the URL is refused, or return None."""
+    try:
+        site = site_of(url)
+    except ValueError as exc:
+        return f"url: {exc}"
+    if site in sites:
+        return None
+    allowed = ", ".join(f"{scheme}://{host}:{port}" for scheme, host, port in sites)
+    return f"url: {site[1]}:{site[2]} by {site[0]} is not allowed; allowed are {allowed}"
+
+
+def _site(text: str, where: str) -> Site:
+    try:
+        site = site_of(text)
+    except ValueError as exc:
+        raise DefinitionError(f"{where}: sites: {text!r}: {exc}") from exc
+    if urlsplit(text).path.strip("/") or urlsplit(text).query:
+        raise DefinitionError(f"{where}: sites: {text!r}: name a site, without a path")
+    return site
+
+
+def _description(method: str, sites: Sequence[str]) -> str:
+    return f"Send an HTTP {method} request to {' or '.join(sites)}. Returns status, type and body of the answer."

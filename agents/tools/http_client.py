@@ -1,0 +1,180 @@
+"""Sends one HTTP request of an agent, and refuses addresses when the connection is made.
+
+A name may resolve to another address each time, so the address that was checked is the one that is connected to. The
+certificate is still checked against the name.
+"""
+
+import codecs
+import ipaddress
+import json
+import socket
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from httpx2 import (
+    Client,
+    ConnectError,
+    ConnectTimeout,
+    HTTPTransport,
+    InvalidURL,
+    Limits,
+    Request,
+    Response,
+    TooManyRedirects,
+    UnsupportedProtocol,
+    create_ssl_context,
+)
+
+from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
+from agents.tools.http import Site, refusal
+from agents.tools.retry_after import seconds_of
+from runtime.core.digest import require_json
+from runtime.core.errors import NotJson
+
+MAX_BODY = 256 * 1024  # bytes of an answer, decompressed
+MAX_REDIRECTS = 5
+QUOTED = 500  # characters of an answer that an error quotes
+NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
+
+
+def request(
+    context: ToolContext,
+    method: str,
+    url: str,
+    body: Any,
+    *,
+    headers: Mapping[str, str],
+    sites: Sequence[Site],
+    private: bool,
+) -> dict[str, Any]:
+    """Send the request. Return status, type and body of the answer, and whether the body was cut.
+
+    A 4xx is a ToolError. Raises NotDone if certainly nothing happened, or if a request that only reads may be sent
+    again. Any other error leaves the outcome unknown.
+    """
+    reads = method in ("GET", "HEAD")
+    content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+    given = {**headers, **({"Content-Type": "application/json"} if content is not None else {})}
+    with Client(
+        transport=CheckedTransport(sites, private=private),
+        timeout=context.remaining(),
+        max_redirects=MAX_REDIRECTS,
+        trust_env=False,
+    ) as client:
+        try:
+            with client.stream(
+                method, url, content=content, headers=given, follow_redirects=reads
+            ) as response:
+                answer = _answer(context, response)
+        except (ConnectError, ConnectTimeout) as exc:
+            raise NotDone(f"{url} cannot be reached: {exc}", cause=FailureCause.NETWORK) from exc
+        except (InvalidURL, UnsupportedProtocol, TooManyRedirects) as exc:
+            raise ToolError(f"url: {exc}") from exc
+    return _judged(answer, response, reads=reads)
+
+
+class CheckedTransport(HTTPTransport):
+    """Connects to allowed sites at addresses that it checked itself; also after each redirect."""
+
+    def __init__(self, sites: Sequence[Site], *, private: bool) -> None:
+        # A kept connection was checked for one name, and could be used again for another at the same address.
+        super().__init__(
+            verify=_authorities(), limits=Limits(max_keepalive_connections=0), trust_env=False
+        )
+        self._sites, self._private = sites, private
+
+    def handle_request(self, request: Request) -> Response:
+        """Send the request to the checked address of its host. Raises ToolError if there is none."""
+        if why := refusal(str(request.url), self._sites):
+            raise ToolError(why)
+        host = request.url.raw_host.decode("ascii")
+        address = self._address(host, request.url.port)
+        request.extensions = {**request.extensions, "sni_hostname": host}
+        named = request.url
+        request.url = named.copy_with(host=address)
+        try:
+            return super().handle_request(request)
+        finally:
+            request.url = named  # a relative redirect belongs to the name
+
+    def _address(self, host: str, port: int | None) -> str:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as exc:
+            raise NotDone(f"{host} has no address: {exc}", cause=FailureCause.NETWORK) from exc
+        addresses = [str(entry[4][0]) for entry in found]
+        for address in addresses:
+            if not (self._private or is_public(address)):
+                raise ToolError(f"url: {host} is at {address}, which is not a public address")
+        return addresses[0]
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Load the certificate authorities once, because it takes 50 ms."""
+    return create_ssl_context()
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is one of the public internet: not private, local, shared, multicast or reserved."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
+    if inside is not None:
+        return is_public(str(inside))
+    # NAT64 (RFC 6052) carries an IPv4 address in its last 32 bits.
+    if ip in ipaddress.ip_network("64:ff9b::/96"):
+        return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
+    return ip.is_global and not ip.is_multicast
+
+
+def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > MAX_BODY:
+            break
+        if time.monotonic() > context.began + context.deadline:
+            raise TimeoutError("the answer took longer than the deadline")
+    cut = len(body) > MAX_BODY
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    text = bytes(body[:MAX_BODY]).decode(_charset(response), "replace")
+    return {
+        "status": response.status_code,
+        "type": kind,
+        "body": text if cut else _value(text, kind),
+        "cut": cut,
+    }
+
+
+def _charset(response: Response) -> str:
+    try:
+        return codecs.lookup(response.charset_encoding or "utf-8").name
+    except LookupError:
+        return "utf-8"
+
+
+def _value(text: str, kind: str) -> Any:
+    """Return JSON as a value that a journal accepts, and anything else as text."""
+    if kind == "application/json" or kind.endswith("+json"):
+        with suppress(ValueError, RecursionError, NotJson):
+            value = json.loads(text)
+            require_json(value)
+            return value
+    return text.replace("\x00", "\\0")
+
+
+def _judged(answer: dict[str, Any], response: Response, *, reads: bool) -> dict[str, Any]:
+    status = response.status_code
+    if status < 400:
+        return answer
+    said = f"{response.url} answered {status}: {str(answer['body'])[:QUOTED]}"
+    if status in NOT_NOW or (reads and status >= 500):
+        cause = FailureCause.LIMIT if status == 429 else FailureCause.PROVIDER
+        raise NotDone(said, after=seconds_of(response.headers.get("Retry-After")), cause=cause)
+    if status < 500:
+        raise ToolError(said)
+    raise RuntimeError(said)

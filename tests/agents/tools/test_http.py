@@ -1,0 +1,244 @@
+"""HTTP requests of agents to real servers on loopback: which sites, which addresses, and what an answer means."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from agents.errors import DefinitionError, NotDone, ToolError
+from agents.sdk.spec import ToolSpec
+from agents.tools.http import http_request
+from agents.tools.http_client import MAX_BODY, is_public
+from runtime.core.enums import EffectClass, Risk
+from tests.agents.conftest import context
+
+
+@dataclass(slots=True)
+class Site:
+    """A server with an answer for each path, and the requests that it received."""
+
+    url: str = ""
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
+    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+
+    def says(self, path: str, body: Any = b"", status: int = 200, **headers: str) -> str:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if not isinstance(body, bytes):
+            body, named = json.dumps(body).encode(), {"Content-Type": "application/json", **named}
+        self.answers[path] = (status, named, body)
+        return self.url + path
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with _Serving() as one:
+        yield one
+
+
+@pytest.fixture
+def other() -> Iterator[Site]:
+    with _Serving() as one:
+        yield one
+
+
+class _Serving:
+    def __enter__(self) -> Site:
+        site = Site()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                site.requests.append((self.command, self.path, dict(self.headers), body))
+                status, headers, answer = site.answers.get(self.path, (404, {}, b"not here"))
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(answer))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(answer)
+
+            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do  # noqa: N815
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        site.url = f"http://127.0.0.1:{self._server.server_port}"
+        return site
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def _get(*sites: Site, **given: Any) -> ToolSpec:
+    return http_request("GET", sites=[site.url for site in sites], private=True, **given)
+
+
+def test_a_tool_has_the_effect_and_the_gate_of_its_method() -> None:
+    made = [http_request(m, sites=["https://a.example"]) for m in ("GET", "PUT", "POST")]
+    assert [(one.name, one.effect, one.approval, one.risk) for one in made] == [
+        ("http_get", EffectClass.READ, False, Risk.LOW),
+        ("http_put", EffectClass.IDEMPOTENT, True, Risk.MEDIUM),
+        ("http_post", EffectClass.WRITE, True, Risk.MEDIUM),
+    ]
+    keyed = http_request("POST", sites=["https://a.example"], key_header="Idempotency-Key")
+    assert keyed.effect is EffectClass.IDEMPOTENT
+    assert [sorted(one.schema["properties"]) for one in made] == [["url"], *2 * [["body", "url"]]]
+
+
+@pytest.mark.parametrize(
+    ("sites", "why"),
+    [
+        ([], "at least one site"),
+        (["a.example"], "http or https"),
+        (["https://a.example/path"], "without a path"),
+        (["https://me@a.example"], "without a user name"),
+    ],
+)
+def test_a_wrong_site_is_a_mistake_of_the_author(sites: list[str], why: str) -> None:
+    with pytest.raises(DefinitionError, match=why):
+        http_request("GET", sites=sites)
+
+
+def test_an_answer_is_json_or_text_and_is_cut(site: Site) -> None:
+    get = _get(site)
+    read = {"status": 200, "type": "application/json", "body": {"euros": 40}, "cut": False}
+    assert get(context(), site.says("/json", {"euros": 40})) == read
+    assert get(context(), site.says("/text", "Zoë".encode()))["body"] == "Zoë"
+    assert get(context(), site.says("/zero", b"a\0b"))["body"] == "a\\0b"
+    large = get(context(), site.says("/large", b"x" * (MAX_BODY + 1)))
+    assert (len(large["body"]), large["cut"]) == (MAX_BODY, True)
+    huge_number = site.says("/number", [2**60])
+    assert get(context(), huge_number)["body"] == "[1152921504606846976]"
+
+
+def test_a_write_carries_its_body_its_headers_and_its_key(site: Site) -> None:
+    put = http_request(
+        "PUT",
+        sites=[site.url],
+        private=True,
+        headers=lambda: {"Authorization": "Bearer abc"},
+        key_header="Idempotency-Key",
+    )
+    put(context("r/0/c1.0"), site.says("/one", {}), {"euros": 40})
+    ((method, _, headers, body),) = site.requests
+    assert (method, json.loads(body)) == ("PUT", {"euros": 40})
+    assert headers["Authorization"] == "Bearer abc"
+    assert headers["Idempotency-Key"] == "r/0/c1.0"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://elsewhere.example/", "elsewhere.example:443 by https is not allowed"),
+        ("http://shop.example:8080/", "shop.example:8080 by http is not allowed"),
+        ("https://shop.example@elsewhere.example/", "without a user name"),
+        ("file:///etc/passwd", "http or https"),
+        ("https://shop.example.elsewhere.example/", "is not allowed"),
+    ],
+)
+def test_another_site_is_refused_before_a_person_is_asked(url: str, why: str) -> None:
+    post = http_request("POST", sites=["https://shop.example"])
+    assert post.precondition is not None
+    assert why in post.precondition(url=url)
+    with pytest.raises(ToolError, match=why):
+        post(context(), url, {})
+
+
+def test_a_name_at_a_private_address_is_refused_each_time(site: Site, monkeypatch: Any) -> None:
+    port = int(site.url.rpartition(":")[2])
+    resolved = iter(["93.184.215.14", "127.0.0.1"])
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (next(resolved), port))]
+    )
+    monkeypatch.setattr("agents.tools.http_client.is_public", lambda a: a != "127.0.0.1" or None)
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "agents.tools.http_client.HTTPTransport.handle_request",
+        lambda _, request: seen.append(request.url.host) or _redirect(request),
+    )
+    get = http_request("GET", sites=[f"http://shop.example:{port}"])
+    with pytest.raises(ToolError, match=r"shop.example is at 127.0.0.1, which is not a public"):
+        get(context(), f"http://shop.example:{port}/")
+    assert seen == ["93.184.215.14"]  # the address that was checked is the one that is used
+    assert site.requests == []
+
+
+def _redirect(request: Any) -> Any:
+    from httpx2 import Response
+
+    return Response(302, headers={"Location": "/again"}, request=request)
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.215.14", True),
+        ("2606:4700::1", True),
+        *(
+            (one, False)
+            for one in (
+                *("127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "::1"),
+                *("100.64.0.1", "240.0.0.1", "224.0.0.1", "255.255.255.255", "fe80::1%eth0"),
+                *("fc00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::10.0.0.1"),
+            )
+        ),
+    ],
+)
+def test_only_addresses_of_the_public_internet_count_as_public(address: str, public: bool) -> None:
+    assert is_public(address) is public
+
+
+def test_a_redirect_is_followed_to_allowed_sites_alone(site: Site, other: Site) -> None:
+    target = other.says("/there", {"ok": True})
+    start = site.says("/start", status=302, Location=target)
+    with pytest.raises(ToolError, match="is not allowed"):
+        _get(site)(context(), start)
+    assert other.requests == []
+    both = _get(site, other, headers=lambda: {"Authorization": "Bearer abc"})
+    assert both(context(), start)["body"] == {"ok": True}
+    assert "Authorization" not in other.requests[0][2]
+    loop = site.says("/loop", status=302, Location="/loop")
+    with pytest.raises(ToolError, match="url: "):
+        _get(site)(context(), loop)
+    post = http_request("POST", sites=[site.url], private=True)
+    assert post(context(), start, {})["status"] == 302  # a write is not sent twice
+    assert len(other.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "error"),
+    [
+        ("GET", 503, NotDone),
+        ("GET", 429, NotDone),
+        ("GET", 403, ToolError),
+        ("POST", 429, NotDone),
+        ("POST", 422, ToolError),
+        ("POST", 500, RuntimeError),  # it may have happened
+    ],
+)
+def test_a_refusal_is_certain_in_doubt_or_for_the_model(
+    site: Site, method: Any, status: int, error: type[Exception]
+) -> None:
+    url = site.says("/", b"no", status, Retry_After="7")
+    send = http_request(method, sites=[site.url], private=True)
+    with pytest.raises(error, match=f"answered {status}: no") as caught:
+        send(context(), url, *([] if method == "GET" else [{}]))
+    if isinstance(caught.value, NotDone):
+        assert caught.value.after == 7
+
+
+def test_a_server_that_is_away_did_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(NotDone, match="cannot be reached"):
+        http_request("POST", sites=[url], private=True)(context(), url, {})
