@@ -6,7 +6,7 @@ from pathlib import Path
 from agents.errors import DefinitionError
 from agents.sdk import fields
 
-MODULE = '''"""The agent {name}. Change what is here to what you need."""
+MODULE = '''"""The agent {name}. Change it to your needs."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ class Task(BaseModel):
 
 @tool(effect="read")
 def look_up(subject: Subject) -> str:
-    """Say what is known about a subject."""
+    """Look up the news about a subject."""
     return f"{{subject}} is new"
 
 

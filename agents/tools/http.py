@@ -9,12 +9,12 @@ from pydantic import Field
 from agents.errors import DefinitionError, ToolError
 from agents.sdk import ToolContext, mistakes, tool
 from agents.sdk.spec import ToolSpec
+from agents.tools.sites import Site, refusal, site_of
 from runtime.core.enums import EffectClass, Risk
 
 Method = Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]
 
 MAX_URL = 2_000  # characters
-PORTS = {"http": 80, "https": 443}
 # RFC 9110, section 9.2: the first two only read, and a second of the next two changes nothing more.
 EFFECTS = {
     "GET": EffectClass.READ,
@@ -26,7 +26,6 @@ EFFECTS = {
 }
 
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL, description="the whole address")]
-Site = tuple[str, str, int]  # scheme, host, port
 
 
 @mistakes.recording
@@ -95,27 +94,6 @@ def http_request(
         precondition=lambda url: refusal(url, allowed),
         deadline=deadline,
     )(function)
-
-
-def site_of(url: str) -> Site:
-    """Return the scheme, host and port of a URL. Raises ValueError if it is none that a request may go to."""
-    parts = urlsplit(url)
-    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".").lower()
-    if scheme not in PORTS or not host or "@" in parts.netloc:
-        raise ValueError("it needs http or https and a host, without a user name")
-    return scheme, host, parts.port or PORTS[scheme]
-
-
-def refusal(url: str, sites: Sequence[Site]) -> str | None:
-    """Say why a request to the URL is refused, or return None."""
-    try:
-        site = site_of(url)
-    except ValueError as exc:
-        return f"url: {exc}"
-    if site in sites:
-        return None
-    allowed = ", ".join(f"{scheme}://{host}:{port}" for scheme, host, port in sites)
-    return f"url: {site[1]}:{site[2]} by {site[0]} is not allowed; allowed are {allowed}"
 
 
 def _site(text: str, where: str) -> Site:

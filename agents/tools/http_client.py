@@ -30,8 +30,8 @@ from httpx2 import (
 )
 
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
-from agents.tools.http import Site, refusal
 from agents.tools.retry_after import seconds_of
+from agents.tools.sites import Site, refusal
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 

@@ -36,7 +36,7 @@ def agents(request: HttpRequest) -> HttpResponse:
 @require_safe
 @_readers
 def tools(request: HttpRequest) -> HttpResponse:
-    """Show the tools of all published agents: what they do, who uses them, and how often they fail."""
+    """Show the tools of all published agents: their purpose, their agents, and how often they fail."""
     return render(request, "agents/tools.html", {"section": "agents", "tools": queries.tools()})
 
 

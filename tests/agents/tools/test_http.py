@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from httpx2 import Request, Response
 
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.sdk.spec import ToolSpec
@@ -160,23 +161,19 @@ def test_a_name_at_a_private_address_is_refused_each_time(site: Site, monkeypatc
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (next(resolved), port))]
     )
-    monkeypatch.setattr("agents.tools.http_client.is_public", lambda a: a != "127.0.0.1" or None)
+    monkeypatch.setattr("agents.tools.http_client.is_public", lambda a: a != "127.0.0.1")
     seen: list[str] = []
-    monkeypatch.setattr(
-        "agents.tools.http_client.HTTPTransport.handle_request",
-        lambda _, request: seen.append(request.url.host) or _redirect(request),
-    )
+
+    def redirect(_: object, request: Request) -> Response:
+        seen.append(request.url.host)
+        return Response(302, headers={"Location": "/again"}, request=request)
+
+    monkeypatch.setattr("agents.tools.http_client.HTTPTransport.handle_request", redirect)
     get = http_request("GET", sites=[f"http://shop.example:{port}"])
     with pytest.raises(ToolError, match=r"shop.example is at 127.0.0.1, which is not a public"):
         get(context(), f"http://shop.example:{port}/")
     assert seen == ["93.184.215.14"]  # the address that was checked is the one that is used
     assert site.requests == []
-
-
-def _redirect(request: Any) -> Any:
-    from httpx2 import Response
-
-    return Response(302, headers={"Location": "/again"}, request=request)
 
 
 @pytest.mark.parametrize(
