@@ -7,11 +7,14 @@ from django.test import override_settings
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from approvals import clock
 from approvals.models import Request
 from approvals.policies.rules import Demands
+from approvals.policy import Group
 from runtime.core.budgets import Budget
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal
+from tests.support.seeds import person
 
 pytestmark = pytest.mark.browser
 
@@ -161,6 +164,58 @@ def test_each_verdict_works_without_scripts(
     assert request.status == status
 
 
+# What people do beside a verdict, in turn: where, the steps, and what the page says after them.
+ACTS: tuple[tuple[str, list[tuple[str, str]], str], ...] = (
+    (
+        "/a/{asked}/",
+        [("Ask the agent", OPEN), ("Your inquiry", "Why?"), ("Ask the agent", PRESS)],
+        "Waiting for the agent's answer.",
+    ),
+    ("/a/{asked}/", [("Comment for people", "Seen."), ("Add comment", PRESS)], "Seen."),
+    ("/a/{asked}/", [("Claim", PRESS)], "You are looking"),
+    ("/a/{asked}/", [("Release", PRESS)], "Released."),
+    (
+        "/a/{asked}/",
+        [("Hand over…", FOLLOW), ("To", "=dora"), ("Note", "Yours."), ("Hand over", PRESS)],
+        "Handed to dora by bea: Yours.",
+    ),
+    ("/a/{asked}/allow/", [("Propose allowance", PRESS)], "A second person must confirm it"),
+    ("/batch/?item={other}", [("Approve 1", PRESS)], "Approved: 1 of 1"),
+    (
+        "/inbox/?q=risk:medium",
+        [("Save this view", OPEN), ("#view-name", "Medium"), ("Save", PRESS)],
+        "Saved: Medium",
+    ),
+    (
+        "/account/",
+        [
+            ("Name a deputy while you are away", OPEN),
+            ("First day", "{today}"),
+            ("Last day", "{today}"),
+            ("Deputy", "=dora"),
+            ("form[action*=away] button", PRESS),
+        ],
+        "decides in your place",
+    ),
+    ("/account/", [("End my absence", PRESS)], "The absence of bea has ended."),
+)
+
+
+def test_acts_beside_a_verdict_work_without_scripts(
+    chromium: Browser, live_server: LiveServer, office: Office
+) -> None:
+    person("dora", Group.REVIEWERS)
+    names = {one: str(_call(office).id) for one in ("asked", "other")}
+    names["today"] = f"{clock.now():%Y-%m-%d}"
+    with window(chromium, live_server.url, java_script_enabled=False) as desk:
+        desk.log_in("bea")
+        for path, steps, words in ACTS:
+            desk.open(path.format(**names))
+            for what, how in steps:
+                _do(desk.page, what, how.format(**names))
+            expect(desk.page.get_by_text(words).first).to_be_visible()
+
+
 def test_undo_works_without_scripts(
     chromium: Browser, live_server: LiveServer, office: Office
 ) -> None:
@@ -180,12 +235,16 @@ def test_undo_works_without_scripts(
 
 def _do(page: Page, what: str, how: str) -> None:
     match how:
+        case "press" if what.startswith("form["):
+            page.locator(what).click()
         case "press":
             page.get_by_role("button", name=what, exact=True).click()
         case "follow":
             page.get_by_role("link", name=what, exact=True).click()
         case "open":
             page.locator("summary", has_text=what).click()
+        case _ if how.startswith("="):
+            page.get_by_label(what, exact=True).select_option(how[1:])
         case _ if what.startswith("#"):
             page.locator(what).fill(how)
         case _:
