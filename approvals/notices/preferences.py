@@ -69,6 +69,7 @@ def _address(given: object) -> str:
         )
     try:
         _is_address(address)
-    except ValidationError as exc:
+        address.rpartition("@")[2].encode("idna")  # as a mail to it does
+    except (ValidationError, UnicodeError) as exc:
         raise InvalidInput("address", "must be a mail address, as in bea@example.com") from exc
     return address

@@ -79,7 +79,10 @@ def _claim(person: int) -> _Mail | None:
 
 
 def _send(mail: _Mail) -> None:
-    """Send a mail, outside of any transaction, and record it. A refused address is tried again in an hour."""
+    """Send a mail, outside of any transaction, and record it. A refused address is tried again in an hour.
+
+    An address that an earlier release saved may have a domain that no mail can name.
+    """
     rows = MailPreference.objects.filter(person_id=mail.person)
     try:
         EmailMessage(
@@ -88,8 +91,8 @@ def _send(mail: _Mail) -> None:
             to=[mail.address],
             headers={"Message-ID": mail.message_id, "Auto-Submitted": "auto-generated"},
         ).send()
-    except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError) as exc:
-        log.warning("The mail server refused a mail about requests to %s: %s", mail.name, exc)
+    except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, UnicodeError) as exc:
+        log.warning("A mail about requests to %s was refused: %s", mail.name, exc)
         problem, again = plain(str(exc))[:MAX_PROBLEM], clock.now() + RETRY
         rows.update(problem=problem, retry_at=again)
         return

@@ -24,6 +24,7 @@ from tests.support.seeds import decide
 pytestmark = pytest.mark.django_db
 
 FIRST = "Mail about waiting requests is on"
+UNNAMEABLE = f"aaron@{'ü' * 63}.example"  # the label has more than 63 letters in a mail
 
 
 @pytest.fixture
@@ -187,6 +188,17 @@ def test_a_refused_address_is_noted_and_stops_no_other_mail(sink: Sink, later: A
 
 
 @pytest.mark.usefixtures("bea")
+def test_an_address_that_no_mail_can_name_stops_no_other_mail(sink: Sink) -> None:
+    seeds.person("aaron", *seeds.GROUPS["bea"])
+    preferences.save("aaron", "all", "aaron@example.com")
+    MailPreference.objects.filter(person__username="aaron").update(address=UNNAMEABLE)
+    seeds.pending()
+    send.send_due(Event())
+    assert [mail["To"] for mail in sink.mails] == ["bea@example.com"]
+    assert preferences.of("aaron").problem != ""
+
+
+@pytest.mark.usefixtures("bea")
 def test_a_server_that_cannot_be_reached_loses_no_mail(
     sink: Sink, settings: Any, later: Any
 ) -> None:
@@ -226,6 +238,7 @@ def test_two_sweepers_at_once_mail_once(sink: Sink) -> None:
         ("all", "", "address"),
         ("all", "a@b.example\nBcc: eve@example.com", "address"),
         ("all", "a" * 250 + "@example.com", "address"),
+        ("all", UNNAMEABLE, "address"),
     ],
 )
 def test_a_wrong_choice_is_refused_and_changes_nothing(
