@@ -6,7 +6,7 @@ an admin withdraws it.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 NEEDS_REASON = "is required to continue all these runs"
 PASSES = 2  # over the gates of a withdrawal
+BUSY = (OperationalError, psycopg.OperationalError)  # a lock was not granted in time
+STAYS = "Its run was busy. Continue this change again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +68,10 @@ def continue_all(
 ) -> Decided:
     """Let every waiting run of this change continue, and every run that reaches it later.
 
-    `count` confirms the number of waiting runs. Raises, in this order: NotFound for a person who is no admin; Forbidden
-    for an admin who may not decide at version gates; NotFound if no run waits for this change; InvalidInput naming
-    `after` if a version was never published, `count` or `reason`.
+    `count` confirms the number of waiting runs. A busy run stays, until an admin continues this change again. Raises,
+    in this order: NotFound for a person who is no admin; Forbidden for an admin who may not decide at version gates;
+    NotFound if no run waits for this change; InvalidInput naming `after` if a version was never published, `count` or
+    `reason`.
     """
     principal = principals.principal_of(actor)
     if principal is None or not principal.has(Scope.ADMIN):
@@ -106,14 +109,13 @@ def withdraw(
     if principal is None or not principal.has(Scope.ADMIN):
         raise NotFound
     pair = _pair(agent, before, after)
-    counting = listing.decision(pair)
-    made = counting or listing.withdrawn(pair)
-    if made is None:
+    counts, gates = listing.decision(pair) is not None, listing.to_undo(pair)
+    if not counts and not gates:
         raise NotFound
     why = text("reason", reason, MAX_REASON, required="is required to withdraw a decision")
-    if counting is not None:
+    if counts:
         _record_withdrawal(pair, why, actor)
-    return _open_again(listing.not_final(pair, made), made.by, actor)
+    return _open_again({gate: made.by for gate, made in gates.items()}, actor)
 
 
 def _record_withdrawal(pair: Pair, reason: str, actor: Actor) -> None:
@@ -134,19 +136,19 @@ def _record_withdrawal(pair: Pair, reason: str, actor: Actor) -> None:
     )
 
 
-def _open_again(gates: Sequence[UUID], by: str, actor: Actor) -> Withdrawn:
-    """Take back each decision in a transaction of its own, so that a busy run holds up no other gate."""
+def _open_again(gates: Mapping[UUID, str], actor: Actor) -> Withdrawn:
+    """Take back each gate's decision by this person, in a transaction of its own: a busy run holds up no other gate."""
     opened = 0
     for _ in range(PASSES):
-        busy = []
-        for one in gates:
+        busy = {}
+        for one, by in gates.items():
             try:
                 opened += take_back(request=one, by=by, actor=actor)
-            except (OperationalError, psycopg.OperationalError):
+            except BUSY:
                 logger.warning(
                     "The decision of request %s is not taken back yet", one, exc_info=True
                 )
-                busy.append(one)
+                busy[one] = by
         gates = busy
     return Withdrawn(opened=opened, left=len(gates))
 
@@ -191,4 +193,7 @@ def _decide(run: Waiting, reason: str, actor: Actor) -> Left | None:
         )
     except (ApprovalError, Forbidden, InvalidInput) as exc:
         return Left(run=run.run, request=run.request, reason=str(exc))
+    except BUSY:
+        logger.warning("The version gate %s is not decided yet", run.request, exc_info=True)
+        return Left(run=run.run, request=run.request, reason=STAYS)
     return None

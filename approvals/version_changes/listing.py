@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from approvals import clock
 from approvals.models import Request, VersionDecision, VersionWithdrawal
 from approvals.permissions import request_rules, signatures
 from approvals.permissions.principals import Principal
+from approvals.policies.text import MAX_UNDO
 from runtime.core.enums import GateKind
 from runtime.ports import wiring
 from runtime.queries.version_diff import Difference, differences
@@ -50,7 +51,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDecision:
-    """A decision on a pair that counts. `count` runs waited when it was made."""
+    """A decision on a pair. `count` runs waited when it was made.
+
+    `left` runs of a withdrawn one were busy: they still continue, and their decision can still be undone.
+    """
 
     id: int
     agent: str
@@ -60,6 +64,7 @@ class PairDecision:
     reason: str
     count: int
     at: datetime
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,18 +138,40 @@ def decided() -> tuple[PairDecision, ...]:
 
 def decision(pair: Pair) -> PairDecision | None:
     """Return the decision on this pair that counts, None without one."""
-    return _last(pair, "=")
+    return next(iter(counting(pair)), None)
 
 
-def withdrawn(pair: Pair) -> PairDecision | None:
-    """Return the last withdrawn decision on this pair, if gates that it decided can still be undone."""
-    made = _last(pair, "<")
-    return made if made is not None and not_final(pair, made) else None
+def counting(pair: Pair) -> list[PairDecision]:
+    """List the latest decisions on this pair that no withdrawal followed, the latest first."""
+    return _of_pair(pair, "=")
 
 
-def _last(pair: Pair, compared: str) -> PairDecision | None:
+def to_undo(pair: Pair) -> dict[UUID, PairDecision]:
+    """Return the requests at gates of this pair whose decision can still be undone, each with the decision.
+
+    That is one of those that count, or without any one of those that were withdrawn.
+    """
+    made = counting(pair) or _of_pair(pair, "<")
+    return {gate: one for one in made for gate in _not_final(pair, one)}
+
+
+def half_withdrawn() -> tuple[PairDecision, ...]:
+    """List the withdrawn decisions whose withdrawal passed busy runs, as long as another one can reach these."""
+    now = clock.now()
+    rows = Request.objects.filter(
+        effective_at__gt=now,
+        decided_at__gt=now - timedelta(seconds=MAX_UNDO),
+        kind=GateKind.VERSION,
+        status=Request.Status.APPROVED,
+    )
+    pairs = dict.fromkeys(map(_pair_of, rows.order_by("-decided_at", "-id")[:MOST]))
+    left = [to_undo(pair) for pair in pairs if pair is not None and not counting(pair)]
+    return tuple(replace(next(iter(one.values())), left=len(one)) for one in left if one)
+
+
+def _of_pair(pair: Pair, compared: str) -> list[PairDecision]:
     given = (pair.agent, pair.before, pair.after)
-    return next(_decisions(_OF_PAIR.format(compared), *given), None)
+    return list(_decisions(_OF_PAIR.format(compared), *given))
 
 
 def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
@@ -164,7 +191,7 @@ def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
     )
 
 
-def not_final(pair: Pair, made: PairDecision) -> list[UUID]:
+def _not_final(pair: Pair, made: PairDecision) -> list[UUID]:
     """List the requests at gates of this pair which the decision decided, and which can still be undone."""
     rows = Request.objects.filter(
         decided_by=made.by,

@@ -1,11 +1,13 @@
 """A release that asks costs one decision for all waiting runs, and one with a typo mended costs none."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
+from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 
 from agents.effect_handler import AgentEffects
@@ -22,7 +24,7 @@ from approvals.permissions import principals
 from approvals.policy import Group
 from approvals.version_changes import decide
 from approvals.version_changes.acts import sign
-from approvals.version_changes.listing import decided, waiting
+from approvals.version_changes.listing import decided, half_withdrawn, waiting
 from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.core.enums import GateKind
@@ -31,6 +33,7 @@ from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support import seeds
 from tests.support.engine import HandDriven, events
+from tests.support.pages import has, log_in, shows
 from tests.support.released import released
 from tests.support.seeds import Cast
 from tests.support.specs import registry_of, spec_of
@@ -243,7 +246,18 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     assert [one.by for one in decided()] == ["anne"]
 
 
-def test_a_withdrawal_passes_busy_runs_and_another_takes_back_the_rest(
+@contextmanager
+def _busy(run: UUID) -> Iterator[None]:
+    """Another process has locked the run for longer than an admin waits."""
+    with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": None}) as busy:
+        busy.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", [run])
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '200ms'")
+            yield
+            cursor.execute("RESET lock_timeout")
+
+
+def test_busy_runs_are_passed_and_the_same_act_again_reaches_them(
     releases: Any, anne: Actor, settings: Any
 ) -> None:
     first = releases(FIRST)
@@ -251,18 +265,23 @@ def test_a_withdrawal_passes_busy_runs_and_another_takes_back_the_rest(
     second = releases(FEWER)
     second.approve(*runs)
     settings.ABEYANCE_UNDO_SECONDS = 60
-    assert _continue(first, second, anne, count=3).continued == 3
+    with _busy(runs[1]):
+        done = _continue(first, second, anne, count=3)
+    assert (done.continued, [(one.run, one.reason) for one in done.left]) == (
+        2,
+        [(runs[1], decide.STAYS)],
+    )
+    assert _continue(first, second, anne, count=1).continued == 1
     given = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
     given |= {"reason": "It lends.", "actor": Actor(person="admin")}
-    with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": None}) as busy:
-        busy.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", [runs[1]])
-        with connection.cursor() as cursor:
-            cursor.execute("SET lock_timeout = '200ms'")
-            done = decide.withdraw(**given)
-            cursor.execute("RESET lock_timeout")
+    with _busy(runs[1]):
+        done = decide.withdraw(**given)
         assert (done.opened, done.left) == (2, 1)
+    assert [(one.by, one.left) for one in half_withdrawn()] == [("anne", 1)]
+    page = shows(log_in(User.objects.get(username="admin")), "/version-changes/", "Withdraw again")
+    has(page, "1 of its runs was busy and still continues")
     done = decide.withdraw(**given)
-    assert (done.opened, done.left) == (1, 0)
+    assert (done.opened, done.left, half_withdrawn()) == (1, 0, ())
     assert second.go_on(*runs) == {"suspended"}
     assert VersionWithdrawal.objects.count() == 1
 

@@ -15,7 +15,7 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.web.requests import actor_of, admins_only, form_text
 
 NOT_DECIDED = "No decision on this change counts any more."
-LEFT = "{} of them were busy and still continue. Go back and withdraw again, before it is final."
+LEFT = "{} of them were busy and still continue. Withdraw again below, before it is final."
 GONE = "No run waits for this change any more."
 
 _COUNT = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
@@ -84,7 +84,7 @@ def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> Http
     context = {
         "section": "overview",
         "changes": listing.waiting(principal),
-        "decided": listing.decided(),
+        "decided": (*listing.half_withdrawn(), *listing.decided()),
         "refusal": denial.detail if denial else "",
         "problem": problem,
         "typed": request.POST,
