@@ -1,5 +1,47 @@
-// Pages of the inbox: the next one takes the place of the list, without a page load, when its rows are passed or done.
+// The rows of the inbox: closed ones are struck. The next page takes the place of the list without a page load.
 "use strict";
+
+// --- What a refresh of an open list brings
+
+function merge(region, fresh) {
+  const closed = one("[data-closed]", fresh);
+  for (const row of closed ? rows(closed) : []) strike(one(`[data-id="${row.dataset.id}"]`, region), row);
+  closed?.remove();
+  for (const row of rows(fresh)) unstrike(one(`[data-id="${row.dataset.id}"].gone`, region), row);
+  recount(fresh);
+  remark(region, fresh);
+  const shown = ids(region);
+  const added = one("[data-same]", fresh) ? 0 : newRows(shown, rows(fresh), one("[data-next]", region));
+  if (!added) withdraw(region);
+  else if (!shown) swap(region, fresh);
+  else offer(region, fresh, `${added} new${byKeys() ? ", press . to show" : ": show"}`);
+}
+
+/** Count the rows that are not shown; before a next page not those after the last one that is. */
+function newRows(shown, found, next) {
+  const isNew = found.map((row) => !shown.includes(row.dataset.id));
+  return (next ? isNew.slice(0, isNew.lastIndexOf(false) + 1) : isNew).filter(Boolean).length;
+}
+
+function strike(row, verdict) {
+  if (row.classList.contains("gone")) return;
+  row.style.minHeight = `${row.getBoundingClientRect().height}px`; // so that the rows below do not move
+  row.classList.add("gone");
+  one(".side", row).replaceWith(one(".side", verdict));
+  say(`${one(".t", row).textContent}: ${one(".side", row).textContent}`);
+}
+
+/** A decision was undone: its row waits again. */
+function unstrike(row, fresh) {
+  if (!row) return;
+  row.style.minHeight = "";
+  row.classList.remove("gone");
+  one(".side", row).replaceWith(one(".side", fresh));
+  localise(row);
+  say(`${one(".t", row).textContent}: waits again`);
+}
+
+// --- Pages
 
 let turning = false;
 

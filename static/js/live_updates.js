@@ -69,25 +69,6 @@ function essence(where) {
   return copy.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b( ago)?|just now|in less than a minute/g, "");
 }
 
-function merge(region, fresh) {
-  const closed = one("[data-closed]", fresh);
-  for (const row of closed ? rows(closed) : []) strike(one(`[data-id="${row.dataset.id}"]`, region), row);
-  closed?.remove();
-  recount(fresh);
-  remark(region, fresh);
-  const shown = ids(region);
-  const added = one("[data-same]", fresh) ? 0 : newRows(shown, rows(fresh), one("[data-next]", region));
-  if (!added) withdraw(region);
-  else if (!shown) swap(region, fresh);
-  else offer(region, fresh, `${added} new${byKeys() ? ", press . to show" : ": show"}`);
-}
-
-/** Count the rows that are not shown; before a next page not those after the last one that is. */
-function newRows(shown, found, next) {
-  const isNew = found.map((row) => !shown.includes(row.dataset.id));
-  return (next ? isNew.slice(0, isNew.lastIndexOf(false) + 1) : isNew).filter(Boolean).length;
-}
-
 function recount(fresh) {
   for (const count of all("[data-count]")) count.textContent = fresh.dataset[count.dataset.count];
   const waiting = fresh.dataset.mine; // 0, or 9,999+ where there are more
@@ -96,14 +77,6 @@ function recount(fresh) {
 }
 
 const byKeys = () => !root.dataset.keys && !matchMedia("(pointer: coarse)").matches;
-
-function strike(row, verdict) {
-  if (row.classList.contains("gone")) return;
-  row.style.minHeight = `${row.getBoundingClientRect().height}px`; // so that the rows below do not move
-  row.classList.add("gone");
-  one(".side", row).replaceWith(one(".side", verdict));
-  say(`${one(".t", row).textContent}: ${one(".side", row).textContent}`);
-}
 
 function offer(region, fresh, words) {
   region.fresh = fresh;

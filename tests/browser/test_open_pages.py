@@ -5,9 +5,11 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from django.test import override_settings
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
+from approvals.decisions.undo import undo
 from approvals.models import Request
 from runtime.core.budgets import Budget
 from runtime.core.enums import Verdict
@@ -36,7 +38,8 @@ def test_decisions_appear_unasked(desk: Desk, bea: Page, office: Office, suspend
     expect(bea.locator(".live")).to_have_text("Reconnecting…")
     row = bea.locator(".row", has_text=PRIVILEGES)
     place = row.bounding_box()
-    decide(office.request(suspended), BEA, Verdict.DENY, "Not today.")
+    with override_settings(ABEYANCE_UNDO_SECONDS=60):
+        decide(office.request(suspended), BEA, Verdict.DENY, "Not today.")
     bea.clock.run_for(4000)
     expect(row).to_have_class(re.compile("gone"))
     expect(row).to_contain_text("by bea")
@@ -44,6 +47,12 @@ def test_decisions_appear_unasked(desk: Desk, bea: Page, office: Office, suspend
     assert row.bounding_box() == place
     expect(bea.locator("[data-count=mine]")).to_have_text(["0", "0"])
     expect(bea).to_have_title("Inbox · Abeyance")
+    undo(request=office.request(suspended).id, actor=BEA)
+    bea.clock.run_for(4000)
+    expect(row).not_to_have_class(re.compile("gone"))
+    expect(row).not_to_contain_text("by bea")
+    expect(bea.locator("[data-count=mine]")).to_have_text(["1", "1"])
+    expect(bea.get_by_role("button", name="new")).to_have_count(0)
 
 
 def test_new_rows_wait_until_they_are_asked_for(desk: Desk, bea: Page, office: Office) -> None:
