@@ -69,6 +69,12 @@ def test_a_writer_decides_what_was_open_and_the_agent_gets_the_message_after_tha
 ) -> None:
     write(run)
     assert verify(run).is_consistent
+    cora = log_in(User.objects.get(username="cora"))
+    shows(cora, f"/a/{pending(run).id}/", hides=["<dt>Cannot decide"])
+    page = shows(
+        cora, f"/runs/{run}/", "<dt>Cannot decide new requests</dt>", hides=["decide here"]
+    )
+    has(page, "<bdi>bea</bdi>")
     target.advance(run)  # a worker receives the message
     [got] = [one for one in events(run) if one["type"] == "MessageReceived"]
     assert (got["by"], got["text"], got["reviewer"]) == ("bea", TEXT, True)
