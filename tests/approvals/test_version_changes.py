@@ -272,6 +272,7 @@ def test_busy_runs_are_passed_and_the_same_act_again_reaches_them(
         [(runs[1], decide.STAYS)],
     )
     assert _continue(first, second, anne, count=1).continued == 1
+    assert half_withdrawn() == ()
     given = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
     given |= {"reason": "It lends.", "actor": Actor(person="admin")}
     with _busy(runs[1]):
