@@ -35,6 +35,7 @@ from runtime.web.api.events import router as events_router
 from runtime.web.api.history import router as history_router
 from runtime.web.api.runs import router as runtime_router
 from runtime.web.api.schedules import router as schedules_router
+from runtime.web.api.triggers import router as triggers_router
 from runtime.web.requests import StrictParser, strict
 
 View = Callable[..., HttpResponse]
@@ -170,6 +171,7 @@ api.add_router("", runtime_router)
 api.add_router("", history_router)
 api.add_router("", events_router)
 api.add_router("", schedules_router)
+api.add_router("", triggers_router)
 api.add_router("", approvals_router)
 api.add_router("", teamwork_router)
 api.add_router("", allowances_router)

@@ -25,6 +25,10 @@ TABLES = {
     "runtime_schedule": (KEEP, KEEP),
     "runtime_scheduleact": (ADD, READ),  # people change schedules; the sweeper starts their runs
     "runtime_scheduletime": (KEEP, KEEP),
+    "runtime_trigger": (KEEP, KEEP),
+    "runtime_triggeract": (ADD, READ),  # as above
+    "runtime_triggerevent": (KEEP, ALL),  # the sweeper starts their runs and deletes old events
+    "runtime_receivedevent": (ADD, "SELECT, DELETE"),
     "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),

@@ -157,6 +157,24 @@ class ScheduleEnded(RequestError):
     status, code = 409, "schedule_ended"
 
 
+class NoSuchTrigger(RequestError):
+    """There is no such trigger."""
+
+    status, code = 404, "not_found"
+
+
+class TriggerEnded(RequestError):
+    """The trigger has ended."""
+
+    status, code = 409, "trigger_ended"
+
+
+class NotRetried(RequestError):
+    """Only an event that started no run and does not wait can be retried."""
+
+    status, code = 409, "not_retried"
+
+
 class SwitchAlreadyEngaged(RequestError):
     """The kill switch is engaged already."""
 

@@ -364,3 +364,98 @@ class ScheduleTime(models.Model):
                 condition=models.Q(state="failed"),
             ),
         ]
+
+
+class ReceivedEvent(models.Model):
+    """An event as it was received, under a MAC. `key` is the id of its ExternalEvent."""
+
+    seq = models.BigAutoField(primary_key=True)
+    key = models.TextField(unique=True)
+    source = models.TextField()
+    event_id = models.TextField()
+    name = models.TextField()
+    subject = models.TextField()
+    data = models.TextField()
+    by = models.TextField(null=True)  # None is a webhook
+    token = models.TextField(null=True)  # the API token that was used
+    at = models.DateTimeField()
+    mac = models.TextField()
+    key_id = models.TextField()
+
+    class Meta:
+        indexes = [models.Index(fields=["at"], name="received_event_at")]
+
+
+class Trigger(models.Model):
+    """A trigger: events of this name start runs. Its newest act says which."""
+
+    id = models.UUIDField(primary_key=True)
+    name = models.TextField()
+    agent = models.TextField()
+    owner = models.TextField()
+    event = models.TextField()
+    state = models.TextField(db_default="active")  # active, paused or ended
+    problem = models.TextField(db_default="")  # why it starts nothing although it is active
+    due_at = models.DateTimeField(null=True)  # when the sweeper looks at events that wait
+    not_before = models.DateTimeField(null=True)  # after an error
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["event"], name="trigger_event", condition=models.Q(state="active")
+            ),
+            models.Index(fields=["owner"], name="trigger_owner"),
+        ]
+
+
+class TriggerAct(models.Model):
+    """An act of a person on a trigger, with the trigger after it, under a MAC. It is never changed or deleted."""
+
+    pk = models.CompositePrimaryKey("trigger", "seq")
+    trigger = models.UUIDField()
+    seq = models.IntegerField()
+    act = models.TextField()
+    by = models.TextField(null=True)
+    token = models.TextField(null=True)  # the API token that was used
+    at = models.DateTimeField()
+    body = models.TextField()
+    mac = models.TextField()
+    key_id = models.TextField()
+
+
+class TriggerEvent(models.Model):
+    """One event of a trigger, and what became of it. There is one row for both, so no event starts two runs."""
+
+    pk = models.CompositePrimaryKey("trigger", "event")
+    trigger = models.UUIDField()
+    event = models.BigIntegerField()  # the seq of the ReceivedEvent
+    at = models.DateTimeField()
+    state = models.TextField(db_default="new")
+    key = models.TextField(db_default="")
+    run = models.UUIDField(null=True)
+    started_at = models.DateTimeField(null=True)
+    reason = models.TextField(db_default="")
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["trigger", "event"],
+                name="trigger_event_open",
+                condition=models.Q(state__in=["new", "waiting"]),
+            ),
+            models.Index(
+                fields=["trigger", "key"],
+                name="trigger_event_runs",
+                condition=models.Q(state="started"),
+            ),
+            models.Index(
+                fields=["trigger", "started_at"],
+                name="trigger_event_started",
+                condition=models.Q(started_at__isnull=False),
+            ),
+            models.Index(
+                fields=["run"], name="trigger_event_run", condition=models.Q(run__isnull=False)
+            ),
+            models.Index(fields=["at"], name="trigger_event_at"),
+        ]

@@ -1,129 +1,22 @@
-"""Evaluates the conditions of rules: expressions in CEL over the facts of a call, with bounds.
+"""The conditions of rules: expressions in CEL over the facts of a call. The evaluator has their bounds."""
 
-CEL has no loops, but one list inside another costs the product of both. So a condition has at most one quantifier, and
-inside it only the element of its list. Functions are those listed here: a regular expression, for example, could take
-seconds to compile. The rest takes milliseconds for the largest arguments of a call.
-The language is described at https://cel.dev.
-"""
-
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-MAX_LENGTH = 2_000
-MAX_LIST = 1_000
-MAX_SUMS = 5
+from runtime.core import expressions
+from runtime.core.expressions import ExpressionError as ConditionError
+
+__all__ = ["FACTS", "ConditionError", "check", "holds"]
+
 FACTS = ("tool", "agent", "risk", "effect", "requester", "path", "args")
-QUANTIFIERS = ("all", "exists", "exists_one", "existsOne")
-FUNCTIONS = ("size", "startsWith", "endsWith", "contains", "has", "int", "double", "string")
-
-_STRINGS = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
-_QUANTIFIER = re.compile(rf"\.\s*(?:{'|'.join(QUANTIFIERS)})\s*\(\s*(\w+)\s*,")
-_BUILDERS = re.compile(r"\.\s*(map|filter)\s*\(")
-_OPERATOR = re.compile(r"[^a-zA-Z]*_[^a-zA-Z]*_?|[!@-].*|_")  # as the library names operators
-_REFUSED = ("\\", "//", "'''", '"""', "`")
-
-
-class ConditionError(Exception):
-    """A condition that cannot be used, or that failed for a call; the message says why."""
+_LARGE = "args"
 
 
 def check(text: str) -> None:
     """Raise ConditionError unless the text is a condition within the bounds."""
-    _program(text)
+    expressions.check(text, FACTS, _LARGE)
 
 
 def holds(text: str, facts: Mapping[str, Any]) -> bool:
     """Evaluate a condition. Raise ConditionError if it fails for these facts, or is not true or false."""
-    program = _program(text)
-    size = _longest(facts)
-    if size > MAX_LIST:
-        raise ConditionError(f"a list or object has {size} elements, at most {MAX_LIST} are read")
-    try:
-        found = program.execute({name: facts[name] for name in FACTS})
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as exc:  # the library's panics are no Exception
-        raise ConditionError(_line(exc)) from exc
-    if not isinstance(found, bool):
-        raise ConditionError("its result is neither true nor false")
-    return found
-
-
-@lru_cache(256)
-def _program(text: str) -> Any:
-    """Check the text and compile it. Raises ConditionError."""
-    if len(text) > MAX_LENGTH:
-        raise ConditionError(f"has {len(text)} characters, at most {MAX_LENGTH} are allowed")
-    for refused in _REFUSED:
-        if refused in text:
-            raise ConditionError(f"must not contain {refused}")
-    bare = _STRINGS.sub('""', text)
-    variable = _quantified(bare)
-    if bare.count("+") > MAX_SUMS:
-        raise ConditionError(f"must not have more than {MAX_SUMS} signs +")
-    import cel  # only processes that judge conditions need it, and it takes 0.2 s
-
-    try:
-        program = cel.compile(text)
-        variables, functions = set(program.variables()), set(program.functions())
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as exc:  # the library's panics are no Exception
-        raise ConditionError(f"is not valid CEL: {_line(exc)}") from exc
-    unknown = sorted(variables - set(FACTS) - {variable})
-    if unknown:
-        raise ConditionError(f"names {unknown[0]}, but the facts are {', '.join(FACTS)}")
-    others = sorted(name for name in functions - set(FUNCTIONS) if not _OPERATOR.fullmatch(name))
-    if others:
-        raise ConditionError(f"calls {others[0]}, but the functions are {', '.join(FUNCTIONS)}")
-    return program
-
-
-def _quantified(bare: str) -> str:
-    """Return the variable of the quantifier, empty without one. `bare` is the condition without its strings."""
-    if built := _BUILDERS.search(bare):
-        raise ConditionError(
-            f"must not use {built[1]}: the quantifiers are {', '.join(QUANTIFIERS)}"
-        )
-    found = list(_QUANTIFIER.finditer(bare))
-    if len(found) > 1:
-        raise ConditionError(f"has {len(found)} quantifiers, at most one is allowed")
-    if not found:
-        return ""
-    if re.search(r"\bargs\b", _inside(bare, found[0].end())):
-        raise ConditionError(f"must use only {found[0][1]}, and not args, inside its quantifier")
-    return found[0][1]
-
-
-def _inside(bare: str, start: int) -> str:
-    """Return the text from `start` to the parenthesis that closes the quantifier."""
-    depth = 1
-    for at in range(start, len(bare)):
-        depth += {"(": 1, ")": -1}.get(bare[at], 0)
-        if depth == 0:
-            return bare[start:at]
-    return bare[start:]
-
-
-def _longest(value: Any) -> int:
-    """Return the length of the longest list or object in a JSON value."""
-    longest, left = 0, [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, Mapping):
-            longest = max(longest, len(one))
-            left += one.values()
-        elif isinstance(one, list | tuple):
-            longest = max(longest, len(one))
-            left += one
-    return longest
-
-
-def _line(exc: BaseException) -> str:
-    """Return the first line of an error, short."""
-    if isinstance(exc, KeyError):
-        return f"the call has no {exc.args[0]}"
-    text = str(exc) or type(exc).__name__
-    return text.splitlines()[0][:200]
+    return expressions.holds(text, facts, FACTS, _LARGE)

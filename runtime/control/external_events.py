@@ -1,6 +1,7 @@
-"""Delivers an external event to the calls that wait for it.
+"""Delivers an external event to the calls that wait for it, and offers it to triggers, which start runs.
 
-An event is accepted once by its id. It ends the waits that are open when it arrives and is not kept for later ones.
+An event is accepted once by its source and id. It ends the waits that are open when it arrives and is not kept for
+later ones. Triggers that are made later do not get it either.
 """
 
 import json
@@ -17,7 +18,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import runs
 from runtime.store.pool import Connection
-from runtime.store.tables import external_events, signals, waits
+from runtime.store.tables import external_events, received_events, signals, trigger_events, waits
 from runtime.store.tables.external_events import ExternalEvent
 from runtime.store.tables.waits import EventWait
 
@@ -26,20 +27,36 @@ SCOPE = "events:send"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The stored event, whether it is `new`, and the runs in which it ended a wait."""
+    """The stored event, whether it is `new`, the runs in which it ended a wait, and the number of triggers it has."""
 
     event: ExternalEvent
     new: bool
     runs: tuple[UUID, ...] = ()
+    triggers: int = 0
 
 
-def deliver(*, id: object, name: object, data: object, actor: Actor) -> Delivered:
-    """End every wait that is open for this event. Sending the same event id again has no effect.
+def deliver(
+    *,
+    id: object,
+    name: object,
+    data: object,
+    actor: Actor,
+    source: object = "",
+    subject: object = "",
+) -> Delivered:
+    """End every wait that is open for this event, and offer it to triggers. Sending it again has no effect.
 
-    Raise, in this order: Forbidden; InvalidInput naming `id`, `name` or `data`; EventConflict, TooManyMatched.
+    An event is the same by its id, or by `source` and id. Raise, in this order: Forbidden; InvalidInput naming the
+    field; EventConflict, TooManyMatched.
     """
     wiring.access().require(actor, SCOPE)
-    event = {"id": _name(id, "id"), "name": _name(name, "name"), "data": _data(data)}
+    event = {
+        "id": _name(id, "id"),
+        "name": _name(name, "name"),
+        "data": _data(data),
+        "source": "" if source in (None, "") else _name(source, "source"),
+        "subject": "" if subject in (None, "") else _name(subject, "subject"),
+    }
     noted = {"event": event["name"], "id": event["id"]}
     with atomic() as connection:
         done = _deliver(connection, **event, actor=actor)
@@ -51,14 +68,23 @@ def deliver(*, id: object, name: object, data: object, actor: Actor) -> Delivere
 
 
 def _deliver(
-    connection: Connection, *, id: str, name: str, data: dict[str, Any], actor: Actor
+    connection: Connection,
+    *,
+    id: str,
+    name: str,
+    data: dict[str, Any],
+    source: str,
+    subject: str,
+    actor: Actor,
 ) -> Delivered:
-    """Record the event, and send a signal to each call that waits for it."""
-    digest = sha256_of({"name": name, "data": data})
+    """Record the event, send a signal to each call that waits for it, and a row to each trigger."""
+    more = {"source": source, "subject": subject} if source or subject else {}
+    digest = sha256_of({"name": name, "data": data, **more})
+    key = json.dumps([source, id]) if source else id
     if not external_events.insert(
-        connection, id=id, name=name, digest=digest, by=actor.person, token=actor.token
+        connection, id=key, name=name, digest=digest, by=actor.person, token=actor.token
     ):
-        known = external_events.read(connection, id)
+        known = external_events.read(connection, key)
         if known.digest != digest:
             raise EventConflict
         return Delivered(event=known, new=False)
@@ -69,9 +95,25 @@ def _deliver(
     ended = [wait for wait in found if wait.run in live and waits.complete(connection, wait)]
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
-    external_events.count(connection, id, len(ended))
-    runs = tuple(dict.fromkeys(wait.run for wait in ended))
-    return Delivered(event=external_events.read(connection, id), new=True, runs=runs)
+    external_events.count(connection, key, len(ended))
+    number = received_events.insert(
+        connection,
+        key=key,
+        source=source,
+        id=id,
+        name=name,
+        subject=subject,
+        data=data,
+        by=actor.person,
+        token=actor.token,
+    )
+    offered = 0 if number is None else trigger_events.offer(connection, number, name)
+    return Delivered(
+        event=external_events.read(connection, key),
+        new=True,
+        runs=tuple(dict.fromkeys(wait.run for wait in ended)),
+        triggers=offered,
+    )
 
 
 def _rings(connection: Connection, run: UUID) -> bool:

@@ -43,6 +43,20 @@ def write(connection: Connection, row: dict[str, Any], first: SignedEntry) -> bo
     return done is not None
 
 
+def started_by(connection: Connection, run: UUID) -> tuple[str, UUID] | None:
+    """Return `schedule` or `trigger` and the id of the one that started a run, None if a person did."""
+    row = connection.execute(
+        """
+        (SELECT 'schedule', schedule FROM runtime_scheduletime WHERE run = %(run)s)
+        UNION ALL
+        (SELECT 'trigger', trigger FROM runtime_triggerevent WHERE run = %(run)s
+            ORDER BY event LIMIT 1)
+        """,
+        {"run": run},
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
 @cache
 def _peek(more: tuple[str, ...]) -> str:
     return f"SELECT {', '.join(('abeyance_uuid7(clock_timestamp()), clock_timestamp()', *more))}"

@@ -6,20 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
 from runtime.errors import InvalidInput
-from runtime.triggers import calendar
+from runtime.triggers import calendar, fields
 from runtime.triggers.calendar import Calendar, NeverComes
 
-MAX_NAME = 100  # characters of the name of a schedule
 MAX_ZONE = 64  # characters of the name of a time zone
 LAST_YEAR = 2200
-
-E = TypeVar("E", bound=StrEnum)
 
 _UNIT = {"minutes": 60, "hours": 3600, "days": 86400}
 _PLACE = re.compile(r"\{\{ *(time|date) *\}\}")
@@ -142,17 +137,17 @@ def read(sent: Mapping[str, object], now: datetime) -> Definition:
         except NeverComes as exc:
             raise InvalidInput("cron", str(exc)) from exc
     found = Definition(
-        name=_name(sent.get("name")),
-        agent=_text(sent.get("agent"), "agent"),
-        input=_json(sent.get("input", {}), "input"),
+        name=fields.name(sent.get("name")),
+        agent=fields.text(sent.get("agent"), "agent"),
+        input=fields.json(sent.get("input", {}), "input"),
         cron=cron,
         every=every,
         zone=zone,
         starts_at=starts,
         ends_at=ends,
-        missed=_choice(sent.get("missed", Missed.ONCE), "missed", Missed),
-        overlap=_choice(sent.get("overlap", Overlap.SKIP), "overlap", Overlap),
-        jitter=_whole(sent.get("jitter", 0), "jitter", 0, calendar.MAX_JITTER),
+        missed=fields.choice(sent.get("missed", Missed.ONCE), "missed", Missed),
+        overlap=fields.choice(sent.get("overlap", Overlap.SKIP), "overlap", Overlap),
+        jitter=fields.whole(sent.get("jitter", 0), "jitter", 0, calendar.MAX_JITTER, "seconds"),
     )
     if found.calendar.first_after(now) is None:
         raise InvalidInput("ends_at", "is before the first time")
@@ -186,15 +181,15 @@ def _rhythm(cron: object, every: object) -> tuple[str, int | None]:
     if every is not None:
         if cron:
             raise InvalidInput("every", "cannot be given together with cron")
-        return "", _whole(every, "every", calendar.MIN_EVERY, calendar.MAX_EVERY)
-    found = " ".join(_text(cron, "cron").split()).upper()
+        return "", fields.whole(every, "every", calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds")
+    found = " ".join(fields.text(cron, "cron").split()).upper()
     if not found:
         raise InvalidInput("cron", "is required, or an interval")
     return found, None
 
 
 def _zone(value: object) -> str:
-    name = _text(value, "zone").strip()
+    name = fields.text(value, "zone").strip()
     try:
         if 0 < len(name) <= MAX_ZONE and ZoneInfo(name).key:
             return name
@@ -207,7 +202,7 @@ def _moment(value: object, field: str, zone: str) -> datetime | None:
     if value is None or value == "":
         return None
     try:
-        found = datetime.fromisoformat(_text(value, field).strip())
+        found = datetime.fromisoformat(fields.text(value, field).strip())
         found = found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
         found = found.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
@@ -215,41 +210,3 @@ def _moment(value: object, field: str, zone: str) -> datetime | None:
     if not 2000 <= found.year <= LAST_YEAR:
         raise InvalidInput(field, f"must be between 2000 and {LAST_YEAR}")
     return found
-
-
-def _name(value: object) -> str:
-    name = _text(value, "name").strip()
-    if not 1 <= len(name) <= MAX_NAME:
-        raise InvalidInput("name", f"must have 1 to {MAX_NAME} characters")
-    return name
-
-
-def _text(value: object, field: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(field, "must be text")
-    try:
-        require_json(value)
-    except NotJson as exc:
-        raise InvalidInput(field, "contains a character that is not text") from exc
-    return value
-
-
-def _json(value: object, field: str) -> object:
-    try:
-        require_json(value, field)
-    except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
-    return value
-
-
-def _choice(value: object, field: str, kind: type[E]) -> E:
-    try:
-        return kind(str(value))
-    except ValueError as exc:
-        raise InvalidInput(field, f"must be one of {', '.join(kind)}") from exc
-
-
-def _whole(value: object, field: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidInput(field, f"must be a whole number of seconds from {least} to {most}")
-    return value

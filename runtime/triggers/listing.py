@@ -1,14 +1,13 @@
 """What people read about schedules: the list, and one schedule with its next times, its history and its acts."""
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from runtime.errors import KeyMissing, NoSuchSchedule, Tampered
+from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -76,15 +75,6 @@ def one(id: UUID, actor: Actor, before: datetime | None = None) -> ScheduleView:
     with pool.in_transaction() as connection:
         row = changes.readable(connection, id, actor)
         return _view(connection, row, before, changeable=access.may_fork(actor, row.owner))
-
-
-def of_run(run: UUID, actor: Actor) -> ScheduleRow | None:
-    """Return the schedule that started a run, None if none did or the actor may not read it."""
-    with pool.in_transaction() as connection:
-        found = schedule_times.schedule_of(connection, run)
-        with suppress(NoSuchSchedule):
-            return None if found is None else changes.readable(connection, found, actor)
-    return None
 
 
 def input_schema(agent: str) -> dict[str, Any] | None:

@@ -27,7 +27,9 @@ from runtime.store.tables import (
     journal,
     late_outcomes,
     pruning,
+    received_events,
     signals,
+    trigger_events,
 )
 from runtime.store.workers import FORGET
 from runtime.upkeep.retention_rules import Rule
@@ -90,7 +92,7 @@ def preview(connection: Connection) -> list[Group]:
 def enforce(connection: Connection, stop: threading.Event) -> int:
     """Erase the payloads of every run that is old enough, until `stop`. Returns the number of runs.
 
-    It also deletes the rows of old workers, unreferenced blobs, and the ids of old external events.
+    It also deletes the rows of old workers, unreferenced blobs, and old external events.
     """
     connection.execute(FORGET)
     given, removed = _parameters(rules()), 0
@@ -103,8 +105,9 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
         after = batch[-1][1]
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
-    while not stop.is_set() and external_events.prune(connection) == external_events.PRUNED:
-        pass
+    for prune in (external_events.prune, trigger_events.prune, received_events.prune):
+        while not stop.is_set() and prune(connection) == external_events.PRUNED:
+            pass
     if removed:
         log.info("Retention erased the payloads of %d runs", removed)
     return removed

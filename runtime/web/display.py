@@ -91,6 +91,8 @@ _MANUAL = {
     "runs": "how-to/control-runs",
     "agents": "how-to/write-agents",
     "policies": "how-to/set-policies",
+    "schedules": "how-to/schedule-runs",
+    "triggers": "how-to/start-runs-by-events",
     "allowances": "how-to/allow-calls",
     "people": "how-to/manage-people",
     "account": "how-to/manage-people",

@@ -20,6 +20,7 @@ from runtime.core.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.web import cloud_events
 
 View = TypeVar("View", bound=Callable[..., Any])
 Page = Callable[..., HttpResponse]
@@ -91,7 +92,11 @@ class StrictParser(Parser):
 
     def parse_body(self, request: HttpRequest) -> Any:
         """Parse the body. Raise InvalidInput naming a repeated field, or ValueError if it is not JSON."""
-        return json.loads(request.body, object_pairs_hook=_once)
+        is_event = request.path.endswith("/events") and cloud_events.is_one(request)
+        if is_event and not request.body:
+            return cloud_events.plain(request, None)
+        body = json.loads(request.body, object_pairs_hook=_once)
+        return cloud_events.plain(request, body) if is_event else body
 
 
 def raw_body(view: View) -> View:

@@ -20,6 +20,13 @@ from runtime.web.pages.schedule_form import change, new
 from runtime.web.pages.schedules import backfill, end, run_now, schedule, schedules
 from runtime.web.pages.schedules import pause as pause_schedule
 from runtime.web.pages.schedules import resume as resume_schedule
+from runtime.web.pages.trigger_form import change as change_trigger
+from runtime.web.pages.trigger_form import new as new_trigger
+from runtime.web.pages.triggers import end as end_trigger
+from runtime.web.pages.triggers import pause as pause_trigger
+from runtime.web.pages.triggers import resume as resume_trigger
+from runtime.web.pages.triggers import retry as retry_event
+from runtime.web.pages.triggers import trigger, triggers
 
 urlpatterns = [
     path("runs/", runs, name="runs"),
@@ -51,6 +58,14 @@ urlpatterns = [
     path("schedules/<uuid:id>/end/", end, name="end_schedule"),
     path("schedules/<uuid:id>/run-now/", run_now, name="run_now"),
     path("schedules/<uuid:id>/backfill/", backfill, name="backfill"),
+    path("triggers/", triggers, name="triggers"),
+    path("triggers/new/", new_trigger, name="new_trigger"),
+    path("triggers/<uuid:id>/", trigger, name="trigger"),
+    path("triggers/<uuid:id>/change/", change_trigger, name="change_trigger"),
+    path("triggers/<uuid:id>/pause/", pause_trigger, name="pause_trigger"),
+    path("triggers/<uuid:id>/resume/", resume_trigger, name="resume_trigger"),
+    path("triggers/<uuid:id>/end/", end_trigger, name="end_trigger"),
+    path("triggers/<uuid:id>/events/<int:number>/retry/", retry_event, name="retry_event"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("manifest.webmanifest", manifest, name="manifest"),

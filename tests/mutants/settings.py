@@ -14,7 +14,7 @@ from approvals.policies.settings import SETTINGS
 from config.env.environment import ROOT, Environment
 from tests.mutants.tried import SETTINGS_TABLE
 
-CORE = ("runtime/core/continuation.py", "runtime/core/limits.py")
+CORE = ("runtime/core/continuation.py", "runtime/core/limits.py", "runtime/core/expressions.py")
 WHOLE = ("approvals/policy.py", "approvals/web/parts/denial.py")  # constants of any kind
 
 

@@ -20,12 +20,14 @@ class Caller:
     def get(self, path: str) -> Any:
         return self.client.get(f"/api/v1{path}")
 
-    def post(self, path: str, body: Any = None) -> Any:
-        return self.send(path, json.dumps({} if body is None else body))
+    def post(self, path: str, body: Any = None, **how: Any) -> Any:
+        return self.send(path, json.dumps({} if body is None else body), **how)
 
-    def send(self, path: str, text: str | bytes) -> Any:
+    def send(self, path: str, text: str | bytes, **how: Any) -> Any:
         """A body as it is, JSON or not."""
-        return self.client.post(f"/api/v1{path}", text, content_type="application/json")
+        return self.client.post(
+            f"/api/v1{path}", text, **{"content_type": "application/json", **how}
+        )
 
 
 def code_of(answer: Any) -> tuple[int, str]:

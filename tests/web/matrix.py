@@ -21,12 +21,14 @@ from approvals.models import Request
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from approvals.policy_versions import changes
+from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
 from runtime.core.enums import EffectClass
-from runtime.models import BlobReference, KillSwitch, Run
+from runtime.models import BlobReference, KillSwitch, Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.triggers import changes as schedule_changes
+from runtime.triggers.events import changes as trigger_changes
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
@@ -43,6 +45,13 @@ SCHEDULE = {
     "zone": "UTC",
     "missed": "once",
     "overlap": "skip",
+}
+TRIGGER = {
+    "name": "Hires",
+    "agent": "hr_onboarding",
+    "event": "hired",
+    "filter": "data.country == 'DE'",
+    "mapping": NEWCOMER,
 }
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 DAYS = {"starts": TODAY, "ends": TODAY}
@@ -121,6 +130,7 @@ def places(
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
         "schedule": schedule_changes.create(sent=SCHEDULE, actor=Actor(person="ada")),
+        **_skipped(),
         "policy": changes.propose("rules: []", actor=None),
         "allowance": allowance_changes.propose(
             approval.id,
@@ -131,6 +141,14 @@ def places(
         ),
         "content": BlobReference.objects.get(run=run).content_id,
     }
+
+
+def _skipped() -> Places:
+    """A trigger of Ada's, and an event that it skipped."""
+    made = trigger_changes.create(sent=TRIGGER, actor=Actor(person="ada"))
+    deliver(id="e-0", name="hired", data={"country": "FR"}, actor=Actor(person="admin"))
+    TriggerEvent.objects.update(state="skipped")
+    return {"trigger": made, "event": TriggerEvent.objects.get().event}
 
 
 def answer(row: Row, identity: str, places: Places, query: str = "", body: Any = None) -> Any:
@@ -235,6 +253,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "runs": {"agent": "hr_onboarding", "input": NEWCOMER},
         "imports": places["parcel"],
         "schedules": SCHEDULE,
+        "triggers": TRIGGER,
+        "try": {**TRIGGER, "sample": {}},
         "backfill": {"first": "2026-01-01", "until": "2026-01-02"},
         "fork": {"position": 1},
     }
@@ -249,7 +269,10 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         }
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")
-    if row.path.startswith("/api/v1/schedules/") and last in ("pause", "run-now"):
+    if "triggers/" in row.path and last in ("new", "change"):
+        return TRIGGER if row.is_api else {**TRIGGER, "mapping": json.dumps(NEWCOMER)}
+    starters = ("/api/v1/schedules/", "/api/v1/triggers/")
+    if row.path.startswith(starters) and last in ("pause", "run-now", "retry"):
         return {}
     if last == "start":
         return _fields_of(NEWCOMER)

@@ -7,16 +7,18 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from runtime.triggers import firing
+from runtime.triggers.events import firing as events_firing
 from runtime.upkeep import startup, sweeper
 
 SCHEDULES = sweeper.Loop(name="schedules", duty=firing.fire_due, seconds=1.0)
+TRIGGERS = sweeper.Loop(name="triggers", duty=events_firing.fire_due, seconds=1.0)
 
 
 class Command(BaseCommand):
     """Runs a sweeper until it is stopped."""
 
     help = (
-        "Dispatch due runs and start scheduled runs every second, and maintain partitions,"
+        "Dispatch due runs and start runs of schedules and triggers every second, and maintain partitions,"
         " retention and ledger every hour."
     )
 
@@ -25,4 +27,4 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        sweeper.run(stop, SCHEDULES)
+        sweeper.run(stop, SCHEDULES, TRIGGERS)

@@ -6,7 +6,7 @@ from datetime import datetime
 from runtime.store.pool import Connection
 
 KEPT_DAYS = 30  # days an id is kept; after that the same id counts as new
-PRUNED = 1_000  # rows that one statement deletes
+PRUNED = 1_000  # rows that one statement deletes, here and of received events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,14 +159,6 @@ def newest(
     )
 
 
-def schedule_of(connection: Connection, run: UUID) -> UUID | None:
-    """Return the schedule that started a run, None if none did."""
-    row = connection.execute(
-        "SELECT schedule FROM runtime_scheduletime WHERE run = %s", (run,)
-    ).fetchone()
-    return None if row is None else row[0]
-
-
 def last_failure(connection: Connection, schedule: UUID) -> TimeRow | None:
     """Return the newest time that failed, None if none did."""
     found = [

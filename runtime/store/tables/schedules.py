@@ -6,20 +6,17 @@ everything that decides what starts is read from the act.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.errors import Tampered
-from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
-from runtime.store import pool
 from runtime.store.pool import Connection
+from runtime.store.tables.signed_acts import SignedActs, StoredAct
 
 MAX_LISTED = 500
 
 _ROW = "s.id, s.name, s.agent, s.owner, s.state, s.next_at, s.due_at, s.problem"
-_ACT = "a.seq, a.act, a.by, a.at, a.body, a.mac, a.key_id"
+_ACTS = SignedActs(table="runtime_scheduleact", of="schedule")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +31,6 @@ class ScheduleRow:
     next_at: datetime | None
     due_at: datetime | None
     problem: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredAct:
-    """One act of a person on a schedule, verified. `by` is None for the command line."""
-
-    seq: int
-    act: str
-    by: str | None
-    at: datetime
-    body: str
 
 
 def insert(connection: Connection, schedule: UUID, *, name: str, agent: str, owner: str) -> bool:
@@ -126,47 +112,12 @@ def add_act(
     body: str,
 ) -> None:
     """Sign and add an act. The caller has locked the row of the schedule."""
-    last = connection.execute(
-        "SELECT coalesce(max(seq), 0) FROM runtime_scheduleact WHERE schedule = %s", (schedule,)
-    ).fetchone()
-    assert last is not None  # an aggregate has one row
-    one = StoredAct(seq=last[0] + 1, act=act, by=by, at=pool.now(connection), body=body)
-    seal = macs.seal(purposes.JOURNAL, *_parts(schedule, one))
-    connection.execute(
-        """
-        INSERT INTO runtime_scheduleact (schedule, seq, act, by, token, at, body, mac, key_id)
-        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
-        """,
-        (schedule, one.seq, act, by, token, one.at, body, seal.mac, seal.key_id),
-    )
+    _ACTS.add(connection, schedule, act=act, by=by, token=token, body=body)
 
 
 def acts(connection: Connection, schedule: UUID, most: int) -> list[StoredAct]:
     """Read the newest acts, the newest first. Raises Tampered, KeyMissing."""
-    rows = connection.execute(
-        f"""
-        SELECT {_ACT} FROM runtime_scheduleact a WHERE a.schedule = %s ORDER BY a.seq DESC LIMIT %s
-        """,
-        (schedule, most),
-    ).fetchall()
-    found = [_act(schedule, row) for row in rows]
-    if not found:
-        raise Tampered("the schedule has no act")
-    return found
-
-
-def _act(schedule: UUID, row: Any) -> StoredAct:
-    seq, act, by, at, body, mac, key_id = row
-    one = StoredAct(seq=seq, act=act, by=by, at=at, body=body)
-    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(schedule, one)):
-        raise Tampered("the schedule does not verify")
-    return one
-
-
-def _parts(schedule: UUID, one: StoredAct) -> tuple[str, ...]:
-    """Return the MAC's parts. An entry's parts begin with a run's id, so neither passes for the other."""
-    at = one.at.astimezone(UTC).isoformat()
-    return ("schedule", str(schedule), str(one.seq), one.act, one.by or "", at, one.body)
+    return _ACTS.newest(connection, schedule, most)
 
 
 def _row(row: Any) -> ScheduleRow:

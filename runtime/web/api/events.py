@@ -1,4 +1,4 @@
-"""The API operation for sending external events that calls wait for."""
+"""The API operation for sending external events, which end waits of calls and start runs by triggers."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -8,39 +8,53 @@ from pydantic import WithJsonSchema
 
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.store.tables.external_events import ExternalEvent
 from runtime.web.requests import Authenticated, Body, with_example
 
 router = Router(tags=["events"])
 
 _NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT_NAME})
+_TEXT = WithJsonSchema({"type": "string", "maxLength": MAX_EVENT_NAME})
 
 
 class EventIn(Body):
-    """An external event. The same `id` with the same name and data is the same event."""
+    """An external event. The same `source` and `id` with the same content is the same event."""
 
     model_config = with_example(id="sign-4711", name="signed", data={"contract": "C-1"})
 
     id: Annotated[Any, _NAME]
     name: Annotated[Any, _NAME]
     data: Annotated[Any, WithJsonSchema({"type": "object"})]
+    source: Annotated[Any, _TEXT] = ""
+    subject: Annotated[Any, _TEXT] = ""
 
 
 class EventOut(Schema):
-    """An event received at `at`, and the number of waits it ended."""
+    """An event received at `at`, the number of waits it ended, and the number of triggers that were offered it."""
 
     id: str
     name: str
+    source: str
     waits: int
+    triggers: int
     at: datetime
 
 
 @router.post("/events", response={201: EventOut, 200: EventOut})
-def send_event(request: Authenticated, body: EventIn) -> Status[ExternalEvent]:
-    """Send an external event: 201, or 200 without effect if this id was sent before.
+def send_event(request: Authenticated, body: EventIn) -> Status[dict[str, Any]]:
+    """Send an external event: 201, or 200 without effect if it was sent before.
 
-    It ends each open wait that names the event and whose `match` is contained in `data`. It is not kept for later
-    waits. Its id is remembered for 30 days.
+    It ends each open wait that names the event and whose `match` is contained in `data`, and is offered to each
+    trigger of its name. It is not kept for later ones. It is known by its source and id for 30 days. CloudEvents 1.0
+    are accepted too, in structured and binary mode; their `type` is the name.
     """
-    sent = deliver(id=body.id, name=body.name, data=body.data, actor=request.auth)
-    return Status(201 if sent.new else 200, sent.event)
+    sent = deliver(
+        id=body.id,
+        name=body.name,
+        data=body.data,
+        source=body.source,
+        subject=body.subject,
+        actor=request.auth,
+    )
+    shown = {"id": body.id, "name": sent.event.name, "source": body.source or ""}
+    counts = {"waits": sent.event.waits, "triggers": sent.triggers, "at": sent.event.at}
+    return Status(201 if sent.new else 200, {**shown, **counts})

@@ -8,7 +8,8 @@ from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.triggers import calendar, changes, listing
-from runtime.triggers.definition import MAX_NAME, Missed, Overlap
+from runtime.triggers.definition import Missed, Overlap
+from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.listing import PastAct, ScheduleView
 from runtime.web.requests import Authenticated, Body
 

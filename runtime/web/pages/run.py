@@ -23,7 +23,7 @@ from runtime.queries.run_page import History
 from runtime.queries.runs import PendingRequests, RunDetail
 from runtime.queries.spans.span import Span
 from runtime.queries.transcript.transcript import Transcript
-from runtime.triggers import listing
+from runtime.triggers import starters
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
 
@@ -53,7 +53,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "crashes": crash_evidence.crashes(run),
         "late": late_outcomes.of_run(run, history.transcript),
         "budget_usage": history.usage,
-        "schedule": listing.of_run(run, actor),
+        "starter": starters.of_run(run, actor),
         "is_admin": is_admin,
         "source": request.get_full_path(),
         "cancel_requested": told.cancel and not found.ended,

@@ -22,7 +22,8 @@ from runtime.errors import (
 )
 from runtime.ports import wiring
 from runtime.triggers import calendar, changes, listing
-from runtime.triggers.definition import MAX_NAME, Definition, Missed, Overlap
+from runtime.triggers.definition import Definition, Missed, Overlap
+from runtime.triggers.fields import MAX_NAME
 from runtime.web import schema_form
 from runtime.web.pages.schedules import page as schedule_page
 from runtime.web.pages.schedules import starters

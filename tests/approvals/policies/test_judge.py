@@ -14,6 +14,7 @@ from approvals.policies.conditions import ConditionError
 from approvals.policies.judge import Facts, Judgement
 from approvals.policies.rules import Demands, Escalation, Stage, demands_of
 from approvals.policies.settings import SETTINGS
+from runtime.core import expressions
 from runtime.core.enums import Risk
 
 REVIEWERS = ("reviewers",)
@@ -96,7 +97,7 @@ def test_a_condition_that_fails_counts_as_the_strictest_rule() -> None:
     assert (found.approval, found.risk) == (True, Risk.HIGH)
     assert found.demands is not None
     assert (found.demands.quorum, found.demands.reason) == (3, True)
-    assert "the condition of Rule 0 failed: the call has no nope" in found.demands.failed
+    assert "the condition of Rule 0 failed: there is no nope" in found.demands.failed
     assert demands_of(found.demands.stored()) == found.demands
 
 
@@ -138,7 +139,7 @@ def test_a_condition_reads_facts_and_arguments(condition: str) -> None:
 
 
 def test_a_list_over_the_bound_and_a_value_that_is_no_truth_count_as_errors() -> None:
-    many = {"items": [{"price": 1}] * (conditions.MAX_LIST + 1)}
+    many = {"items": [{"price": 1}] * (expressions.MAX_LIST + 1)}
     for found in (
         judged(rules("when: 'args.items.all(x, true)'"), args=many),
         judged(rules("when: args.amount")),

@@ -19,10 +19,12 @@ from approvals.models import Request, VersionDecision
 from approvals.policies.rules import Demands
 from approvals.policy import Group
 from approvals.version_changes.acts import sign
+from runtime.control.external_events import deliver
 from runtime.core.budgets import Budget
-from runtime.models import Run
+from runtime.models import Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.triggers import changes as schedule_changes
+from runtime.triggers.events import changes as trigger_changes
 from tests.browser.conftest import Desk, unfold
 from tests.support.fake_ports import say, turns
 from tests.support.office import SCHEMA, Office, reseal
@@ -85,6 +87,10 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
     scheduled = schedule_changes.create(sent=said, actor=Actor(person="ada"))
     schedule_changes.run_now(id=scheduled, actor=Actor(person="ada"))
+    on = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": ARGS}
+    trigger = trigger_changes.create(sent=on, actor=Actor(person="ada"))
+    deliver(id="e-1", name="hired", data={}, actor=Actor(person="admin"))
+    TriggerEvent.objects.update(state="failed", reason="input.level: is missing")
     pair = {"agent": "hr_onboarding", "before": "sha256:a", "after": "sha256:b"}
     sign(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.now()))
     ours = [waiting, done, denied, expired, doubt, cancelled]
@@ -114,6 +120,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         "ada": [
             *("/schedules/", "/schedules/new/", "/schedules/new/?agent=hr_onboarding"),
             *(f"/schedules/{scheduled}/", f"/schedules/{scheduled}/change/"),
+            *("/triggers/", "/triggers/new/", "/triggers/new/?agent=hr_onboarding"),
+            *(f"/triggers/{trigger}/", f"/triggers/{trigger}/change/"),
             *("/inbox/", asked, run, *(f"/runs/{done}/fork/{at}/" for at in (2, 3)), start),
         ],
         "admin": [

@@ -8,12 +8,15 @@ from itertools import product
 from runtime.core.enums import EffectClass
 from runtime.core.events import EVENT_TYPES
 from runtime.triggers import firing
+from runtime.triggers.events import firing as events_firing
 
 DEPTHS = (0, 1, 2)
 COMMIT = ("before", "written", "committed")
 EFFECT = ("starting", "performed")
 # Of a sweeper that starts the runs of a schedule: see test_schedules.py.
 SCHEDULES = {f"{moment}:{firing.KIND}:0" for moment in COMMIT}
+# Of a sweeper that starts the runs of a trigger: see test_triggers.py.
+TRIGGERS = {f"{moment}:{events_firing.KIND}:0" for moment in COMMIT}
 
 _SAME_ENTRY = (
     "what follows from it is in the same entry, unless a cancelled run waits or no slot is free"

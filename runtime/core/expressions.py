@@ -1,0 +1,138 @@
+"""Evaluates expressions in CEL over JSON facts, with bounds: conditions of policies, filters and mappings of triggers.
+
+CEL has no loops, but one list inside another costs the product of both. So an expression has at most one quantifier,
+and inside it only the element of its list. Functions are those listed here: a regular expression, for example, could
+take seconds to compile. The rest takes milliseconds for the largest arguments of a call or data of an event.
+The language is described at https://cel.dev.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+MAX_LENGTH = 2_000
+MAX_LIST = 1_000
+MAX_SUMS = 5
+QUANTIFIERS = ("all", "exists", "exists_one", "existsOne")
+FUNCTIONS = ("size", "startsWith", "endsWith", "contains", "has", "int", "double", "string")
+
+_STRINGS = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
+_QUANTIFIER = re.compile(rf"\.\s*(?:{'|'.join(QUANTIFIERS)})\s*\(\s*(\w+)\s*,")
+_BUILDERS = re.compile(r"\.\s*(map|filter)\s*\(")
+_OPERATOR = re.compile(r"[^a-zA-Z]*_[^a-zA-Z]*_?|[!@-].*|_")  # as the library names operators
+_REFUSED = ("\\", "//", "'''", '"""', "`")
+
+
+class ExpressionError(Exception):
+    """An expression that cannot be used, or that failed for its facts; the message says why."""
+
+
+def check(text: str, names: tuple[str, ...], large: str) -> None:
+    """Raise ExpressionError unless the text is an expression over facts of these names, within the bounds.
+
+    `large` is the fact that may hold lists, so a quantifier has only elements of it inside.
+    """
+    _program(text, names, large)
+
+
+def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> Any:
+    """Evaluate an expression. Raise ExpressionError if it fails for these facts."""
+    program = _program(text, names, large)
+    size = _longest(facts)
+    if size > MAX_LIST:
+        raise ExpressionError(f"a list or object has {size} elements, at most {MAX_LIST} are read")
+    try:
+        return program.execute({name: facts[name] for name in names})
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as exc:  # the library's panics are no Exception
+        raise ExpressionError(_line(exc)) from exc
+
+
+def holds(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> bool:
+    """Evaluate a condition. Raise ExpressionError if it fails for these facts, or is not true or false."""
+    found = value(text, facts, names, large)
+    if not isinstance(found, bool):
+        raise ExpressionError("its result is neither true nor false")
+    return found
+
+
+@lru_cache(256)
+def _program(text: str, names: tuple[str, ...], large: str) -> Any:
+    """Check the text and compile it. Raises ExpressionError."""
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"has {len(text)} characters, at most {MAX_LENGTH} are allowed")
+    for refused in _REFUSED:
+        if refused in text:
+            raise ExpressionError(f"must not contain {refused}")
+    bare = _STRINGS.sub('""', text)
+    variable = _quantified(bare, large)
+    if bare.count("+") > MAX_SUMS:
+        raise ExpressionError(f"must not have more than {MAX_SUMS} signs +")
+    import cel  # only processes that judge expressions need it, and it takes 0.2 s
+
+    try:
+        program = cel.compile(text)
+        variables, functions = set(program.variables()), set(program.functions())
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as exc:  # the library's panics are no Exception
+        raise ExpressionError(f"is not valid CEL: {_line(exc)}") from exc
+    unknown = sorted(variables - set(names) - {variable})
+    if unknown:
+        raise ExpressionError(f"names {unknown[0]}, but the facts are {', '.join(names)}")
+    others = sorted(name for name in functions - set(FUNCTIONS) if not _OPERATOR.fullmatch(name))
+    if others:
+        raise ExpressionError(f"calls {others[0]}, but the functions are {', '.join(FUNCTIONS)}")
+    return program
+
+
+def _quantified(bare: str, large: str) -> str:
+    """Return the variable of the quantifier, empty without one. `bare` is the expression without its strings."""
+    if built := _BUILDERS.search(bare):
+        raise ExpressionError(
+            f"must not use {built[1]}: the quantifiers are {', '.join(QUANTIFIERS)}"
+        )
+    found = list(_QUANTIFIER.finditer(bare))
+    if len(found) > 1:
+        raise ExpressionError(f"has {len(found)} quantifiers, at most one is allowed")
+    if not found:
+        return ""
+    if re.search(rf"\b{large}\b", _inside(bare, found[0].end())):
+        raise ExpressionError(
+            f"must use only {found[0][1]}, and not {large}, inside its quantifier"
+        )
+    return found[0][1]
+
+
+def _inside(bare: str, start: int) -> str:
+    """Return the text from `start` to the parenthesis that closes the quantifier."""
+    depth = 1
+    for at in range(start, len(bare)):
+        depth += {"(": 1, ")": -1}.get(bare[at], 0)
+        if depth == 0:
+            return bare[start:at]
+    return bare[start:]
+
+
+def _longest(value: Any) -> int:
+    """Return the length of the longest list or object in a JSON value."""
+    longest, left = 0, [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, Mapping):
+            longest = max(longest, len(one))
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            longest = max(longest, len(one))
+            left += one
+    return longest
+
+
+def _line(exc: BaseException) -> str:
+    """Return the first line of an error, short."""
+    if isinstance(exc, KeyError):
+        return f"there is no {exc.args[0]}"
+    text = str(exc) or type(exc).__name__
+    return text.splitlines()[0][:200]

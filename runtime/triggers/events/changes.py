@@ -1,0 +1,170 @@
+"""What people do with triggers. Each act is signed and kept.
+
+The owner of a trigger and admins may change it, with the right to start runs. Others do not see it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid4
+
+from runtime.control.transaction import atomic
+from runtime.errors import (
+    Forbidden,
+    InvalidInput,
+    NoSuchTrigger,
+    NotRetried,
+    TriggerEnded,
+)
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.store import pool
+from runtime.store.pool import Connection
+from runtime.store.tables import trigger_events, triggers
+from runtime.store.tables.trigger_events import State
+from runtime.store.tables.triggers import TriggerRow
+from runtime.triggers.events import definition, mapping, trigger
+from runtime.triggers.events.definition import Definition
+from runtime.triggers.events.trigger import Trigger
+from runtime.triggers.schedule import Status
+
+SCOPE = "runs:start"
+ENDED = "the trigger was ended"
+RETRIED = ("skipped", "failed")  # states of events that a person may retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Locked:
+    connection: Connection
+    row: TriggerRow
+    one: Trigger
+
+
+def create(*, sent: Mapping[str, object], actor: Actor, form: UUID | None = None) -> UUID:
+    """Make a trigger that the actor owns, or return the one that the same `form` made.
+
+    Raise Forbidden, UnknownAgent, or InvalidInput naming the field.
+    """
+    wiring.access().require(actor, SCOPE)
+    with atomic() as connection:
+        defined = checked(sent)
+        one = Trigger(
+            owner=actor.person, makers=(actor.person,), status=Status.ACTIVE, definition=defined
+        )
+        made = form or uuid4()
+        said = {"name": defined.name, "agent": defined.agent, "event": defined.event}
+        if not triggers.insert(connection, made, owner=actor.person, **said):
+            readable(connection, made, actor)  # another person's form is not theirs
+            return made
+        trigger.record(connection, made, "made", one, actor)
+    return made
+
+
+def change(*, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
+    """Replace the definition. Events that wait use the new mapping and limits, not the new filter and key.
+
+    Raise NoSuchTrigger, Forbidden, TriggerEnded, UnknownAgent, or InvalidInput naming the field.
+    """
+    with _locked(id, actor) as held:
+        defined = checked(sent)
+        _record(held, "changed", actor, defined=defined)
+        said = {"name": defined.name, "agent": defined.agent, "event": defined.event}
+        triggers.write(held.connection, id, **said, problem="", not_before=None)
+
+
+def pause(*, id: UUID, actor: Actor) -> None:
+    """Pause a trigger: it gets no events, and those that wait start nothing until it is resumed. Raise as `change`."""
+    with _locked(id, actor) as held:
+        _record(held, "paused", actor, status=Status.PAUSED)
+
+
+def resume(*, id: UUID, actor: Actor) -> None:
+    """Start runs again, from the next event on, and of those that wait. Raise as `change`."""
+    with _locked(id, actor) as held:
+        _record(held, "resumed", actor, status=Status.ACTIVE)
+
+
+def end(*, id: UUID, actor: Actor) -> None:
+    """End a trigger for good; events that wait are skipped. Runs go on. Raise as `change`."""
+    with _locked(id, actor) as held:
+        trigger_events.skip_waiting(held.connection, id, ENDED)
+        _record(held, "ended", actor, status=Status.ENDED)
+
+
+def retry(*, id: UUID, number: int, actor: Actor) -> None:
+    """Handle an event again that started no run, by the definition of now. Raise as `change`, or NotRetried."""
+    with _locked(id, actor) as held:
+        row = trigger_events.read(held.connection, id, number)
+        if row is None or row.run is not None or row.state not in RETRIED:
+            raise NotRetried
+        trigger_events.write(held.connection, id, number, state=State.NEW, reason="")
+        _record(held, "retried", actor, detail={"event": row.id or ""})
+
+
+def readable(connection: Connection, id: UUID, actor: Actor) -> TriggerRow:
+    """Return a trigger that the actor may read: their own, or any as an admin. Raise NoSuchTrigger."""
+    row = triggers.read(connection, id)
+    if row is None or not _reads(row, actor):
+        raise NoSuchTrigger
+    return row
+
+
+def checked(sent: Mapping[str, object]) -> Definition:
+    """Return the definition, with a mapping that fits the agent's input as far as it does not depend on the event.
+
+    Raise UnknownAgent, or InvalidInput naming the field.
+    """
+    defined = definition.read(sent)
+    try:
+        wiring.catalogue().check_input(defined.agent, defined.mapping)
+    except InvalidInput as exc:
+        found = [_in_mapping(one) for one in (exc, *exc.others)]
+        wrong = [one for one in found if not mapping.is_open(defined.mapping, one.field)]
+        if wrong:
+            raise InvalidInput(wrong[0].field, wrong[0].detail, wrong[1:]) from exc
+    return defined
+
+
+def _in_mapping(exc: InvalidInput) -> InvalidInput:
+    return InvalidInput(mapping.MAPPING + exc.field.removeprefix("input"), exc.detail)
+
+
+def _reads(row: TriggerRow, actor: Actor) -> bool:
+    return row.owner == actor.person or wiring.access().reads_continuations(actor)
+
+
+@contextmanager
+def _locked(id: UUID, actor: Actor) -> Iterator[_Locked]:
+    """Lock a trigger that the actor may change."""
+    wiring.access().require(actor, SCOPE)
+    with atomic() as connection:
+        row = triggers.lock(connection, id)
+        if row is None or not _reads(row, actor):
+            raise NoSuchTrigger
+        if not wiring.access().may_fork(actor, row.owner):
+            raise Forbidden("not_eligible", "Only the owner and admins may change a trigger.")
+        one = trigger.current(connection, row)
+        if one.status is Status.ENDED:
+            raise TriggerEnded
+        yield _Locked(connection=connection, row=row, one=one)
+
+
+def _record(
+    held: _Locked,
+    act: str,
+    actor: Actor,
+    *,
+    defined: Definition | None = None,
+    status: Status | None = None,
+    detail: Mapping[str, str] | None = None,
+) -> None:
+    """Record an act that changes the trigger, and have the sweeper look at it. The actor becomes a maker."""
+    after = replace(
+        held.one,
+        makers=(*held.one.makers, actor.person),
+        definition=defined or held.one.definition,
+        status=status or held.one.status,
+    )
+    trigger.record(held.connection, held.row.id, act, after, actor, detail)
+    due_at = pool.now(held.connection) if after.status is Status.ACTIVE else None
+    triggers.write(held.connection, held.row.id, state=after.status, due_at=due_at)

@@ -1,0 +1,109 @@
+"""The definition of a trigger: its text, as it is signed, and the checks of a definition that a person sends. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from runtime.core.digest import sha256_of
+from runtime.core.limits import MAX_EVENT_NAME
+from runtime.errors import InvalidInput
+from runtime.triggers import fields
+from runtime.triggers.events import mapping
+
+MAX_AT_ONCE = 1_000
+MAX_DEBOUNCE = 3_600  # seconds
+MAX_RATE_SECONDS = 86_400
+SHOWN_ID = 60  # characters of an event's id in the business key of its run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One trigger: which events start which agent on which input, and how many at once.
+
+    `filter`, `key` and `business_key` are expressions in CEL, empty without one. The limits are None without one.
+    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one.
+    """
+
+    name: str
+    agent: str
+    event: str
+    filter: str
+    mapping: Any
+    key: str
+    business_key: str
+    at_once: int | None
+    at_once_per_key: int | None
+    debounce: int
+    rate: int | None
+    rate_seconds: int
+
+    def key_of(self, facts: Mapping[str, Any]) -> str:
+        """Return the key of an event, empty without one. Raise InvalidInput naming `key`."""
+        return mapping.text_of(self.key, facts, "key") if self.key else ""
+
+    def business_key_of(self, facts: Mapping[str, Any], key: str) -> str:
+        """Return the business key of the run of an event; `key` tells events apart. Raise InvalidInput.
+
+        Without an expression each event has a key of its own. People see it as the title of the run.
+        """
+        if self.business_key:
+            return mapping.text_of(self.business_key, facts, "business_key")
+        return f"{self.name} {facts['id'][:SHOWN_ID]} ({sha256_of(key)[-12:]})"
+
+
+def to_text(one: Definition) -> str:
+    """Write a definition as JSON, for its MAC."""
+    return json.dumps(asdict(one), ensure_ascii=False, sort_keys=True)
+
+
+def from_text(text: str) -> Definition:
+    """Read a definition that `to_text` wrote."""
+    return Definition(**json.loads(text))
+
+
+def read(sent: Mapping[str, object]) -> Definition:
+    """Return the definition that a person sent, without checking the mapping against its agent.
+
+    Raise InvalidInput naming the field.
+    """
+    event = fields.text(sent.get("event"), "event").strip()
+    if not 1 <= len(event) <= MAX_EVENT_NAME:
+        raise InvalidInput("event", f"must have 1 to {MAX_EVENT_NAME} characters")
+    given = sent.get("mapping", {})
+    mapping.check(given)
+    rate = _limit(sent, "rate")
+    found = Definition(
+        name=fields.name(sent.get("name")),
+        agent=fields.text(sent.get("agent"), "agent"),
+        event=event,
+        filter=_expression(sent, "filter"),
+        mapping=given,
+        key=_expression(sent, "key"),
+        business_key=_expression(sent, "business_key"),
+        at_once=_limit(sent, "at_once"),
+        at_once_per_key=_limit(sent, "at_once_per_key"),
+        debounce=_seconds(sent, "debounce", 0, MAX_DEBOUNCE, 0),
+        rate=rate,
+        rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
+    )
+    if found.at_once_per_key is not None and not found.key:
+        raise InvalidInput("at_once_per_key", "needs a key")
+    return found
+
+
+def _expression(sent: Mapping[str, object], field: str) -> str:
+    text = fields.text(sent.get(field) or "", field).strip()
+    if text:
+        mapping.check_expression(text, field)
+    return text
+
+
+def _limit(sent: Mapping[str, object], field: str) -> int | None:
+    given = sent.get(field)
+    return None if given is None else fields.whole(given, field, 1, MAX_AT_ONCE)
+
+
+def _seconds(sent: Mapping[str, object], field: str, least: int, most: int, default: int) -> int:
+    given = sent.get(field)
+    return default if given is None else fields.whole(given, field, least, most, "seconds")

@@ -1,0 +1,77 @@
+"""A trigger as its newest act says: its definition, who owns it, who made it, and whether it is paused or ended."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from runtime.core.machine.origin import merged
+from runtime.errors import Tampered
+from runtime.ports.access import Actor
+from runtime.store.pool import Connection
+from runtime.store.tables import triggers
+from runtime.store.tables.triggers import TriggerRow
+from runtime.triggers.events import definition
+from runtime.triggers.events.definition import Definition
+from runtime.triggers.schedule import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """A trigger. `owner` is the requester of its runs.
+
+    `makers` are the people who made or changed it, or retried one of its events: none of them decides in its runs.
+    """
+
+    owner: str
+    makers: tuple[str, ...]
+    status: Status
+    definition: Definition
+
+
+def current(connection: Connection, row: TriggerRow) -> Trigger:
+    """Read what the newest act says. Raises Tampered, KeyMissing."""
+    return of_act(row, triggers.acts(connection, row.id, 1)[0].body)
+
+
+def of_act(row: TriggerRow, body: str) -> Trigger:
+    """Return the trigger after an act. Raise Tampered if the row, which is not signed, says something else.
+
+    The owner in the row says who may read and change the trigger, and its event which events it is offered.
+    """
+    found = json.loads(body)
+    defined = definition.from_text(found["definition"])
+    if (found["owner"], defined.event) != (row.owner, row.event):
+        raise Tampered("the owner or the event of the trigger is not the signed one")
+    return Trigger(
+        owner=found["owner"],
+        makers=tuple(found["makers"]),
+        status=Status(found["status"]),
+        definition=defined,
+    )
+
+
+def record(
+    connection: Connection,
+    trigger: UUID,
+    act: str,
+    after: Trigger,
+    actor: Actor,
+    detail: Mapping[str, str] | None = None,
+) -> None:
+    """Sign and add an act, with the trigger after it."""
+    body = {
+        "owner": after.owner,
+        "makers": merged(after.makers),
+        "status": after.status,
+        "definition": definition.to_text(after.definition),
+        **({"detail": dict(detail)} if detail else {}),
+    }
+    triggers.add_act(
+        connection,
+        trigger,
+        act=act,
+        by=actor.person,
+        token=actor.token,
+        body=json.dumps(body, ensure_ascii=False, sort_keys=True),
+    )

@@ -1,0 +1,250 @@
+"""The API of triggers: make, change, pause, resume, end and try one, retry its events, read what became of them."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Router, Schema, Status
+from pydantic import ConfigDict, WithJsonSchema
+
+from runtime.core.limits import MAX_EVENT_NAME
+from runtime.triggers.events import changes, listing
+from runtime.triggers.events.definition import MAX_AT_ONCE, MAX_DEBOUNCE, MAX_RATE_SECONDS
+from runtime.triggers.events.listing import TriggerView
+from runtime.triggers.fields import MAX_NAME
+from runtime.web.requests import Authenticated, Body
+
+router = Router(tags=["triggers"])
+
+# Fields accept any value: the act itself names the wrong one.
+Words = Annotated[Any, WithJsonSchema({"type": "string"})]
+Limit = Annotated[
+    Any, WithJsonSchema({"type": ["integer", "null"], "minimum": 1, "maximum": MAX_AT_ONCE})
+]
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "New hires",
+    "agent": "hr_onboarding",
+    "event": "employee.hired",
+    "filter": "data.country == 'DE'",
+    "mapping": {
+        "full_name": "{{data.first}} {{data.last}}",
+        "username": "{{data.login}}",
+        "email": "{{data.login}}@example.com",
+        "security_level": "{{data.level}}",
+    },
+    "key": "data.login",
+    "business_key": "'hire ' + data.login",
+}
+
+
+class TriggerIn(Body):
+    """A trigger: events of the name `event` start runs.
+
+    `filter`, `key` and `business_key` are expressions in CEL over `id`, `source`, `name`, `subject`, `time` and `data`
+    of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in order. At most
+    `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run, when none came
+    for that many seconds.
+    """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+
+    name: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_NAME})]
+    agent: Words
+    event: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_EVENT_NAME})]
+    filter: Words = ""
+    mapping: Any = {}
+    key: Words = ""
+    business_key: Words = ""
+    at_once: Limit = None
+    at_once_per_key: Limit = None
+    debounce: Annotated[
+        Any, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_DEBOUNCE})
+    ] = 0
+    rate: Limit = None
+    rate_seconds: Annotated[
+        Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_RATE_SECONDS})
+    ] = 60
+
+
+class TrialIn(TriggerIn):
+    """A trigger, and a sample: an event, or the data of one."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{**_EXAMPLE, "sample": {"login": "newhire"}}]},
+    )
+
+    sample: Any = None
+
+
+class TriggeredOut(Schema):
+    """An event. `state` is `new`, `waiting`, `started`, `skipped`, `failed`, or the status of its ended run."""
+
+    number: int
+    id: str | None
+    source: str | None
+    at: datetime
+    key: str
+    state: str
+    run: UUID | None
+    reason: str
+    run_status: str | None
+
+
+class TriggerActOut(Schema):
+    """An act of a person on the trigger."""
+
+    act: str
+    by: str | None
+    at: datetime
+    detail: dict[str, Any]
+
+
+class TriggerItem(Schema):
+    """A trigger in the list. `problem` says why it starts nothing although it is active."""
+
+    id: UUID
+    name: str
+    agent: str
+    event: str
+    owner: str
+    state: str
+    problem: str
+
+
+class TriggerList(Schema):
+    """The triggers that you may read: your own, or all for an admin."""
+
+    items: list[TriggerItem]
+
+
+class TriggerOut(Schema):
+    """One trigger with its newest events and its newest acts.
+
+    `owner` is the requester of its runs; none of `makers` decides in them. `more` is the number of the event before
+    which the earlier ones begin, for `before`.
+    """
+
+    id: UUID
+    name: str
+    agent: str
+    event: str
+    filter: str
+    mapping: Any
+    key: str
+    business_key: str
+    at_once: int | None
+    at_once_per_key: int | None
+    debounce: int
+    rate: int | None
+    rate_seconds: int
+    state: str
+    owner: str
+    makers: list[str]
+    history: list[TriggeredOut]
+    more: int | None
+    acts: list[TriggerActOut]
+
+
+class TrialOut(Schema):
+    """What a trigger makes of an event; `problem` names the wrong place and says why."""
+
+    event: str
+    passes: bool
+    key: str | None
+    business_key: str | None
+    input: Any
+    problem: str
+
+
+class Trials(Schema):
+    """One result for each event: the sample first, then the newest ones of the trigger."""
+
+    items: list[TrialOut]
+
+
+@router.get("/triggers", response=TriggerList)
+def list_triggers(request: Authenticated) -> dict[str, Any]:
+    """List the triggers that you may read."""
+    return {"items": listing.rows(request.auth)}
+
+
+@router.post("/triggers", response={201: TriggerOut})
+def make_trigger(request: Authenticated, body: TriggerIn) -> Status[dict[str, Any]]:
+    """Make a trigger. You own it: you are the requester of its runs, and decide in none of them."""
+    made = changes.create(sent=body.dict(), actor=request.auth)
+    return Status(201, _shown(request, made))
+
+
+@router.post("/triggers/try", response=Trials)
+def try_trigger(request: Authenticated, body: TrialIn) -> dict[str, Any]:
+    """Say what a trigger would make of a sample. Nothing is started or kept."""
+    sent = body.dict()
+    return {"items": listing.tried(sent, request.auth, sample=sent.pop("sample"))}
+
+
+@router.get("/triggers/{uuid:trigger}", response=TriggerOut)
+def read_trigger(
+    request: Authenticated, trigger: UUID, before: int | None = None
+) -> dict[str, Any]:
+    """Read one trigger, with its events before one."""
+    return _fields(listing.one(trigger, request.auth, before))
+
+
+@router.post("/triggers/{uuid:trigger}/change", response=TriggerOut)
+def change_trigger(request: Authenticated, trigger: UUID, body: TriggerIn) -> dict[str, Any]:
+    """Replace all that a trigger says. You become one of its makers."""
+    changes.change(id=trigger, sent=body.dict(), actor=request.auth)
+    return _shown(request, trigger)
+
+
+@router.post("/triggers/{uuid:trigger}/try", response=Trials)
+def try_change(request: Authenticated, trigger: UUID, body: TrialIn) -> dict[str, Any]:
+    """Say what a changed trigger would make of a sample and of its newest events. Nothing is started or kept."""
+    sent = body.dict()
+    sample = sent.pop("sample")
+    return {"items": listing.tried(sent, request.auth, sample=sample, id=trigger)}
+
+
+@router.post("/triggers/{uuid:trigger}/pause", response=TriggerOut)
+def pause_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
+    """Pause a trigger: it gets no events, and those that wait start nothing until it is resumed."""
+    changes.pause(id=trigger, actor=request.auth)
+    return _shown(request, trigger)
+
+
+@router.post("/triggers/{uuid:trigger}/resume", response=TriggerOut)
+def resume_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
+    """Start runs again, from the next event on, and of the events that wait."""
+    changes.resume(id=trigger, actor=request.auth)
+    return _shown(request, trigger)
+
+
+@router.post("/triggers/{uuid:trigger}/end", response=TriggerOut)
+def end_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
+    """End a trigger for good. Its runs go on."""
+    changes.end(id=trigger, actor=request.auth)
+    return _shown(request, trigger)
+
+
+@router.post("/triggers/{uuid:trigger}/events/{int:number}/retry", response=TriggerOut)
+def retry_event(request: Authenticated, trigger: UUID, number: int) -> dict[str, Any]:
+    """Handle an event again that started no run. You become one of the makers."""
+    changes.retry(id=trigger, number=number, actor=request.auth)
+    return _shown(request, trigger)
+
+
+def _shown(request: Authenticated, trigger: UUID) -> dict[str, Any]:
+    return _fields(listing.one(trigger, request.auth))
+
+
+def _fields(one: TriggerView) -> dict[str, Any]:
+    said = one.definition
+    own = ("id", "status", "owner", "makers", "history", "more", "acts")
+    return {
+        **{name: getattr(said, name) for name in TriggerOut.model_fields if hasattr(said, name)},
+        **{name: getattr(one, name) for name in own},
+        "state": one.status,
+        "makers": list(one.makers),
+    }

@@ -1,0 +1,104 @@
+"""The pages of triggers: the list, and one with its events and what people may do with it."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from runtime.errors import KeyMissing, NoSuchTrigger, RequestError, Tampered
+from runtime.ports.access import Actor
+from runtime.triggers.events import changes, listing
+from runtime.web.pages.schedules import starters
+from runtime.web.requests import actor_of
+from runtime.web.schema_fields import as_typed
+
+
+@require_safe
+@starters
+def triggers(request: HttpRequest) -> HttpResponse:
+    """List the triggers that this person may read."""
+    context = {"section": "triggers", "triggers": listing.rows(actor_of(request))}
+    return render(request, "triggers/list.html", context)
+
+
+@require_safe
+@starters
+def trigger(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Show one trigger."""
+    return page(request, id)
+
+
+@require_POST
+@starters
+def pause(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Pause a trigger."""
+    return _done(request, id, lambda actor: changes.pause(id=id, actor=actor), "It is paused.")
+
+
+@require_POST
+@starters
+def resume(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Resume a trigger."""
+    return _done(request, id, lambda actor: changes.resume(id=id, actor=actor), "It is resumed.")
+
+
+@require_POST
+@starters
+def end(request: HttpRequest, id: UUID) -> HttpResponse:
+    """End a trigger."""
+    return _done(request, id, lambda actor: changes.end(id=id, actor=actor), "It has ended.")
+
+
+@require_POST
+@starters
+def retry(request: HttpRequest, id: UUID, number: int) -> HttpResponse:
+    """Handle an event again that started no run."""
+
+    def act(actor: Actor) -> None:
+        changes.retry(id=id, number=number, actor=actor)
+
+    return _done(request, id, act, "The event is handled again.")
+
+
+def page(request: HttpRequest, id: UUID, problem: RequestError | None = None) -> HttpResponse:
+    """Show one trigger, with the problem of an act."""
+    unverified, shown = "", None
+    try:
+        shown = listing.one(id, actor_of(request), _before(request))
+    except NoSuchTrigger as exc:
+        raise Http404 from exc
+    except (Tampered, KeyMissing) as exc:
+        unverified = f"{exc}. It starts nothing."
+    context = {
+        "section": "triggers",
+        "trigger": shown,
+        "mapping": None if shown is None else as_typed("json", shown.definition.mapping),
+        "retried": changes.RETRIED,
+        "unverified": unverified,
+        "problem": problem,
+        "paged": "before" in request.GET,
+    }
+    status = 200 if problem is None else problem.status
+    return render(request, "triggers/trigger.html", context, status=status)
+
+
+def _done(request: HttpRequest, id: UUID, act: Callable[[Actor], None], said: str) -> HttpResponse:
+    """Carry out an act, or show why it is refused."""
+    try:
+        act(actor_of(request))
+    except NoSuchTrigger as exc:
+        raise Http404 from exc
+    except RequestError as refused:
+        return page(request, id, refused)
+    except (Tampered, KeyMissing):
+        return page(request, id)
+    messages.success(request, said)
+    return redirect("trigger", id)
+
+
+def _before(request: HttpRequest) -> int | None:
+    found = request.GET.get("before", "")
+    return int(found) if found.isascii() and found.isdigit() and len(found) < 19 else None

@@ -1,0 +1,344 @@
+"""Triggers start each event once, in order per key, for their owner, also if sweepers die; and the acts of people."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from approvals.accounts import people
+from approvals.models import Request
+from approvals.policy import Group
+from runtime.control.external_events import deliver
+from runtime.control.verification.verification import verify
+from runtime.errors import (
+    EventConflict,
+    Forbidden,
+    InvalidInput,
+    NoSuchTrigger,
+    NotRetried,
+    RequestError,
+    Tampered,
+    TriggerEnded,
+)
+from runtime.models import ReceivedEvent, Run, Trigger, TriggerAct, TriggerEvent
+from runtime.ports.access import Actor
+from runtime.store import pool
+from runtime.store.tables import received_events, trigger_events
+from runtime.triggers.events import changes, firing, listing
+from tests.support import seeds
+from tests.support.engine import ADA, Death, at_failpoint, die, events
+from tests.support.office import BEA, Office, refused
+from tests.triggers.events.conftest import DATA, HOOK, SAID, Desk, told
+
+ADMIN = Actor(person="admin")
+
+
+def test_an_event_starts_one_run_of_the_owner_on_the_mapped_input(desk: Desk) -> None:
+    made, other = desk.make(), desk.make(name="Others", event="left")
+    assert desk.send() == 1
+    assert desk.send(country="FR") == 1
+    assert desk.send("e1") == 0  # the same event again
+    desk.sweep()
+    desk.sweep(5)
+    assert told(made) == [("e1", "started", ""), ("e2", "skipped", firing.FILTERED)]
+    assert told(other) == []
+    run = Run.objects.get()
+    assert (run.agent, run.requester, run.status) == ("hr_onboarding", "ada", "queued")
+    assert json.loads(run.input) == {"full_name": "New Hire", "level": 2}
+    assert str(run.business_key).startswith("Hires e1 (")
+    assert (run.due_at is not None, verify(run.id).is_consistent) == (True, True)
+
+
+def test_an_event_is_the_same_by_its_source_and_id(desk: Desk) -> None:
+    made = desk.make()
+    said: dict[str, Any] = {"id": "e1", "name": "hired", "data": DATA, "actor": HOOK}
+    assert [deliver(**said, source=source).triggers for source in ("a", "b", "a", "")] == [
+        1,
+        1,
+        0,
+        1,
+    ]
+    with pytest.raises(EventConflict):
+        deliver(**said, source="a", subject="another")
+    desk.sweep()
+    assert [state for _, state, _ in told(made)] == ["started"] * 3
+    assert len(set(Run.objects.values_list("business_key", flat=True))) == 3
+
+
+def test_two_sweepers_at_once_start_each_event_once(desk: Desk) -> None:
+    made = [desk.make(name=f"no. {n}") for n in range(6)]
+    for _ in range(4):
+        desk.send()
+    barrier = threading.Barrier(2)
+
+    def sweep() -> None:
+        barrier.wait()
+        with pool.own() as own:
+            firing.fire_due(own, threading.Event())
+        connections.close_all()
+
+    threads = [threading.Thread(target=sweep) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 4}
+    assert Run.objects.count() == 24
+
+
+@pytest.mark.parametrize("moment", ["before", "written", "committed"])
+def test_a_sweeper_that_dies_loses_and_doubles_nothing(desk: Desk, moment: str) -> None:
+    made = desk.make(at_once_per_key=1)
+    desk.send()
+    desk.send()
+    with at_failpoint(f"{moment}:{firing.KIND}", die), pytest.raises(Death):
+        desk.sweep()
+    assert Run.objects.count() == (moment == "committed")
+    desk.sweep(2)
+    assert [state for _, state, _ in told(made)] == ["started", "waiting"]
+    desk.end()
+    desk.sweep(2)
+    assert [state for _, state, _ in told(made)] == ["completed", "started"]
+
+
+def test_events_of_one_key_start_in_order_and_those_of_others_beside_them(desk: Desk) -> None:
+    made = desk.make(at_once_per_key=1, at_once=2)
+    for team in ("a", "a", "b", "c"):
+        desk.send(team=team)
+    desk.sweep()
+    assert [state for _, state, _ in told(made)] == ["started", "waiting", "started", "waiting"]
+    desk.end(key="a")
+    desk.sweep(2)
+    assert [state for _, state, _ in told(made)] == ["completed", "started", "started", "waiting"]
+    desk.end()
+    desk.sweep(2)
+    assert told(made)[3][1] == "started"
+
+
+def test_a_debounce_starts_the_last_event_of_a_key(desk: Desk) -> None:
+    made = desk.make(debounce=10)
+    for level in (1, 2):
+        desk.send(level=level)
+        desk.sweep(6)
+    assert Run.objects.count() == 0
+    desk.sweep(5)
+    why = "a later event of its key came within 10 s"
+    assert told(made) == [("e1", "skipped", why), ("e2", "started", "")]
+    assert json.loads(Run.objects.get().input)["level"] == 2
+
+
+def test_a_rate_lets_the_rest_wait(desk: Desk) -> None:
+    made = desk.make(rate=2, rate_seconds=60)
+    for _ in range(3):
+        desk.send()
+    desk.sweep()
+    desk.sweep(59)
+    assert [state for _, state, _ in told(made)] == ["started", "started", "waiting"]
+    desk.sweep(1)
+    assert told(made)[2][1] == "started"
+
+
+def test_a_business_key_starts_one_run(desk: Desk) -> None:
+    made = desk.make(business_key="'hire ' + data.last")
+    for level in (2, 2, 3):
+        desk.send(level=level)
+    desk.sweep()
+    used = "This business key was already used for another input."
+    assert told(made) == [
+        ("e1", "started", ""),
+        ("e2", "started", firing.FOUND),
+        ("e3", "failed", used),
+    ]
+    assert Run.objects.get().business_key == "hire Hire"
+
+
+def test_a_mapping_that_does_not_fit_names_the_field_and_can_be_retried(desk: Desk) -> None:
+    made = desk.make(filter="")
+    desk.send(level="two")
+    deliver(id="e2", name="hired", data={"team": "a"}, actor=HOOK)
+    desk.sweep()
+    assert told(made) == [
+        ("e1", "failed", "input.level: must be of type integer"),
+        ("e2", "failed", "mapping.full_name: there is no first"),
+    ]
+    changes.change(id=made, sent={**SAID, "mapping": {"full_name": "x", "level": 1}}, actor=ADMIN)
+    first = TriggerEvent.objects.order_by("event")[0].event
+    changes.retry(id=made, number=first, actor=ADMIN)
+    desk.sweep()
+    assert told(made)[0][1:] == ("started", "")
+    assert events(Run.objects.get().id)[0]["makers"] == ["admin"]
+    with pytest.raises(NotRetried):
+        changes.retry(id=made, number=first, actor=ADA)
+
+
+def test_makers_and_the_sender_decide_in_none_of_its_runs(desk: Desk, office: Office) -> None:
+    """Dora, who reviews too, changed the trigger of Ada's; Cora sent the event."""
+    for name in ("dora", "cora"):
+        seeds.person(name, Group.ADMINS, Group.REVIEWERS)
+    made = desk.make()
+    changes.change(id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora"))
+    desk.send(actor=Actor(person="cora"))
+    desk.sweep()
+    run = Run.objects.get().id
+    assert events(run)[0]["makers"] == ["dora", "cora"]
+    office.advance(run)
+    assert Request.objects.get(run=run).origin == ["ada", "dora", "cora"]
+    codes = [refused(run, Actor(person=name)) for name in ("ada", "dora", "cora")]
+    assert codes == ["requester", "origin", "origin"]
+    assert office.approve(run).status == "completed"
+    assert verify(run).is_consistent
+
+
+def test_rows_that_were_changed_in_postgres_start_nothing(desk: Desk) -> None:
+    """A trigger or an event of another person's would be a way around four eyes."""
+    made = desk.make()
+    act = TriggerAct.objects.get()
+    for changed, why in (
+        ({"body": act.body.replace('"ada"', '"bea"')}, "does not verify"),
+        ({}, "is not the signed one"),
+    ):
+        TriggerAct.objects.update(**{"body": act.body, **changed})
+        Trigger.objects.update(owner="ada" if changed else "bea", problem="")
+        desk.send()
+        desk.sweep()
+        assert why in Trigger.objects.get().problem
+        with pytest.raises(Tampered, match=why):
+            listing.one(made, ADMIN)
+    Trigger.objects.update(owner="ada", problem="")
+    ReceivedEvent.objects.filter(event_id="e1").update(by="someone")
+    desk.sweep()
+    assert [state for _, state, _ in told(made)] == ["failed", "started"]
+    assert told(made)[0][2] == "the event does not verify"
+
+
+def test_an_owner_without_the_right_starts_nothing(desk: Desk) -> None:
+    made = desk.make()
+    people.set_groups("ada", [], actor="admin")
+    desk.send()
+    desk.sweep()
+    assert told(made) == [("e1", "failed", "ada does not have the right runs:start.")]
+
+
+def test_an_error_in_one_trigger_keeps_no_other_waiting(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = desk.make(), desk.make(name="good")
+    handle = firing.handle
+
+    def fail(connection: Any, row: Any, now: Any) -> bool:
+        if row.id == bad:
+            raise ValueError("no such thing")
+        return handle(connection, row, now)
+
+    monkeypatch.setattr(firing, "handle", fail)
+    desk.send()
+    desk.sweep()
+    monkeypatch.setattr(firing, "handle", handle)
+    desk.sweep(59)
+    assert [told(one)[0][1] for one in (bad, good)] == ["new", "started"]
+    desk.sweep(1)
+    assert told(bad)[0][1] == "started"
+
+
+def test_pause_resume_and_end(desk: Desk) -> None:
+    made = desk.make(at_once=1)
+    for _ in range(2):
+        desk.send()
+    desk.sweep()
+    changes.pause(id=made, actor=ADA)
+    assert desk.send() == 0
+    desk.end()
+    desk.sweep(2)
+    assert [state for _, state, _ in told(made)] == ["completed", "waiting"]
+    changes.resume(id=made, actor=ADMIN)
+    desk.send()
+    desk.sweep(2)
+    changes.end(id=made, actor=ADA)
+    assert told(made)[1:] == [("e2", "started", ""), ("e4", "skipped", changes.ENDED)]
+    shown = listing.one(made, ADA)
+    assert (shown.status, shown.makers, shown.changeable) == ("ended", ("ada", "admin"), False)
+    assert [one.act for one in shown.acts] == ["ended", "resumed", "paused", "made"]
+    with pytest.raises(TriggerEnded):
+        changes.resume(id=made, actor=ADA)
+
+
+def test_old_events_are_deleted_unless_one_waits(desk: Desk) -> None:
+    made = desk.make(at_once=1)
+    for _ in range(2):
+        desk.send()
+    desk.sweep()
+    for model in (TriggerEvent, ReceivedEvent):
+        model.objects.update(at="2020-01-01T00:00Z")
+    with pool.own() as own:
+        assert (trigger_events.prune(own), received_events.prune(own)) == (1, 1)
+    assert told(made) == [("e2", "waiting", "")]
+
+
+def test_a_trial_says_what_would_be_started_and_starts_nothing(desk: Desk) -> None:
+    made = desk.make()
+    desk.send(level="two")
+    sample = {**DATA, "country": "FR"}
+    tried = listing.tried(SAID, ADA, sample=sample, id=made)
+    assert [(one.event, one.passes, one.problem) for one in tried] == [
+        ("sample", False, ""),
+        ("e1", True, "input.level: must be of type integer"),
+    ]
+    (one,) = listing.tried({**SAID, "filter": ""}, ADA, sample={"id": "x", "data": DATA})
+    assert (one.event, one.key, one.input) == ("x", "a", {"full_name": "New Hire", "level": 2})
+    with pytest.raises(NoSuchTrigger):
+        listing.tried(SAID, seeds.person("otto", Group.REQUESTERS), id=made)
+    assert (Run.objects.count(), TriggerAct.objects.count()) == (0, 1)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": " "}, "name: must have 1 to 100 characters"),
+    ({"event": ""}, "event: must have 1 to 200 characters"),
+    ({"agent": "gone"}, "agent: There is no agent with this name."),
+    ({"filter": "data.a.all(x, data.b.all(y, x == y))"}, "filter: has 2 quantifiers, at most one"),
+    ({"filter": "a" * 2_001}, "filter: has 2001 characters, at most 2000"),
+    ({"filter": "secret"}, "filter: names secret, but the facts are id, source, name"),
+    ({"filter": "data.a =="}, "filter: is not valid CEL"),
+    ({"mapping": {"full_name": "{{data.x}}"}}, "mapping.level: is missing"),
+    ({"mapping": {"level": 1, "full_name": "{{x}}"}}, "mapping.full_name: names x, but"),
+    ({"mapping": {"level": "{{id}}", "full_name": 3}}, "mapping.full_name: must be of type string"),
+    ({"mapping": {"a": ["{{id}}"] * 51}}, "mapping: has 51 expressions, at most 50"),
+    ({"mapping": {"a": "x" * 70_000}}, "mapping: is 70008 bytes of JSON; at most 65536"),
+    ({"mapping": {"level": float("nan")}}, "mapping.level: "),
+    ({"at_once": 0}, "at_once: must be a whole number from 1 to 1000"),
+    ({"key": "", "at_once_per_key": 1}, "at_once_per_key: needs a key"),
+    ({"debounce": 3_601}, "debounce: must be a whole number of seconds from 0 to 3600"),
+    ({"rate_seconds": 0}, "rate_seconds: must be a whole number of seconds from 1 to 86400"),
+]
+
+
+def test_a_wrong_field_is_named(desk: Desk, subtests: pytest.Subtests) -> None:
+    for sent, why in WRONG:
+        with subtests.test(why):
+            with pytest.raises(RequestError) as caught:
+                desk.make(**sent)
+            assert f"{caught.value.field}: {caught.value.detail}".startswith(why)
+    assert not Trigger.objects.exists()
+
+
+def test_an_expression_makes_no_input_beyond_the_limit(desk: Desk) -> None:
+    made = desk.make(filter="", mapping={"level": 1, "full_name": "{{[" + "data," * 20 + "data]}}"})
+    desk.send(first="x" * 20_000)
+    desk.sweep()
+    assert "makes an input of more than 65536 bytes" in told(made)[0][2]
+
+
+def test_only_the_owner_and_admins_see_it(desk: Desk) -> None:
+    made = desk.make()
+    for actor in (BEA, Actor(person="cyril"), seeds.person("otto", Group.REQUESTERS)):
+        with pytest.raises(NoSuchTrigger):
+            listing.one(made, actor)
+        assert listing.rows(actor) == []
+        with pytest.raises((NoSuchTrigger, Forbidden)):
+            changes.pause(id=made, actor=actor)
+    with pytest.raises(Forbidden):
+        desk.make(BEA)
+    assert [row.id for row in listing.rows(ADMIN)] == [made]
+    with pytest.raises(InvalidInput, match="must be an object"):
+        listing.tried(SAID, ADA, sample=[])

@@ -1,0 +1,55 @@
+"""docs/how-to/start-runs-by-events.md: its event starts a run by its trigger, and its commands run."""
+
+import json
+import re
+import shlex
+import threading
+
+import pytest
+
+from config.env.environment import ROOT
+from runtime.models import Run, Trigger
+from runtime.store import pool
+from runtime.triggers.events import firing
+from tests.docs.pages import blocks
+from tests.support import commands
+from tests.support.api_client import Caller
+from tests.support.seeds import Cast, object_of, published
+
+PAGE = ROOT / "docs/how-to/start-runs-by-events.md"
+
+
+@pytest.fixture
+def hiring(by_hand: None, cast: Cast) -> None:
+    kinds = {"full_name": "string", "username": "string", "security_level": "integer"}
+    published(input_schema=object_of(**{name: {"type": kind} for name, kind in kinds.items()}))
+
+
+def test_the_event_on_the_page_starts_a_run_by_the_trigger_on_the_page(
+    hiring: None, cast: Cast
+) -> None:
+    event, trigger = (json.loads(block.text) for block in blocks(PAGE, "json"))
+    assert Caller(cast.ada).post("/triggers", trigger).status_code == 201
+    assert Caller(cast.admin).post("/events", event).json()["triggers"] == 1
+    with pool.own() as own:
+        firing.fire_due(own, threading.Event())
+    run = Run.objects.get()
+    assert (run.business_key, json.loads(run.input)["full_name"]) == ("hire newhire", "New Hire")
+
+
+def test_the_commands_on_the_page_run(hiring: None) -> None:
+    (block,) = blocks(PAGE, "")
+    for line in block.text.replace("\n    ", " ").splitlines():
+        made = Trigger.objects.first()
+        words = shlex.split(re.sub(r"[0-9a-f]{8}-…", str(made and made.id), line))
+        assert words[:2] == ["manage.py", "triggers"]
+        out, error = commands.tried(*words[1:])
+        assert (error, bool(out)) == ("", True), line
+    assert Trigger.objects.get().state == "paused"
+    for refused, why in (
+        (("add", "--as", "ada", "{"), "the definition is not JSON"),
+        (("add", "--as", "ada", '{"event": ""}'), "event: must have 1 to 200 characters"),
+        (("pause", "7", "--as", "ada"), "'7' is no id of a trigger"),
+        (("retry", str(Trigger.objects.get().id), "9", "--as", "ada"), "can be retried"),
+    ):
+        assert why in commands.tried("triggers", *refused)[1]

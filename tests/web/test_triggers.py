@@ -1,0 +1,153 @@
+"""The pages of triggers: from the form and its trial to the gate of the run that an event starts; CloudEvents."""
+
+import json
+import threading
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from runtime.models import Run, Trigger, TriggerAct, TriggerEvent
+from tests.support.api_client import Caller
+from tests.support.office import NEWCOMER, Office
+from tests.support.pages import has
+from tests.support.people import until
+from tests.support.seeds import Cast
+from tests.upkeep.test_sweeper import room, sweeping
+from tests.web.test_allowances import shows, words
+
+__all__ = ["room"]  # a fixture
+
+MAPPING = {name: f"{{{{data.{name}}}}}" for name in NEWCOMER}
+SAID = {
+    "agent": "hr_onboarding",
+    "name": "New hires",
+    "event": "employee.hired",
+    "filter": "data.security_level < 5",
+    "mapping": json.dumps(MAPPING),
+    "business_key": "'hire ' + data.username",
+    "debounce": "0",
+    "rate_seconds": "60",
+}
+NEW = "/triggers/new/?agent=hr_onboarding"
+HIRED = {"specversion": "1.0", "id": "h-1", "source": "/hr", "type": "employee.hired"}
+CLOUD = "application/cloudevents+json"
+
+
+def made(client: Client, **more: str) -> str:
+    """Make a trigger on the page, and return the address of its page."""
+    answer = client.post(NEW, {**SAID, **more})
+    assert answer.status_code == 302, words(answer, answer.status_code)
+    return str(answer["Location"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_from_the_form_and_an_event_to_the_gate_of_the_run(
+    ada: Client, admin_api: Caller, office: Office, published: None, room: None
+) -> None:
+    shows(ada, "/triggers/", "No triggers yet", "New trigger…")
+    shows(ada, "/triggers/new/", "Which agent", "hr_onboarding")
+    assert "{{data.username}}" in ada.get(NEW).content.decode()
+    sample = json.dumps({**NEWCOMER, "security_level": "high"})
+    tried = ada.post(NEW, {**SAID, "try": "1", "sample": sample})
+    has(words(tried), "Trial of 1 event", "does not fit", "filter: ")
+    tried = ada.post(NEW, {**SAID, "try": "1", "sample": json.dumps(NEWCOMER)})
+    has(words(tried), "starts a run", "business key hire newhire")
+    assert not Trigger.objects.exists()
+    place = made(ada)
+    shows(ada, place, "New hires", "No event has come yet", "made by ada", "hr_onboarding")
+    sent = admin_api.post("/events", {**HIRED, "data": NEWCOMER}, content_type=CLOUD)
+    assert (sent.status_code, sent.json()["triggers"]) == (201, 1)
+    with sweeping(threading.Event()):
+        until(lambda: TriggerEvent.objects.filter(state="started").exists() or None, "its run")
+    run = Run.objects.get()
+    assert (run.requester, run.business_key) == ("ada", "hire newhire")
+    office.advance(run.id)
+    assert office.request(run.id).origin == ["ada", "admin"]
+    assert f'href="/runs/{run.id}/"' in ada.get(place).content.decode()
+    shows(ada, f"/runs/{run.id}/", "newhire", "TriggerNew hires")
+    assert office.approve(run.id).status == "completed"
+    shows(ada, place, "h-1", "Finished", "from /hr", hides=("Retry",))
+    shows(ada, "/triggers/", "New hires", "active", "employee.hired")
+
+
+def test_acts_of_people_on_the_page(
+    ada: Client, admin: Client, admin_api: Caller, published: None
+) -> None:
+    form = str(uuid4())
+    place = made(ada, form=form)
+    assert made(ada, form=form) == place  # a form that is sent twice
+    admin_api.post("/events", {"id": "h-2", "name": "employee.hired", "data": {}})
+    TriggerEvent.objects.update(state="failed", reason="filter: there is no security_level")
+    shows(ada, place, "h-2", "not started", "there is no security_level", "Retry")
+    tried = ada.post(f"{place}change/", {**SAID, "try": "1"})
+    has(words(tried), "h-2", "does not fit")
+    number = TriggerEvent.objects.get().event
+    has(words(admin.post(f"{place}events/{number}/retry/", follow=True)), "new", "retried h-2 by")
+    has(words(ada.post(f"{place}events/{number}/retry/"), 409), "Nothing was changed")
+    has(words(admin.post(f"{place}pause/", follow=True)), "paused", "paused by admin")
+    has(words(ada.post(f"{place}resume/", follow=True)), "active", "resumed by ada")
+    changed = ada.post(f"{place}change/", {**SAID, "name": "Other", "at_once": "3"}, follow=True)
+    has(words(changed), "Other", "changed by ada", "Runs at once3")
+    shows(ada, f"{place}change/", "Save the changes", "Try")
+    has(words(ada.post(f"{place}end/", follow=True)), "ended", hides=("Pause", "Retry"))
+    has(words(ada.post(f"{place}pause/"), 409), "The trigger has ended.")
+    TriggerAct.objects.update(act="paused")
+    shows(ada, place, "This trigger cannot be shown", "does not verify", hides=("Pause",))
+    shows(ada, f"{place}change/", "does not verify")
+    has(words(ada.post(f"{place}end/")), "does not verify")
+    has(words(ada.get("/triggers/new/?agent=gone"), 404), "There is no agent named gone.")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"filter": "data.a.all(x, data.b.all(y, x == y))"}, "Filter has 2 quantifiers"),
+        ({"mapping": '{"username": "x"}'}, "Input of each run full_name: is missing"),
+        ({"mapping": "{"}, "Input of each run must be JSON"),
+        ({"at_once": "many"}, "Runs at once must be a whole number."),
+        ({"name": ""}, "Name must have 1 to 100 characters."),
+        ({"try": "1", "sample": "[]"}, "Sample event to try must be an object."),
+    ],
+)
+def test_a_refused_form_names_the_field_and_keeps_the_rest(
+    ada: Client, published: None, sent: dict[str, Any], said: str
+) -> None:
+    answer = ada.post(NEW, {**SAID, "key": "data.kept", **sent})
+    has(words(answer, 422), said, "Nothing was saved")
+    body = answer.content.decode()
+    assert "data.kept" in body
+    assert 'aria-invalid="true"' in body
+    assert not Trigger.objects.exists()
+
+
+def test_cloud_events_in_both_modes_are_the_same_event(admin_api: Caller) -> None:
+    data = {"contract": "C-1"}
+    sent = admin_api.post("/events", {**HIRED, "data": data}, content_type=CLOUD)
+    assert (sent.status_code, sent.json()["name"]) == (201, "employee.hired")
+    headers = {f"ce-{name}": value for name, value in HIRED.items()}
+    again = admin_api.post("/events", data, headers=headers)
+    assert (again.status_code, again.json()["source"]) == (200, "/hr")
+    other = admin_api.post("/events", {}, headers={**headers, "ce-id": "h%20%C3%A9"})
+    assert (other.status_code, other.json()["id"]) == (201, "h é")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "field"),
+    [
+        ({"specversion": "0.3"}, CLOUD, "specversion"),
+        ({"id": ""}, CLOUD, "id"),
+        ({"source": None}, CLOUD, "source"),
+        ({"type": 7}, CLOUD, "type"),
+        ({"type": "x" * 201}, CLOUD, "name"),
+        ({"data_base64": "AA=="}, CLOUD, "data_base64"),
+        ({"data": []}, CLOUD, "data"),
+        ({}, "application/cloudevents-batch+json", "content-type"),
+    ],
+)
+def test_a_wrong_cloud_event_names_its_attribute(
+    admin_api: Caller, cast: Cast, change: dict[str, Any], kind: str, field: str
+) -> None:
+    refused = admin_api.post("/events", {**HIRED, **change}, content_type=kind)
+    assert (refused.status_code, refused.json()["field"]) == (422, field)
