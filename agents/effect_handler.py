@@ -243,6 +243,7 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "expires_in": tool.expires_in,
         "waits": tool.waits,
         "question": tool.question,
+        "plan": tool.plan,
         "previews": tool.preview is not None or tool.precondition is not None,
     }
 

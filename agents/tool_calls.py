@@ -172,6 +172,7 @@ def context_of(request: ToolRequest) -> ToolContext:
         comment=request.comment,
         business_key=request.business_key,
         input=request.input,
+        todo=request.todo,
     )
 
 

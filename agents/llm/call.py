@@ -26,6 +26,7 @@ from agents.llm.failures import (
 )
 from agents.llm.messages import from_provider, sum_up, to_provider, tools_of
 from agents.llm.outages import Outages
+from agents.llm.plan_reminder import reminder
 from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.llm.replies import whole
 from agents.llm.script_player import run_script
@@ -112,7 +113,7 @@ def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]
     )
     if request.summary:
         conversation.append(sum_up(agent, request.instructions))
-    return conversation
+    return [*conversation, *reminder(agent, request.todo, request.instructions)]
 
 
 def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:

@@ -35,6 +35,8 @@ SUM_UP = (
 SUMMARY = "What happened up to here, summed up: "
 MESSAGE = "A message from "  # its author's name and a colon follow
 
+PLAN = "Your plan: "  # its state follows, then each open item in a line
+
 WAITING = "This call has not been made: it waits for a person's decision."
 # The tool, its call, the person, ASKS and the question follow.
 QUESTION = "A person who decides about a call that you proposed asks you a question about it. "

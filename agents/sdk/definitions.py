@@ -1,17 +1,18 @@
 """Defines tools and agents: `@tool` on a typed function, `agent(…)` around instructions, model and tools."""
 
 import inspect
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import cache
 from typing import Any
-from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
 from agents.errors import NotDone, ToolError
 from agents.sdk import fields, mistakes
 from agents.sdk.budget import Budget
+from agents.sdk.context import ToolContext
+from agents.sdk.plan import plan as keep_plan
 from agents.sdk.previews import Preview, PreviewChange
 from agents.sdk.signature import json_schema_of, read_signature
 from agents.sdk.spec import (
@@ -48,35 +49,6 @@ __all__ = [
 
 # The only result that a person may report for a call whose result is secret: that it happened.
 _NOTHING = {"type": "null"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
-    """The facts about a call, for a tool whose first parameter is `context: ToolContext`.
-
-    `key` is the idempotency key: the same for every attempt at this call, and for no other call. Pass it to the
-    system you write to. `deadline` is in seconds from the start of this attempt. `requester` is the name of the
-    person who started the run. `approvers` are those who approved this call, empty if it needed no approval, and
-    `comment` their comment, None without one. `business_key` is the run's business key if it has one. `input` is the
-    calling agent's input, as JSON.
-    """
-
-    run: UUID
-    frame: str
-    call: str
-    attempt: int
-    key: str
-    deadline: float
-    requester: str = ""
-    approvers: tuple[str, ...] = ()
-    comment: str | None = None
-    business_key: str | None = None
-    input: Any = None
-    began: float = field(default_factory=time.monotonic)
-
-    def remaining(self) -> float:
-        """Return the seconds left, at least 0.1: most clients treat a timeout of zero as none."""
-        return max(0.1, self.began + self.deadline - time.monotonic())
 
 
 def tool(
@@ -166,6 +138,7 @@ def agent(
     output: type[BaseModel] | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
+    plan: bool = False,
 ) -> AgentSpec:
     """Define an agent. Assign it to a name of the module, or the registry does not find it.
 
@@ -185,10 +158,12 @@ def agent(
     `holds` says when the agent stops before its next model call until a person continues it, `compaction` when a
     summary replaces earlier messages. `budget` limits each activation of the agent with everything below it: if it is
     exhausted, people are asked. `output` is the Pydantic model of its result, which is checked before the agent ends;
-    without it the agent answers with text. Raises DefinitionError if the definition is invalid.
+    without it the agent answers with text. With `plan` the agent has one more tool, `plan`, with which its model keeps
+    a list of items; the open ones are in each request to it. Raises DefinitionError if the definition is invalid.
     """
     where = f"agent {name}"
     tools = fields.each(ToolSpec, tools, f"{where}: tools", "a function with @tool")
+    tools = (*tools, _plan_tool()) if plan else tools
     subagents = fields.each(AgentSpec, subagents, f"{where}: subagents", "made by agent(…)")
     names = [*(tool.name for tool in tools), *(one.name for one in subagents)]
     fields.refuse_duplicates(names, where)
@@ -216,3 +191,10 @@ def agent(
         output=output,
         output_schema=None if output is None else fields.output(output, names, where),
     )
+
+
+@cache
+def _plan_tool() -> ToolSpec:
+    """Return the tool with which an agent keeps its plan."""
+    made = tool(effect=EffectClass.READ, sentence="Change the plan")(keep_plan)
+    return replace(made, plan=True)

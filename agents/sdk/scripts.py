@@ -35,6 +35,7 @@ from agents.sdk.conversation_texts import (
     ASKS,
     EDITED,
     MESSAGE,
+    PLAN,
     QUESTION,
     REASONED,
     REPORTED,
@@ -97,7 +98,7 @@ class Turn:
 
     `summary` replaces the removed messages, empty if there are none; `sums_up` asks for a new one.
     `messages` are what people wrote to the run, each as `(who, text)`. `question` is what a person asks about a call
-    that waits for them, empty if no person does.
+    that waits for them, empty if no person does. `plan` are the open items of the agent's plan.
     """
 
     input: Any
@@ -106,6 +107,7 @@ class Turn:
     sums_up: bool = False
     messages: tuple[tuple[str, str], ...] = ()
     question: str = ""
+    plan: tuple[str, ...] = ()
 
     def result(self, tool: str) -> Result | None:
         """Return the latest result of `tool`, or None if it was not called yet."""
@@ -185,7 +187,14 @@ def _turn(messages: list[ModelMessage]) -> Turn:
         sums_up=told[-1:] == [SUM_UP],
         messages=tuple(_message(text) for text in told if text.startswith(MESSAGE)),
         question=_question(messages),
+        plan=_plan(told),
     )
+
+
+def _plan(told: list[str]) -> tuple[str, ...]:
+    """Return the open items of the plan, each of which has a line."""
+    lines = told[-1].splitlines()[1:] if told and told[-1].startswith(PLAN) else []
+    return tuple(line.partition(". ")[2] for line in lines)
 
 
 def _result(part: ToolReturnPart) -> Result:

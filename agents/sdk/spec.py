@@ -81,7 +81,8 @@ class ToolSpec:
     people have to decide. `secret_args` are the names of arguments that only the model and the function may see;
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
     `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
-    `question` says that a person gives the result, and the function is never called.
+    `question` says that a person gives the result, and the function is never called. `plan` says that the result is
+    the plan of the calling agent.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
@@ -109,6 +110,7 @@ class ToolSpec:
     secret_result: bool
     waits: Literal["", "time", "event"] = ""
     question: bool = False
+    plan: bool = False
     isolate: bool = False
     preview: Condition | None = None
     preview_ignores: tuple[str, ...] = ()
@@ -245,7 +247,12 @@ class AgentSpec:
                 assert_never(never)
 
     def approval_of(self, tool: ToolSpec) -> bool | str:
-        """Say whether calls of this tool wait for a person, or that it depends on their arguments."""
+        """Say whether calls of this tool wait for a person, or that it depends on their arguments.
+
+        Those that change the agent's own plan never do.
+        """
+        if tool.plan:
+            return False
         may = RISKS if callable(tool.risk) else (tool.risk,)
         asks = (False, True) if callable(tool.approval) else (tool.approval,)
         found = {self.requires_approval(risk, asked=asked) for risk in may for asked in asks}
@@ -339,6 +346,8 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         definition["waits"] = tool.waits
     if tool.question:
         definition["answer"] = tool.result_schema
+    if tool.plan:
+        definition["plan"] = True
     definition |= {name: True for name in ("preview", "precondition") if getattr(tool, name)}
     times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
     return definition | {name: seconds for name, seconds in times.items() if seconds is not None}

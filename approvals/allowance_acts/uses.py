@@ -167,8 +167,11 @@ def _is_plain(preview: dict[str, Any] | None) -> bool:
     """Tell whether the worker found nothing about the call that a person must see: a warning, or no preview in time."""
     if preview is None:
         return True
+    found = preview.keys() - {"plan"}
+    if not found:
+        return True
     shown = preview.get("shown")
-    return set(preview) == {"shown"} and isinstance(shown, dict) and not shown.get("warnings")
+    return found == {"shown"} and isinstance(shown, dict) and not shown.get("warnings")
 
 
 def _place(connection: Connection, shown: ReviewSnapshot) -> tuple[datetime, list[str], bool]:

@@ -107,6 +107,12 @@ class Approval:
         return self.demands.quorum if self.demands else 1
 
     @property
+    def plan_item(self) -> dict[str, Any] | None:
+        """The item of the agent's plan to which the call belongs, as it was at the opening; None without one."""
+        found = self.preview.get("plan") if isinstance(self.preview, dict) else None
+        return found if isinstance(found, dict) else None
+
+    @property
     def reviewer_may_write(self) -> bool:
         """Whether the rule lets people who may decide this request write to its run."""
         return writers.allowed(self.kind, self.demands)

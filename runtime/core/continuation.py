@@ -165,6 +165,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanItem:
+    """One item of the plan that a frame's model keeps."""
+
+    text: str
+    state: Literal["open", "doing", "done"] = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
     """An outage of a frame's models: its start, and the last `error`.
 
@@ -191,7 +199,8 @@ class Frame:
     released the frame from a hold that opened at `cleared_at`. `spent` is the usage of the frame and everything below
     it, `context` the tokens of its last model call. `since` is the run's active time in seconds when the frame
     opened. `instructions` is the text that a function made of the input, empty if the agent's instructions are a
-    text. `to_revise` lists the calls to which people requested changes and which no call has revised yet.
+    text. `to_revise` lists the calls to which people requested changes and which no call has revised yet. `plan` has
+    the steps that the author declared, `todo` the plan that the model keeps.
     """
 
     id: str
@@ -224,6 +233,7 @@ class Frame:
     since: float = 0.0
     instructions: str = ""
     to_revise: tuple[ToRevise, ...] = ()
+    todo: tuple[PlanItem, ...] = ()
 
     def of_turn(self) -> tuple[Call, ...]:
         """Return the calls of the current turn, in the order in which the model proposed them."""

@@ -35,6 +35,8 @@ MAX_MATCH = 4 * 1024  # conditions of a wait on an event's data
 MAX_WAIT_DAYS = 366  # days until a wait must end
 MAX_MATCHED = 1_000  # waits that one event ends
 MAX_KEY = 200  # characters of a business key
+MAX_PLAN_ITEMS = 50  # of the plan that an agent keeps
+MAX_PLAN_ITEM = 200  # characters of one of them
 MAX_PERSON = 150  # characters of a person's name, as Django's users have
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -46,7 +46,8 @@ class CallInfo:
     arguments or for an `event` that contains `match`, up to `until`. `question` says that a person gives the result,
     and the call is never made. `previews` says that its tool has a
     preview or a precondition. `judged` says that conditions of the tool set
-    `risk` and `gated` for these arguments; `problem` is the failure of one, then both are the strictest.
+    `risk` and `gated` for these arguments; `problem` is the failure of one, then both are the strictest. `plan` says
+    that the result is the plan of the calling agent.
     """
 
     tool: str
@@ -66,6 +67,7 @@ class CallInfo:
     previews: bool = False
     judged: bool = False
     problem: str = ""
+    plan: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.core.continuation import Call
+from runtime.core.continuation import Call, PlanItem
 from runtime.core.enums import EffectClass, FailureCause
 from runtime.core.events import Preview, Proposal
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
@@ -33,7 +33,7 @@ class ModelRequest:
     `model` is the one to call, empty for the agent's first; `queue_number` is the one from RateLimited, 0 for none.
     `summary` asks for a summary of these messages, from the second on, as the text of the reply. `instructions` is
     the text that a function made of the frame's input; empty for the agent's own. `calls` are the frame's calls: they
-    hold the arguments, which stored replies leave out.
+    hold the arguments, which stored replies leave out. `todo` is the plan that the model keeps.
 
     With `inquiry`, its id, the last message is a person's inquiry about a call that waits for a person, and the one
     before has the results of its turn so far, where `outcome` may be `waiting`. The answer is text, and no call of it
@@ -53,6 +53,7 @@ class ModelRequest:
     instructions: str = ""
     calls: tuple[Call, ...] = ()
     inquiry: UUID | None = None
+    todo: tuple[PlanItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,8 @@ class ToolRequest:
     """One attempt at one tool call; `key` is the idempotency key, the same for every attempt.
 
     `effect` is the effect class fixed at admission. `requester` started the run, with `business_key` if it has one;
-    `approvers` approved this call, with a `comment` if they wrote one. `input` is the calling agent's input.
+    `approvers` approved this call, with a `comment` if they wrote one. `input` is the calling agent's input. `todo` is
+    its plan, for the call that changes it.
     """
 
     run: UUID
@@ -78,6 +80,7 @@ class ToolRequest:
     comment: str | None = None
     business_key: str | None = None
     input: Any = None
+    todo: tuple[PlanItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

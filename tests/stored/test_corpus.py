@@ -37,6 +37,7 @@ from runtime.core.errors import NewerSchema
 from runtime.core.events import (
     AgentChanged,
     AllowanceUse,
+    CallAdmitted,
     CallPreviewed,
     Event,
     GateDecided,
@@ -156,6 +157,7 @@ MADE = {
         shows=lambda now: now.root is not None,
         then=lambda worker: be_busy(worker, cause=FailureCause.LIMIT, model="openai:a"),
     ),
+    "planned": Scene(spec=lambda: desk(call("plan", write=["Pay", "Say so"]), PAY, plan=True)),
 }
 LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED | TALKS, ORIGINS: MADE}
 
@@ -342,6 +344,8 @@ def _schema_of(event: Event) -> int:
     if isinstance(event, RunStarted) and event.makers:
         return ORIGINS
     if isinstance(event, RetryScheduled) and event.limited:
+        return ORIGINS
+    if isinstance(event, CallAdmitted) and event.terms.plan:
         return ORIGINS
     if isinstance(event, GateOpened) and event.kind is GateKind.QUESTION:
         return DIALOGUE

@@ -78,6 +78,7 @@ class FakeTool:
     deadline: float = 30.0
     waits: Literal["", "time", "event"] = ""
     question: bool = False
+    plan: bool = False
     result_schema: dict[str, Any] | None = None
     preview: Callable[[PreviewRequest], Preview] | None = None
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
@@ -207,6 +208,7 @@ class FakeEffects:
             expires_in=tool.expires_in,
             waits=tool.waits,
             question=tool.question,
+            plan=tool.plan,
             result_schema=tool.result_schema,
             previews=tool.preview is not None,
         )

@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from runtime.core.continuation import Continuation
+from runtime.core.call_options import CallOptions
+from runtime.core.continuation import Continuation, Frame
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import (
@@ -72,7 +73,7 @@ HISTORY = {
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
-    12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits",
+    12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans",
 }
 REFERRING = 6
 BRIEF = 7
@@ -261,26 +262,37 @@ def _number(event: Event) -> int:
             return DIALOGUE
         case CallPreviewed():
             return REVIEWS
-        case CallAdmitted() | GateOpened() if event.terms is not None and event.terms.risk:
-            return REVIEWS
+        case CallAdmitted() | GateOpened() if event.terms is not None:
+            return _number_of_terms(event.terms)
     return SCHEMA
 
 
 def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
-    if now.reviewers or any(frame.outage and frame.outage.tries for frame in now.frames.values()):
+    frames = (*now.frames.values(), *now.left.values())
+    calls = [call for frame in frames for call in frame.calls]
+    terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
+    if now.reviewers or terms == ORIGINS or any(map(_is_new, frames)):
         return ORIGINS
     if now.questions or any(denial.changes for denial in now.denials.values()):
         return DIALOGUE
     if any(gate.kind is GateKind.QUESTION for gate in now.pending):
         return DIALOGUE
-    frames = (*now.frames.values(), *now.left.values())
-    calls = [call for frame in frames for call in frame.calls]
-    judged = any(call.terms is not None and call.terms.risk is not None for call in calls)
     previewed = any(call.preview or call.shown for call in calls)
-    if judged or previewed or now.edits or any(call.edited for call in calls):
+    if terms == REVIEWS or previewed or now.edits or any(call.edited for call in calls):
         return REVIEWS
     return DECISIONS if now.denials or any(call.answered for call in calls) else SCHEMA
+
+
+def _is_new(frame: Frame) -> bool:
+    """Tell whether a frame holds something of ORIGINS, besides its calls."""
+    return bool(frame.todo or (frame.outage and frame.outage.tries))
+
+
+def _number_of_terms(terms: CallOptions) -> int:
+    if terms.plan:
+        return ORIGINS
+    return SCHEMA if terms.risk is None else REVIEWS
 
 
 def _is_suspect(text: str) -> bool:

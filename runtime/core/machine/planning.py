@@ -31,7 +31,7 @@ from runtime.core.continuation import (
 )
 from runtime.core.ids import ROOT, child_frame
 from runtime.core.limits import plain
-from runtime.core.machine import compaction
+from runtime.core.machine import compaction, plans
 from runtime.core.machine.gates import is_blocked_by_gate
 
 
@@ -90,6 +90,8 @@ def _plan_call(frame: Frame, call: Call) -> Command | None:
         case CallState.ADMITTED if call.terms and call.terms.waits:
             return StartWait(frame=frame.id, call=call.id)
         case CallState.RETRYING if call.until is not None:
+            return None
+        case CallState.ADMITTED | CallState.RETRYING if plans.waits_for_earlier(frame, call):
             return None
         case CallState.ADMITTED | CallState.RETRYING:
             return StartTool(frame=frame.id, call=call.id, attempt=call.attempt + 1)

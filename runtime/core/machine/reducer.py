@@ -63,7 +63,7 @@ from runtime.core.events import (
 )
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id, child_frame
-from runtime.core.machine import pending
+from runtime.core.machine import pending, plans
 from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.agent_changes import change_agent
 from runtime.core.machine.budget_accounting import charge, exceed, grant
@@ -343,6 +343,7 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
         case ToolReturned():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, result=event.result, stored=event.stored)
+            frame = plans.keep(frame, call)
         case ToolFailed():
             _require_attempt(call, event.attempt, call.attempt)
             call = replace(call, result=event.error)

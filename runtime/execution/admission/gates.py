@@ -12,6 +12,7 @@ from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
+from runtime.core.machine import plans
 from runtime.core.machine.calls.revisions import revision_of
 from runtime.core.machine.origin import steered_by
 from runtime.ports.agents import CallInfo
@@ -120,7 +121,7 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
         origin=steered_by(now),
         expires_at=event.expires_at,
         result_schema=info.result_schema,
-        preview=_preview(info, call),
+        preview=_preview(info, call, now.frame(event.frame)),
     )
 
 
@@ -132,7 +133,7 @@ def with_revision(now: Continuation, shown: ReviewSnapshot | None) -> ReviewSnap
     return shown if found is None else replace(shown, revises=found.gate, revision=found.number)
 
 
-def _preview(info: CallInfo, call: Call) -> dict[str, Any] | None:
+def _preview(info: CallInfo, call: Call, frame: Frame) -> dict[str, Any] | None:
     """Return the findings of the worker about the call, None if there are none."""
     newest, approved = call.preview, call.shown
     found: dict[str, Any] = {"unjudged": info.problem} if info.problem else {}
@@ -143,4 +144,6 @@ def _preview(info: CallInfo, call: Call) -> dict[str, Any] | None:
     differs = newest is not None and approved is not None and newest.material != approved.material
     if differs and approved is not None and approved.material:
         found["before"] = approved.shown
+    if (place := plans.place_of(frame.todo)) is not None:
+        found["plan"] = place
     return found or None

@@ -29,4 +29,5 @@ def terms_of(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallO
         retry=info.retry,
         waits=info.waits,
         risk=info.risk if info.judged else None,
+        plan=info.plan,
     )

@@ -88,6 +88,7 @@ def request_for(
             unheard=len(unheard),
             instructions=frame.instructions,
             calls=frame.calls,
+            todo=() if work.summary else frame.todo,
         )
     if isinstance(work, AnswerInquiry):
         return _inquiry_request(now, frame, work, filled)
@@ -137,6 +138,7 @@ def _tool_request(
         requester=now.requester,
         business_key=now.business_key,
         input=frame.messages[0]["content"] if frame.messages else None,
+        todo=frame.todo if terms.plan else (),
     )
 
 

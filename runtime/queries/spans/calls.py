@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from runtime.core import events as e
+from runtime.core.call_options import CallOptions
 from runtime.core.continuation import SETTLED, CallState
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, GateKind, Verdict
@@ -48,7 +49,8 @@ class CallRecord:
     its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
     person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
     last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
-    those of the model, and `replaced` the digest of the action before.
+    those of the model, and `replaced` the digest of the action before. With `keeps_plan` its result is the plan of its
+    frame.
     """
 
     id: str
@@ -67,6 +69,7 @@ class CallRecord:
     lost: bool = False
     late: bool = False
     digest: str = ""
+    keeps_plan: bool = False
     edited_by: str = ""
     proposed: Any = None
     replaced: str = ""
@@ -102,6 +105,10 @@ class CallRecord:
                 return "waits for an event until" if self.note else "waits until"
             case _:
                 return labels.CALLS[self.state]
+
+    def admitted(self, terms: CallOptions) -> None:
+        """Admit the call."""
+        self.state, self.effect, self.keeps_plan = CallState.ADMITTED, terms.effect, terms.plan
 
     @property
     def waits_until(self) -> datetime | None:
@@ -150,6 +157,7 @@ class CallRecord:
         """Open a gate of the call."""
         if event.terms is not None:
             self.effect, self.digest = event.terms.effect, event.terms.digest
+            self.keeps_plan = event.terms.plan
         if event.kind is GateKind.IN_DOUBT:
             self.state = CallState.UNKNOWN
         else:  # for the first time, or again because the approved action changed

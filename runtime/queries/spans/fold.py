@@ -366,7 +366,7 @@ class Fold:
     ) -> None:
         match event:
             case e.CallAdmitted():
-                call.state, call.effect = CallState.ADMITTED, event.terms.effect
+                call.admitted(event.terms)
             case e.CallPreviewed():
                 pass
             case e.GateOpened():
@@ -384,6 +384,7 @@ class Fold:
                 call.started(event)
             case e.ToolReturned():
                 call.returned(event, self._at)
+                frame.keep_plan(call)
                 self._add_message(frame, "result", call.tool, call.result)
             case e.CallRefused():
                 call.refused(event, self._at)

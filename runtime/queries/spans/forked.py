@@ -1,7 +1,7 @@
 """Reads the frames and calls that a fork has copied from another run."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -40,6 +40,7 @@ def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, lis
             call=frame.call,
             turn=frame.turn,
             by_id={call.id: _call(frame, call) for call in frame.calls},
+            todo=tuple(replace(one, text=redact(one.text)) for one in frame.todo),
             delivered=sum(message["role"] == MESSAGE for message in frame.messages),
         )
         record.open(at, calls_model=frame.state in _ASKING)
@@ -69,6 +70,7 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         proposed=redact(call.edited.proposed) if call.edited else None,
         attempt=call.attempt,
         started_at=call.started_at,
+        keeps_plan=bool(call.terms and call.terms.plan),
         lost=call.state is CallState.UNKNOWN,
         result=None if settled_badly else redact(call.stored or call.result),
     )

@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.continuation import SETTLED, CallState
+from runtime.core.continuation import SETTLED, CallState, PlanItem
 from runtime.core.enums import Verdict
 from runtime.core.ids import depth_of
+from runtime.core.machine import plans
 from runtime.queries import labels
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import GateFacts, Span
@@ -63,7 +64,7 @@ class FrameRecord:
     """One activation of one agent. `plan` is None if the agent has not declared its steps. Only the fold changes it.
 
     `frame_gates` counts its own gates that wait for a person. `items` are its spans and the calls between them, in
-    order.
+    order. `todo` is the plan that its model keeps.
     """
 
     id: str
@@ -86,6 +87,7 @@ class FrameRecord:
     attempts: int = 0  # attempts at the model call of the next turn
     is_blocked: bool = False  # stopped by a gate before its model was called
     answered: bool = False  # its model gave a final answer; a message reopens it
+    todo: tuple[PlanItem, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -133,6 +135,16 @@ class FrameRecord:
     def _waits_for(self) -> CallRecord | None:
         still = [call for call in self.calls if not call.is_settled]
         return still[-1] if still else None
+
+    def keep_plan(self, call: CallRecord) -> None:
+        """Take the plan that a returned call has for its result."""
+        if call.keeps_plan:
+            self.todo = plans.read(call.result) or ()
+
+    @property
+    def done_items(self) -> int:
+        """The number of items of the plan that are done."""
+        return sum(one.state == "done" for one in self.todo)
 
     def delegate(self, call: CallRecord, child: "FrameRecord") -> None:
         """Hand a call over to the frame that works on it."""

@@ -9,10 +9,11 @@ from runtime.queries.transcript.transcript import Transcript
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The declared steps of one agent on the path; None if it has not declared any."""
+    """The declared steps of one agent on the path; None if it has not declared any. `frame` has the plan it keeps."""
 
     agent: str
     steps: tuple[str, ...] | None
+    frame: FrameRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     return CallContext(
         done=tuple(step for step in steps if step.call.is_settled),
         open=tuple(step for step in steps if not step.call.is_settled),
-        plans=tuple(Plan(agent=f.agent, steps=f.plan) for f in path),
+        plans=tuple(Plan(agent=f.agent, steps=f.plan, frame=f) for f in path),
     )
 
 

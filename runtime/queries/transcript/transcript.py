@@ -33,6 +33,11 @@ class Transcript:
             yield frame
             stack.extend(reversed(frame.children.values()))
 
+    @property
+    def plans(self) -> tuple[FrameRecord, ...]:
+        """The frames whose models keep a plan."""
+        return tuple(frame for frame in self.frames() if frame.todo)
+
     def calls(self) -> Iterator[CallRecord]:
         """Yield the calls that are not delegations; the calls of a sub-agent replace its delegation."""
         for root in self.roots:

@@ -26,13 +26,14 @@ from runtime.core.events import (
     EVENT_TYPES,
     AgentChanged,
     AnswerDropped,
+    CallAdmitted,
     Event,
     Proposal,
     RetryScheduled,
     ToolReturned,
 )
 from runtime.core.machine.replay import Entry
-from tests.core.machine.events import AT, STARTED, begun, replied
+from tests.core.machine.events import AT, STARTED, begun, options, replied
 
 RUN = UUID(int=1)
 DEEP = json.loads("[" * 81 + "]" * 81)
@@ -78,6 +79,7 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (AnswerDropped(frame="0", question=UUID(int=1), usage={}), ORIGINS),
         (DELAYED, codec.SCHEMA),
         (replace(DELAYED, limited=True), ORIGINS),
+        (CallAdmitted(frame="0", call="c1.0", terms=options(plan=True)), ORIGINS),
     ],
 )
 def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:

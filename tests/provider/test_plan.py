@@ -1,0 +1,52 @@
+"""The open items of a plan end each request to a model, in the form of each provider."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.effect_handler import AgentEffects
+from agents.endpoints import Endpoint
+from agents.registry import Registry
+from runtime.core.machine import plans
+from runtime.execution.effects.perform import perform
+from tests.provider.test_anthropic import BODIES, REPLY, answers
+from tests.provider.test_llm_call import KINDS
+from tests.support.provider.server import KEY, Provider
+from tests.support.specs import NEWCOMER, Frame
+
+__all__ = ["answers"]
+
+TODO = plans.changed((), write=["Look", "Book"], done=[1], doing=2)
+WORDS = "Your plan: 1 of 2 items are done, and item 2 is at work. Open:\n2. Book"
+
+
+def asked(frame: Frame) -> None:
+    frame.ask()
+    frame.settle(("returned", {"id": "7"}))
+    perform(frame.handler, replace(frame.request(), todo=TODO))
+    perform(frame.handler, replace(frame.request(), todo=TODO, summary=True))
+
+
+def test_anthropic(answers: list[Any], frame: Frame) -> None:
+    answers += [(200, REPLY)] * 3
+    asked(frame)
+    *_, reminded, summed = BODIES
+    told = [part for one in reminded["messages"][-2:] for part in one["content"]]
+    assert [part["type"] for part in told] == ["tool_result", "text"]
+    assert told[-1]["text"] == WORDS
+    assert WORDS not in str(summed)
+
+
+@pytest.mark.parametrize("row", KINDS, ids=lambda row: row[0])
+def test_openai(provider: Provider, hr: Registry, settings: Settings, row: tuple[Any, ...]) -> None:
+    name, kind, provider.root, model, *_ = row
+    endpoint = Endpoint(name=name, kind=kind, url=provider.url, key=KEY)
+    settings.ABEYANCE_PROVIDERS = {name: endpoint}
+    agent = replace(hr.agents["account_agent"], model=None, models=(f"{name}:{model}",))
+    asked(Frame(AgentEffects(Registry(agents={agent.name: agent})), agent.name, NEWCOMER))
+    *_, reminded, summed = provider.bodies
+    assert [one["role"] for one in reminded["messages"]][-2:] == ["tool", "user"]
+    assert reminded["messages"][-1]["content"] == WORDS
+    assert WORDS not in str(summed)

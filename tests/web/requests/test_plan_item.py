@@ -1,0 +1,71 @@
+"""The plan that an agent keeps: a checklist on the page of its run, and its item at work on each request."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from approvals.models import Request
+from runtime.core.enums import EffectClass
+from runtime.core.machine import plans
+from runtime.ports.effects import ToolRequest, ToolResult
+from tests.support.api_client import Caller
+from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.office import Office
+from tests.support.pages import has, shows
+
+HOSTILE = "Make <b>it</b>"
+ITEM = {"item": "Set its\u202e level", "number": 2, "of": 3}
+
+
+def _change(request: ToolRequest) -> ToolResult:
+    return ToolResult(value=plans.result_of(plans.changed(request.todo, **request.args)))
+
+
+@pytest.fixture
+def asked(office: Office) -> Request:
+    """The request of an agent that has ticked the first of three items."""
+    office.effects.tools["plan"] = FakeTool(effect=EffectClass.READ, plan=True, body=_change)
+    write = {"write": [HOSTILE, ITEM["item"], "Say so"]}
+    office.effects.agents["account_agent"] = turns(
+        ask(("plan", write), ("plan", {"done": [1], "doing": 2})),
+        ask(("set_privileges", {"username": "newhire", "security_level": 3})),
+        ask(("plan", {"done": [2]})),
+        say("Ready."),
+    )
+    return office.request(office.start())
+
+
+def test_run_and_request_show_the_plan_as_text_of_the_agent(
+    ada: Client, bea: Client, office: Office, asked: Request
+) -> None:
+    made = ("Make &lt;b&gt;it&lt;/b&gt;", "U+202E", "written by the agent")
+    has(shows(ada, asked.run_id, "1 of 3 done", *made), hides=[HOSTILE, "\u202e"])
+    page = shows(bea, asked, "item 2 of 3", "as it was when this was asked", *made)
+    has(page, "1 of 3 done", hides=[HOSTILE, "\u202e"])
+    office.approve(asked.run_id)
+    shows(ada, asked.run_id, "2 of 3 done")
+    shows(bea, asked, "item 2 of 3", "2 of 3 done")
+
+
+def test_the_item_is_sealed_with_the_request(
+    bea: Client, bea_api: Caller, office: Office, asked: Request
+) -> None:
+    assert bea_api.get(f"/approvals/{asked.id}").json()["preview"] == {"plan": ITEM}
+    assert asked.preview is not None
+    other = asked.preview.replace("level", "rank")
+    Request.objects.filter(pk=asked.pk).update(preview=other)
+    shows(bea, asked, "Tampered with")
+
+
+@pytest.mark.parametrize("found", [[], {"plan": []}, {"plan": None}, "x"])
+def test_a_row_that_holds_anything_has_a_page(bea: Client, asked: Request, found: Any) -> None:
+    Request.objects.filter(pk=asked.pk).update(preview=json.dumps(found))
+    shows(bea, asked, "Tampered with", hides=["Item of the plan"])
+
+
+def test_without_a_plan_there_is_no_card(ada: Client, bea: Client, office: Office) -> None:
+    run = office.start()
+    shows(ada, run, hides=["Plan of"])
+    shows(bea, office.request(run), hides=["Item of the plan"])
