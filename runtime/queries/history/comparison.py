@@ -1,22 +1,21 @@
-"""Compares two runs: their common entries, and the agents and calls in which they differ."""
+"""Compares two runs: their common entries, and the steps in which they differ."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from runtime.core.documents import codec
 from runtime.core.machine.replay import Entry
+from runtime.queries.history.alignment import Alignment, align
 from runtime.queries.history.entry_texts import Paths, paths_of, texts_of
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.runs import RunDetail
-from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import fold
-from runtime.queries.spans.frames import FrameRecord
 from runtime.queries.transcript.transcript import Transcript, transcript_of
 
 # Fields that differ between runs with the same history.
 _OWN = frozenset({"gate", "at", "until", "expires_at"})
 
-MAX_SHOWN = 200  # entries, or differences, of each run
+MAX_SHOWN = 200  # entries of each run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,28 +37,13 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A frame or call that differs; `left` or `right` is None if that run lacks it.
-
-    `path` goes from the agent of the run to that of the frame.
-    """
-
-    path: tuple[str, ...]
-    name: str
-    left: CallRecord | FrameRecord | None
-    right: CallRecord | FrameRecord | None
-    is_call: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`related` says that one run is a fork of the other, or both of a third; `same` counts equal agents and calls."""
+    """`related` says that one run is a fork of the other, or both of a third."""
 
     left: Side
     right: Side
     related: bool
-    places: tuple[Compared, ...]
-    same: int
+    steps: Alignment
 
 
 def compare(left: RunDetail, right: RunDetail) -> Comparison:
@@ -70,14 +54,12 @@ def compare(left: RunDetail, right: RunDetail) -> Comparison:
     at = begun or (0, 0)
     while _same(lines[0][at[0] : at[0] + 1], lines[1][at[1] : at[1] + 1]):
         at = at[0] + 1, at[1] + 1
-    places, same = _places(*both)
     paths = [paths_of(transcript) for transcript in both]
     return Comparison(
         left=_side(left, lines[0], at[0], paths[0]),
         right=_side(right, lines[1], at[1], paths[1]),
         related=begun is not None,
-        places=places,
-        same=same,
+        steps=align(*both),
     )
 
 
@@ -113,42 +95,3 @@ def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int, paths: Pa
     rest = lines[common:]
     own = (Own(position=line.position, events=texts_of(line, paths)) for line in rest[:MAX_SHOWN])
     return Side(run=run, common=common, own=tuple(own), left_out=max(len(rest) - MAX_SHOWN, 0))
-
-
-def _places(left: Transcript, right: Transcript) -> tuple[tuple[Compared, ...], int]:
-    one, two = _by_place(left), _by_place(right)
-    paths = {**paths_of(right), **paths_of(left)}
-    found, same = [], 0
-    for key in {**one, **two}:
-        here, there = one.get(key), two.get(key)
-        if here and there and _gist(here) == _gist(there):
-            same += 1
-            continue
-        known = here or there
-        assert known is not None  # the key comes from one of the two
-        found.append(
-            Compared(
-                path=paths[key[0], ""],
-                name=known.tool if isinstance(known, CallRecord) else known.agent,
-                left=here,
-                right=there,
-                is_call=isinstance(known, CallRecord),
-            )
-        )
-    return tuple(found[:MAX_SHOWN]), same
-
-
-def _by_place(transcript: Transcript) -> dict[tuple[str, str], CallRecord | FrameRecord]:
-    found: dict[tuple[str, str], CallRecord | FrameRecord] = {}
-    for frame in transcript.frames():
-        found[frame.id, ""] = frame
-        found.update({(frame.id, call.id): call for call in frame.calls})
-    return found
-
-
-def _gist(view: CallRecord | FrameRecord) -> tuple[Any, ...]:
-    """Return the outcome without time and person."""
-    if isinstance(view, CallRecord):
-        return (view.tool, view.args, view.state, view.result, view.note)
-    said = [message.value for message in view.messages if message.kind == "text"]
-    return (view.agent, view.outcome, said)

@@ -29,7 +29,7 @@ from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import copied
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
 from runtime.queries.spans.inquiries import InquiryRecord, follow
-from runtime.queries.spans.span import GateFacts, Span
+from runtime.queries.spans.span import GateFacts, Span, Usage
 from runtime.queries.spans.states import SpanKind, SpanState
 from runtime.queries.version_diff import differences
 
@@ -322,7 +322,12 @@ class Fold:
             )
             for index, proposal in enumerate(event.calls)
         ]
-        frame.replied(self._at, event.model, calls)
+        usage = Usage(
+            input=event.usage.get("input_tokens", 0),
+            output=event.usage.get("output_tokens", 0),
+            cost=event.cost,
+        )
+        frame.replied(self._at, event.model, calls, usage)
         said = event.text if event.output is None else event.output
         if said != "":
             self._add_message(frame, "text", frame.agent, said)

@@ -13,7 +13,7 @@ from runtime.core.ids import depth_of
 from runtime.core.machine import plans
 from runtime.queries import labels
 from runtime.queries.spans.calls import CallRecord
-from runtime.queries.spans.span import GateFacts, Span
+from runtime.queries.spans.span import GateFacts, Span, Usage
 from runtime.queries.spans.states import SpanKind, SpanState
 
 # Calls in these states wait, and their labels need no time after them.
@@ -186,11 +186,13 @@ class FrameRecord:
         self.attempts += 1
         self._add(SpanKind.MODEL, at, SpanState.ASKED).attempt = self.attempts
 
-    def replied(self, at: datetime, model: str, calls: list[CallRecord]) -> None:
+    def replied(
+        self, at: datetime, model: str, calls: list[CallRecord], usage: Usage | None = None
+    ) -> None:
         """End the model call with its reply and the new calls."""
         state = SpanState.REPLIED if calls else SpanState.ANSWERED
         tools = tuple(call.tool for call in calls)
-        self._end_last(SpanKind.MODEL, at, state, model=model, tools=tools)
+        self._end_last(SpanKind.MODEL, at, state, model=model, tools=tools, usage=usage)
         self.turn += 1
         self.attempts, self.answered, self.retry = 0, not calls, None
         self.by_id.update({call.id: call for call in calls})
@@ -348,9 +350,10 @@ class FrameRecord:
         *,
         model: str,
         tools: tuple[str, ...] = (),
+        usage: Usage | None = None,
     ) -> None:
         for span in self._of_kind(kind):
-            return span.finish(at, state, model=model, tools=tools)
+            return span.finish(at, state, model=model, tools=tools, usage=usage)
         return None
 
     def _add(self, kind: SpanKind, at: datetime, state: SpanState) -> Span:

@@ -34,6 +34,15 @@ class Bar:
     width: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The tokens of a model call, and its cost in micro-units of US dollars, None if its price is unknown."""
+
+    input: int
+    output: int
+    cost: int | None
+
+
 @dataclass(slots=True, kw_only=True)
 class Span:
     """One span. `step` groups spans: all attempts at one call, and its gates, are one step.
@@ -41,7 +50,7 @@ class Span:
     `start` is None for a call that never began; `end` is None while it runs. `by`, or the time `until`, follows
     `label`. `tools` are those that a model called, `waiting` says what an agent waits for. `error` is why an attempt
     had no result, `reason` the text of a person. `model` is the called model, `partial` its interrupted reply, `said`
-    the error text of its provider, for admins. The timeline sets the last four.
+    the error text of its provider, for admins. `usage` is that of its reply. The timeline sets the last four.
     """
 
     kind: SpanKind
@@ -66,6 +75,7 @@ class Span:
     model: str = ""
     partial: str = ""
     said: str = ""
+    usage: Usage | None = None
     id: str = ""
     offset: timedelta | None = None
     lasted: timedelta | None = None
@@ -120,12 +130,13 @@ class Span:
         partial: str = "",
         said: str = "",
         tools: tuple[str, ...] = (),
+        usage: Usage | None = None,
     ) -> None:
         """End the span, unless it has ended before."""
         if self.end is None:
             self.end, self.state, self.until = at, state, None
             self.error, self.model, self.partial = redact(error), model, redact(partial)
-            self.said, self.tools = redact(said), tools
+            self.said, self.tools, self.usage = redact(said), tools, usage
 
     def gate_opened(self, event: e.GateOpened, position: int, facts: GateFacts | None) -> None:
         """Describe an opened gate with this span."""

@@ -2,7 +2,9 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -16,7 +18,7 @@ from runtime.core.documents.compression import plain_text
 from runtime.core.events import EVENT_TYPES
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
-from runtime.ports.effects import Outcome, RateLimited, ToolFailure, ToolResult
+from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult
 from runtime.queries import run_page, runs
 from runtime.queries.history import comparison
 from runtime.queries.history.comparison import Comparison
@@ -275,8 +277,8 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         shown = _compared(left, right)
         assert shown.related
         assert (shown.left.common, shown.right.common) == common
-        assert shown.same > 0
-        names = [place.name for place in shown.places]
+        assert shown.steps.same > 0
+        names = [pair.step.name for pair in shown.steps.pairs]
         assert ("set_privileges" in names, "create_account" in names) == (True, False)
         entries = f"Entries 1 to {common[0]}"
         event = "approved by bea: hr_onboarding › account_agent › set_privileges"
@@ -285,6 +287,10 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
 
 
 def test_unrelated_runs_are_compared_in_full(ada: Client, office: Office) -> None:
+    work = office.effects.agents["hr_onboarding"]
+    office.effects.agents["hr_onboarding"] = lambda request: replace(
+        cast("ModelAnswer", work(request)), usage={"input_tokens": 5, "output_tokens": 2}, cost=7
+    )
     one, two, other = office.start(), office.start(), office.start(requester="bea")
     shown = _compared(one, other)
     assert (shown.left.common, shown.right.common) == (0, 0)
@@ -293,7 +299,9 @@ def test_unrelated_runs_are_compared_in_full(ada: Client, office: Office) -> Non
         office.approve(run)
     shown = _compared(one, two)
     assert not shown.related
-    assert (shown.places, shown.left.own, shown.right.own) == ((), (), ())
-    shows(ada, f"/runs/{one}/compare/{two}/", "None: every agent")
+    assert (shown.steps.pairs, shown.left.own, shown.right.own) == ((), (), ())
+    totals = shown.steps.left
+    assert (totals.input, totals.output, totals.micros) == (15, 6, 21)  # of three of six replies
+    shows(ada, f"/runs/{one}/compare/{two}/", "None: each agent", "15 in, 6 out", "0.000021 US")
     for left, right in ((one, uuid4()), (uuid4(), one)):
         text(ada, f"/runs/{left}/compare/{right}/", 404)
