@@ -147,7 +147,7 @@ class Request(models.Model):
                 name="request_decided",
                 condition=models.Q(decided_at__isnull=False),
             ),
-            models.Index(fields=["requester"], name="request_requester"),
+            models.Index(fields=["requester", "status"], name="request_own"),
             # The history of decisions, by one of these.
             *(
                 models.Index(

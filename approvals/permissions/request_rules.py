@@ -62,9 +62,10 @@ def decidable_requests(principal: Principal | None) -> Q:
 
 
 def undecidable_requests(principal: Principal | None) -> Q:
-    """Return the condition for readable requests that this principal may not decide.
+    """Return the condition for readable pending requests that this principal may not decide.
 
-    It is no negation of `decidable_requests`, so that an index finds the principal's own requests among a million.
+    It is no negation of `decidable_requests`, so that an index finds the principal's own requests among a million. It
+    repeats that these are pending: then Postgres knows that they are few beside closed ones.
     """
     if (
         principal is None
@@ -72,7 +73,7 @@ def undecidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q()
-    own = _barred(principal) | _waits_for_others(principal)
+    own = _barred(principal, status=Request.Status.PENDING) | _waits_for_others(principal)
     if not principal.has(Scope.ADMIN):
         return own
     return own | ~of_decided_risk(principal)
@@ -231,17 +232,20 @@ def _has_vote(person: str) -> Q:
     return Q(voted__contains=[person]) | Q(voted_for__contains=[person])
 
 
-def _barred(principal: Principal) -> Q:
-    """Build the condition on requests whose origin includes this person, or a giver of their right to decide."""
-    barred = _comes_from(principal.person)
+def _barred(principal: Principal, **also: str) -> Q:
+    """Build the condition on requests whose origin includes this person, or a giver of their right to decide.
+
+    `also` is the value of another column, where a requester is compared.
+    """
+    barred = _comes_from(principal.person, **also)
     for bond in principal.bonds:
-        theirs = reduce(or_, map(_comes_from, sorted(bond.givers)))
-        barred |= theirs if bond.second is None else theirs & _comes_from(bond.second)
+        theirs = reduce(or_, (_comes_from(giver, **also) for giver in sorted(bond.givers)))
+        barred |= theirs if bond.second is None else theirs & _comes_from(bond.second, **also)
     return barred
 
 
-def _comes_from(person: str) -> Q:
-    return Q(requester=person) | (_EXCLUDES_OTHERS & Q(excluded__contains=[person]))
+def _comes_from(person: str, **also: str) -> Q:
+    return Q(requester=person, **also) | (_EXCLUDES_OTHERS & Q(excluded__contains=[person]))
 
 
 def _bound(principal: Principal, people: Collection[str]) -> str:

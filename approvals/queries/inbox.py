@@ -133,11 +133,13 @@ def _counted(
 
     Of the window it counts first all rows, then those of each list, up to MAX_FOUND + 1.
     """
-    sql, given = _values("count(*)", *(rows.values("pk")[: most + 1] for rows, most in lists))
+    sql, given = windows.values(
+        "count(*)", *(rows.values("pk")[: most + 1] for rows, most in lists)
+    )
     window = "NULL"
     if inside:
         with suppress(EmptyResultSet):
-            numbers, more = _values(
+            numbers, more = windows.values(
                 "count(*)",
                 Request.objects.values("pk"),
                 *(one.values("pk")[: MAX_FOUND + 1] for one in inside),
@@ -150,20 +152,6 @@ def _counted(
         *found, of_window = cursor.fetchone()
     some = of_window or [0] * (len(inside) + 1)
     return [count or 0 for count in found], [count or 0 for count in some]
-
-
-def _values(what: str, *queries: QuerySet[Request, Any]) -> tuple[str, list[Any]]:
-    """Write a SELECT list with one value of each query's rows, NULL for a query without rows, and its parameters."""
-    selected, given = [], list[Any]()
-    for query in queries:
-        try:
-            sql, parameters = query.query.sql_with_params()
-        except EmptyResultSet:
-            selected.append("NULL")
-            continue
-        selected.append(f"(SELECT {what} FROM ({sql}) AS found)")
-        given += parameters
-    return ", ".join(selected), given
 
 
 def page(
@@ -218,7 +206,7 @@ def previous_and_next(
             rows = Request.objects.all()
     except EmptyResultSet:
         return None, None
-    sql, parameters = _values(
+    sql, parameters = windows.values(
         "id",
         order.ordered(rows, backwards=True).exclude(later).values("id")[:1],
         order.ordered(rows).filter(later).values("id")[:1],

@@ -5,6 +5,7 @@ The window is a WITH query under the name of the table: the statement after it r
 
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db.models import F, QuerySet
 
 from approvals.models import Request
@@ -40,3 +41,17 @@ def read(rows: QuerySet[Request], chosen: QuerySet[Request]) -> list[Request]:
     window, given = of(rows, whole=True)
     sql, parameters = chosen.query.sql_with_params()
     return list(Request.objects.raw(f"{window} {sql}", (*given, *parameters)))
+
+
+def values(what: str, *queries: QuerySet[Request, Any]) -> tuple[str, list[Any]]:
+    """Write a SELECT list with one value of each query's rows, NULL for a query without rows, and its parameters."""
+    selected, given = [], list[Any]()
+    for query in queries:
+        try:
+            sql, parameters = query.query.sql_with_params()
+        except EmptyResultSet:
+            selected.append("NULL")
+            continue
+        selected.append(f"(SELECT {what} FROM ({sql}) AS found)")
+        given += parameters
+    return ", ".join(selected), given

@@ -133,7 +133,7 @@ def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None
         request_rules.undecidable_requests(principal_of(bea)), status=Request.Status.PENDING
     ).explain()
     assert "request_excluded_others" in plan
-    assert "request_requester" in plan
+    assert "request_own" in plan
 
 
 # The people in a run's origin cannot decide in it: its requester and everyone who steered it
