@@ -1,7 +1,7 @@
 """Hostile strings in every place that shows agents' text are shown as text. FAULTS_R8 says how many."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
@@ -9,17 +9,22 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Request, expect
 
 from agents.models import PublishedAgent
+from approvals.decisions.inquire import inquire
+from approvals.policy import Group
+from approvals.teamwork import comments, handovers
+from runtime.core.continuation import MAX_REFUSALS
+from runtime.core.limits import MAX_INQUIRY, MAX_REASON, MAX_TOOL
 from runtime.models import Run
 from runtime.ports.agents import CallInfo
 from runtime.ports.effects import ToolFailure, ToolResult
-from tests.browser.conftest import Desk, unfold
-from tests.support.fake_ports import FakeTool, ask, say, turns
-from tests.support.office import Office, OfficeEffects
-from tests.support.seeds import TOOL, object_of, published
-from tests.system.fault_injection.harness.counts import count
+from tests.browser.conftest import Desk
+from tests.support.fake_ports import FakeTool, Script, ask, say, turns
+from tests.support.office import BEA, NEWCOMER, Office, OfficeEffects
+from tests.support.seeds import TOOL, object_of, person, published
+from tests.system.fault_injection.harness.counts import LONG, count
 from tests.system.fault_injection.harness.figures import say as report
 
 pytestmark = pytest.mark.browser
@@ -107,9 +112,19 @@ def strings(number_of: int) -> list[str]:
     return found
 
 
-SIZE = 20
-STRINGS = strings(count("R8", short=300, long=5_000))
-BATCHES = [STRINGS[at : at + SIZE] for at in range(0, len(STRINGS), SIZE)]
+# One run shows SEVERAL strings in each of eight places, FEW in each of two, and one in each of twelve. Each batch is
+# turned by one string, so that a place gets strings of every kind.
+SEVERAL, FEW = 35 if LONG else 10, MAX_REFUSALS - 1
+SIZE = 8 * SEVERAL + 2 * FEW + 12
+STRINGS = strings(-(-count("R8", short=300, long=5_000) // SIZE) * SIZE)
+
+
+def batches() -> Iterator[list[str]]:
+    for turned, at in enumerate(range(0, len(STRINGS), SIZE)):
+        batch = STRINGS[at : at + SIZE]
+        yield batch[turned % SIZE :] + batch[: turned % SIZE]
+
+
 # Requests that a page sends by itself.
 OURS = re.compile(
     r"/(static/.*|events/|healthz|login/|inbox/|runs/.*|a/[0-9a-f-]+/(here/)?|agents/.*|account/|people/|stops/)?"
@@ -126,37 +141,96 @@ class HostileEffects(OfficeEffects):
 
 @pytest.fixture
 def office(office: Office) -> Office:
+    person("dora", Group.REVIEWERS)
     office.effects.__class__ = HostileEffects
     return office
 
 
-def _run(office: Office, batch: list[str]) -> UUID:
-    """A run that has every string of the batch somewhere, and waits for a person."""
-    words = iter(batch)
-    args = {"a": next(words), **{f"{n} {next(words)}": next(words) for n in range(3)}}
-    office.effects.steps = (next(words), next(words))
+@pytest.fixture
+def quick(desk: Desk) -> Desk:
+    """A window that keeps scripts and styles in its cache, which it has only without routes, and opens no stream."""
+    desk.page.context.unroute_all()
+    desk.page.add_init_script("window.EventSource = class extends EventTarget { close() {} }")
+    return desk
+
+
+class Dealt:
+    """The strings of a batch, each to one place."""
+
+    def __init__(self, batch: list[str]) -> None:
+        self._left = iter(batch)
+
+    def one(self, most: int | None = None) -> str:
+        return next(self._left)[:most]
+
+    def some(self, number: int = SEVERAL) -> list[str]:
+        return list(islice(self._left, number))
+
+
+def _run(office: Office, dealt: Dealt) -> UUID:
+    """A run that has strings in each place, and waits for a person."""
+    one, some = dealt.one, dealt.some
+    names = [f"{number} {name}" for number, name in enumerate(some())]
+    args = {"a": one(), **dict(zip(names, some(), strict=True))}
+    office.effects.steps = tuple(some())
     failing = FakeTool(body=lambda request: ToolFailure(error=request.args["error"]))
     returning = FakeTool(body=lambda request: ToolResult(value=request.args["result"]))
     office.effects.tools |= {"failing": failing, "returning": returning}
-    result = {next(words): [next(words), {"deep": next(words)}]}
-    office.effects.agents["account_agent"] = turns(
-        replace(ask((next(words), {"x": next(words)})), text=next(words)),  # a tool there is not
-        ask(("failing", {"error": next(words)}), ("returning", {"result": result})),
-        replace(ask(("set_privileges", args)), text=next(words)),
-        say(next(words)),
+    results = zip(some(), some(), some(), strict=True)
+    done = [
+        *(("failing", {"error": text}) for text in some()),
+        *(("returning", {"result": {key: [text, {"deep": deep}]}}) for key, text, deep in results),
+    ]
+    unknown = [
+        (tool[:MAX_TOOL], {"x": text}) for tool, text in zip(some(FEW), some(FEW), strict=True)
+    ]
+    work = turns(
+        replace(ask(*unknown), text=one()),
+        replace(ask(*done), text=one()),
+        replace(ask(("set_privileges", args)), text=one()),
+        say(one()),
     )
-    run = office.start(key=batch[-1][:100].replace("\n", " "))
-    assert Run.objects.get(pk=run).status == "suspended"
+    begun, ended, answer = one(), say(one()), one()
+    agents: dict[str, Script] = office.effects.agents
+    agents["hr_onboarding"] = turns(replace(ask(("account_agent", NEWCOMER)), text=begun), ended)
+    agents["account_agent"] = lambda request: (
+        work(request) if request.inquiry is None else say(answer)
+    )
+    run = office.start(key=one(100).replace("\n", " "))
+    assert Run.objects.get(pk=run).status == "suspended", Run.objects.get(pk=run).reason
     return run
 
 
-def test_no_string_is_more_than_text_on_any_page(desk: Desk, office: Office) -> None:
-    for batch in BATCHES:
+def _talk(office: Office, run: UUID, dealt: Dealt) -> None:
+    """What people write beside the request, and the agent's answer."""
+    request = office.request(run).id
+    for text in dealt.some():
+        comments.add(request=request, text=text[: comments.MAX_COMMENT], actor=BEA)
+    note = dealt.one(handovers.MAX_NOTE)
+    handovers.hand_over(request=request, to="dora", note=note, actor=BEA)
+    inquire(request=request, question=dealt.one(MAX_INQUIRY), actor=BEA)
+    office.advance(run)
+
+
+def test_no_string_is_more_than_text_on_any_page(quick: Desk, office: Office) -> None:
+    desk, page, asked, dialogs = quick, quick.page, [], []
+
+    def note(request: Request) -> None:
+        asked.append(urlsplit(request.url).path)
+
+    page.on("request", note)
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    for batch in batches():
+        desk.log_in("admin")
         PublishedAgent.objects.all().delete()
         _publish(batch)
-        run = _run(office, batch)
-        _visit(desk, office, run, batch)
-    assert (desk.complaints, desk.strays) == ([], [])
+        dealt = Dealt(batch)
+        run = _run(office, dealt)
+        _talk(office, run, dealt)
+        shown = _visit(desk, office, run, dealt.one(MAX_REASON))
+        assert (dialogs, desk.complaints, desk.strays) == ([], [], [])
+        assert [path for path in asked if not OURS.fullmatch(path)] == []
+        assert [text[:5] for text in batch if f"{text[:5]} " not in shown] == []
     report(f"FIGURES hostile strings: {len(STRINGS)} on the pages, 0 more than text")
 
 
@@ -178,16 +252,11 @@ def test_the_policy_lets_no_inline_script_run(desk: Desk, suspended: UUID) -> No
     assert "unsafe" not in policy
 
 
-def _visit(desk: Desk, office: Office, run: UUID, batch: list[str]) -> None:
-    page, asked, dialogs = desk.page, [], []
-
-    def note(request: Request) -> None:
-        asked.append(urlsplit(request.url).path)
-
-    page.on("request", note)
-    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    desk.log_in("admin")
+def _visit(desk: Desk, office: Office, run: UUID, reason: str) -> str:
+    """Open all pages about the run, deny its call, and return what the pages show."""
     approval = office.request(run).id
+    for path in (f"/runs/{run}/fork/2/", f"/runs/{run}/message/", "/people/", "/stops/"):
+        _text(desk, path)
     shown = "".join(
         _text(desk, path)
         for path in (
@@ -203,58 +272,68 @@ def _visit(desk: Desk, office: Office, run: UUID, batch: list[str]) -> None:
             "/agents/hr_onboarding/start/",
         )
     )
-    for path in (f"/runs/{run}/fork/2/", f"/runs/{run}/message/", "/people/", "/stops/"):
-        _text(desk, path)
-    # Deny with a reason that is one of them, so that a person's words go the same way.
-    office.deny(run, batch[18][:2000])
-    shown += _text(desk, f"/a/{approval}/") + _text(desk, f"/runs/{run}/?tab=transcript")
-    page.remove_listener("request", note)
-    assert dialogs == []
-    assert [path for path in asked if not OURS.fullmatch(path)] == []
-    assert [text[:5] for text in batch if f"{text[:5]} " not in shown] == []
+    office.deny(run, reason)
+    return shown + _text(desk, f"/a/{approval}/") + _text(desk, f"/runs/{run}/?tab=transcript")
+
+
+# Unfolds everything. `foreign` are elements and attributes that no template of ours writes.
+_LOOK = """() => {
+    for (const it of document.querySelectorAll('details')) it.open = true;
+    const fields = [...document.querySelectorAll('input,textarea')];
+    const foreign = [...document.querySelectorAll(
+        'script:not([src]), style, iframe, object, embed, base, img:not([src^="/static/"]), math, template,'
+        + 'meta[http-equiv], [hx-get]:not(#q, form.search, .choices select),'
+        + '[data-hx-post], [hx-vals], [hx-swap-oob], [sse-connect], [style],'
+        + 'a[href^="javascript:"], a[href*="elsewhere"]'
+    )].concat([...document.querySelectorAll('*')].filter(
+        (it) => [...it.attributes].some(({ name }) => name.startsWith('on'))
+    ));
+    return {
+        width: document.documentElement.scrollWidth,
+        pwned: window.pwned ?? null,
+        foreign: foreign.map((it) => it.outerHTML.slice(0, 120)),
+        text: document.body.innerText + fields.map((it) => it.value).join(''),
+    };
+}"""
+NARROW, WIDE = 320, 1280
 
 
 def _text(desk: Desk, path: str) -> str:
-    """Return the visible text of a page with everything unfolded."""
+    """Return the visible text of a page with everything unfolded, after a look at it on a phone and on a screen."""
+    page, shown = desk.page, ""
     desk.open(path)
-    page = desk.page
-    unfold(page)
-    for width in (320, 1280):
+    size = page.viewport_size
+    assert size is not None
+    for width in (size["width"], NARROW + WIDE - size["width"]):
         page.set_viewport_size({"width": width, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-    assert page.evaluate("window.pwned") is None, path
-    assert _foreign(page) == [], path
-    text: str = page.evaluate("document.body.innerText")
-    values: Iterable[str] = page.evaluate(
-        "[...document.querySelectorAll('input,textarea')].map(it => it.value)"
-    )
-    return text + "".join(values)
-
-
-def _foreign(page: Page) -> list[str]:
-    """Elements and attributes that no template of ours writes."""
-    found: list[str] = page.evaluate(
-        """() => [...document.querySelectorAll(
-            'script:not([src]), style, iframe, object, embed, base, img:not([src^="/static/"]), math, template,'
-            + 'meta[http-equiv], [hx-get]:not(#q, form.search, .choices select),'
-            + '[data-hx-post], [hx-vals], [hx-swap-oob], [sse-connect], [style],'
-            + 'a[href^="javascript:"], a[href*="elsewhere"]'
-        )].concat([...document.querySelectorAll('*')].filter(
-            (it) => [...it.attributes].some(({ name }) => name.startsWith('on'))
-        )).map((it) => it.outerHTML.slice(0, 120))"""
-    )
-    return found
+        found = page.evaluate(_LOOK)
+        assert (found["width"] <= width, found["pwned"], found["foreign"]) == (True, None, []), path
+        shown = found["text"] if width == WIDE else shown
+    return shown
 
 
 def _publish(batch: list[str]) -> None:
-    texts = {"type": "string", "title": batch[7], "description": batch[8], "default": batch[9]}
-    argument = {"type": "string", "description": batch[3]}
-    choice = {"type": "string", "enum": [batch[10], batch[11]]}
-    tool = {"description": batch[1], "schema": object_of(**{batch[2]: argument})}
+    words = iter(batch)
+
+    def text() -> dict[str, str]:
+        return dict(zip(("title", "description", "default"), words, strict=False))
+
+    inputs = {name: {"type": "string", **text()} for name in islice(words, SEVERAL)}
+    choice = {"type": "string", "enum": list(islice(words, SEVERAL))}
+    tools = [
+        {
+            **TOOL,
+            "description": next(words),
+            "schema": object_of(**{next(words): {"type": "string", "description": next(words)}}),
+            "sentence": next(words),
+            "secret_args": [next(words)],
+        }
+        for _ in range(5)
+    ]
     published(
-        description=batch[0],
-        input_schema={"type": "object", "properties": {batch[6]: texts, "choice": choice}},
-        tools=[{**TOOL, **tool, "sentence": batch[4], "secret_args": [batch[5]]}],
-        subagents=[batch[12]],
-        steps=[batch[13]],
+        description=next(words),
+        input_schema={"type": "object", "properties": {**inputs, "choice": choice}},
+        tools=tools,
+        subagents=list(islice(words, SEVERAL)),
+        steps=list(islice(words, SEVERAL)),
     )
