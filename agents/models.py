@@ -14,6 +14,9 @@ class PublishedAgent(models.Model):
     tools = models.JSONField()
     subagents = models.JSONField()
     steps = models.JSONField(null=True)
+    thread_memory = models.JSONField(
+        null=True
+    )  # what a run remembers of earlier runs of its thread
     published_at = models.DateTimeField(db_default=Now())
 
 

@@ -20,6 +20,7 @@ class Run(models.Model):
     )  # a copy, with senders that no worker has journaled yet
     token = models.TextField(null=True)
     business_key = models.TextField(null=True)
+    thread = models.TextField(null=True)  # the conversation that it belongs to
     input = models.TextField()  # JSON text, as given
     output = models.TextField(null=True)
     reason = models.TextField(null=True)  # why it failed or was quarantined
@@ -66,6 +67,11 @@ class Run(models.Model):
             ),
             models.Index(
                 fields=["id"], name="run_active", condition=models.Q(ended_at__isnull=True)
+            ),
+            models.Index(
+                fields=["thread", "-id"],
+                name="run_thread",
+                condition=models.Q(thread__isnull=False),
             ),
         ]
 
@@ -128,9 +134,17 @@ class Blob(models.Model):
     digest = models.TextField(primary_key=True)
     body = models.TextField()
     used_at = models.DateTimeField(db_default=Now())  # when a step last referred to it
+    source = models.UUIDField(null=True)  # the run whose text it is, if another one remembers it
 
     class Meta:
         db_table = "runtime_content"
+        indexes = [
+            models.Index(
+                fields=["source"],
+                name="content_source",
+                condition=models.Q(source__isnull=False),
+            )
+        ]
 
 
 class BlobReference(models.Model):

@@ -27,6 +27,7 @@ PUBLISHED = (
     "tools",
     "subagents",
     "steps",
+    "thread_memory",
     "published_at",
 )
 
@@ -53,6 +54,11 @@ class Catalogue:
         if schema is None:
             raise UnknownAgent(f"there is no agent named {agent}")
         inputs.check(schema, value)
+
+    def remembers(self, agent: str) -> int:
+        """Return how many texts of earlier runs of its thread a run of this agent remembers, 0 for none."""
+        rows = PublishedAgent.objects.filter(name=agent).values_list("thread_memory", flat=True)
+        return texts_of(rows.first())
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version was published after all of those. False if it never was."""
@@ -114,6 +120,11 @@ class Catalogue:
         rows = PublishedAgent.objects.values_list("tools", flat=True)
         named = (one for tools in rows for one in tools if one["name"] == tool)
         return tuple(one["result_schema"] for one in named if "result_schema" in one)
+
+
+def texts_of(memory: dict[str, Any] | None) -> int:
+    """Return the number of texts of a published memory, 0 without one."""
+    return int((memory or {}).get("last", 0))
 
 
 def publish(registry: Registry) -> None:
@@ -200,6 +211,7 @@ def _row(agent: AgentSpec) -> PublishedAgent:
         tools=[_tool(agent, tool) for tool in agent.tools],
         subagents=[child.name for child in agent.subagents],
         steps=None if agent.steps is None else list(agent.steps),
+        thread_memory=None if agent.thread_memory is None else agent.thread_memory.definition,
         published_at=Now(),
     )
 

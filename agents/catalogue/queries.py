@@ -52,7 +52,8 @@ class AgentView:
     """One agent as a worker published it. `subagents` pairs each name with whether it is published too.
 
     Only `agent` fills in what the version says: `output` holds the parts of a typed result, None for text; `model`
-    names its models; `instructions` is None if the version is not known.
+    names its models; `instructions` is None if the version is not known. `remembers` is the number of texts of earlier
+    runs of its thread that a run remembers.
     """
 
     name: str
@@ -67,6 +68,7 @@ class AgentView:
     output: tuple[Part, ...] | None = None
     model: tuple[str, ...] = ()
     instructions: str | None = None
+    remembers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,7 @@ def _agent(row: PublishedAgent, names: set[str]) -> AgentView:
         tools=tuple(_tool(tool) for tool in row.tools),
         subagents=tuple((child, child in names) for child in row.subagents),
         steps=None if row.steps is None else tuple(row.steps),
+        remembers=catalogue.texts_of(row.thread_memory),
     )
 
 

@@ -18,7 +18,15 @@ from runtime.core.schema_changes import is_compatible
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}
 # `approvals` shows in each tool.
 _HARMLESS = frozenset(
-    {"name", "instructions", "approvals", "description", "deadline", "expires_in"}
+    {
+        "name",
+        "instructions",
+        "approvals",
+        "description",
+        "deadline",
+        "expires_in",
+        "thread_memory",  # it is fixed when a run starts
+    }
 )
 
 

@@ -39,6 +39,7 @@ from agents.sdk.conversation_texts import (
     EDITED,
     EXPIRED,
     GIVEN_UP,
+    MEMORY,
     MESSAGE,
     NOT_TAKEN,
     QUESTION,
@@ -90,7 +91,8 @@ def to_provider(
         match message["role"]:
             case "input":
                 text = json.dumps(message["content"], ensure_ascii=False)
-                conversation.append(_request(told, [UserPromptPart(content=text)]))
+                given = [*_memory(message), UserPromptPart(content=text)]
+                conversation.append(_request(told, given))
             case "model":
                 reply = _reply(secret, message, made)
                 conversation.append(reply)
@@ -108,6 +110,18 @@ def to_provider(
             case role:
                 raise ValueError(f"a frame has no messages of role {role}")
     return conversation
+
+
+def _memory(message: dict[str, Any]) -> list[UserPromptPart]:
+    """Return what the run remembers of earlier ones. Each text is a line of JSON, so none can pass for two."""
+    lines = [json.dumps(_remembered(one), ensure_ascii=False) for one in message.get("memory", ())]
+    return [UserPromptPart(content=MEMORY + "\n".join(lines))] if lines else []
+
+
+def _remembered(one: dict[str, Any]) -> dict[str, Any]:
+    who = {"asked_by": one["by"]} if one["kind"] == "asked" else {"answered_by": "you"}
+    text = {"erased": True} if one["text"] is None else {"text": one["text"]}
+    return {"at": one["at"], **who, **text}
 
 
 def _last_reply(conversation: list[ModelMessage]) -> ModelResponse:

@@ -15,6 +15,7 @@ from agents.sdk.definitions import (
     ToolContext,
     ToolError,
     agent,
+    last,
     tool,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "agent",
+    "last",
     "tool",
 ]
 

@@ -24,6 +24,7 @@ from agents.sdk.spec import (
     ToolSpec,
     positive,
 )
+from agents.sdk.thread_memory import ThreadMemory, last
 from runtime.core.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
@@ -44,6 +45,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "agent",
+    "last",
     "tool",
 ]
 
@@ -139,6 +141,7 @@ def agent(
     temperature: float | None = None,
     max_tokens: int | None = None,
     plan: bool = False,
+    thread_memory: ThreadMemory | None = None,
 ) -> AgentSpec:
     """Define an agent. Assign it to a name of the module, or the registry does not find it.
 
@@ -159,7 +162,8 @@ def agent(
     summary replaces earlier messages. `budget` limits each activation of the agent with everything below it: if it is
     exhausted, people are asked. `output` is the Pydantic model of its result, which is checked before the agent ends;
     without it the agent answers with text. With `plan` the agent has one more tool, `plan`, with which its model keeps
-    a list of items; the open ones are in each request to it. Raises DefinitionError if the definition is invalid.
+    a list of items; the open ones are in each request to it. `thread_memory` is `last(20)` for an agent whose runs
+    remember that many texts of earlier runs of their thread. Raises DefinitionError if the definition is invalid.
     """
     where = f"agent {name}"
     tools = fields.each(ToolSpec, tools, f"{where}: tools", "a function with @tool")
@@ -176,6 +180,7 @@ def agent(
         model=fields.script(model, where),
         temperature=fields.temperature(temperature, where),
         max_tokens=fields.max_tokens(max_tokens, where),
+        thread_memory=fields.thread_memory(thread_memory, where),
         input=input,
         input_schema={**schema, "additionalProperties": False},
         tools=tools,

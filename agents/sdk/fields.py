@@ -22,9 +22,11 @@ from agents.sdk.spec import (
     placeholders,
     positive,
 )
+from agents.sdk.thread_memory import ThreadMemory
 from runtime.core.call_options import RetryPolicy
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import RISKS, EffectClass, FailureCause, Risk
+from runtime.core.limits import MAX_REMEMBERED
 
 T = TypeVar("T")
 
@@ -121,6 +123,15 @@ def compaction(given: Compaction | None, where: str) -> Compaction | None:
         given.bytes is not None and given.bytes < 1_000
     ):
         raise DefinitionError(f"{where}: compaction begins at 4 messages or 1000 bytes, or later")
+    return given
+
+
+def thread_memory(given: ThreadMemory | None, where: str) -> ThreadMemory | None:
+    """Return the memory of an agent's threads."""
+    if given is not None and not isinstance(given, ThreadMemory):
+        raise DefinitionError(f"{where}: thread_memory must be last(…), not {given!r}")
+    if given is not None and (type(given.last) is not int or not 1 <= given.last <= MAX_REMEMBERED):
+        raise DefinitionError(f"{where}: thread_memory=last(…) takes 1 to {MAX_REMEMBERED} texts")
     return given
 
 

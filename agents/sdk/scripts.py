@@ -34,6 +34,7 @@ from agents.sdk.conversation_texts import (
     ANSWERED_QUESTION,
     ASKS,
     EDITED,
+    MEMORY,
     MESSAGE,
     PLAN,
     QUESTION,
@@ -98,7 +99,9 @@ class Turn:
 
     `summary` replaces the removed messages, empty if there are none; `sums_up` asks for a new one.
     `messages` are what people wrote to the run, each as `(who, text)`. `question` is what a person asks about a call
-    that waits for them, empty if no person does. `plan` are the open items of the agent's plan.
+    that waits for them, empty if no person does. `plan` are the open items of the agent's plan. `memory` is what the
+    run remembers of earlier runs of its thread, oldest first; each has `at`, `asked_by` or `answered_by`, and `text` or
+    `erased`.
     """
 
     input: Any
@@ -108,6 +111,7 @@ class Turn:
     messages: tuple[tuple[str, str], ...] = ()
     question: str = ""
     plan: tuple[str, ...] = ()
+    memory: tuple[dict[str, Any], ...] = ()
 
     def result(self, tool: str) -> Result | None:
         """Return the latest result of `tool`, or None if it was not called yet."""
@@ -177,7 +181,9 @@ def together(*replies: Reply) -> Reply:
 
 def _turn(messages: list[ModelMessage]) -> Turn:
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
-    prompt, *told = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
+    spoken = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
+    remembered = spoken.pop(0) if spoken[0].startswith(MEMORY) else ""
+    prompt, *told = spoken
     summaries = [text.removeprefix(SUMMARY) for text in told if text.startswith(SUMMARY)]
     results = tuple(_result(part) for part in parts if isinstance(part, ToolReturnPart))
     return Turn(
@@ -188,6 +194,7 @@ def _turn(messages: list[ModelMessage]) -> Turn:
         messages=tuple(_message(text) for text in told if text.startswith(MESSAGE)),
         question=_question(messages),
         plan=_plan(told),
+        memory=tuple(map(json.loads, remembered.split("\n")[1:])),
     )
 
 

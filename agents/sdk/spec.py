@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
+from agents.sdk.thread_memory import ThreadMemory
 from runtime.core.budgets import Budget
 from runtime.core.call_options import (
     MODEL_DEADLINE,
@@ -198,7 +199,8 @@ class AgentSpec:
     None if it declares none. `approvals` can only be stricter than its tools. `models` are its own instead of the
     installation's, in the order in which they are called. `retry` and `deadline` (seconds) are for each attempt at
     each of them. `temperature` and `max_tokens` (of one reply) go with each request, unless they are None. `holds`
-    says when it stops for a review. `budget` is what one activation may use with all below it, None for no limit.
+    says when it stops for a review, `thread_memory` what its runs remember of earlier runs of their thread. `budget` is
+    what one activation may use with all below it, None for no limit.
     `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name of the script.
     """
 
@@ -223,6 +225,7 @@ class AgentSpec:
     output_schema: dict[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    thread_memory: ThreadMemory | None = None
     keeps_secrets: bool = field(init=False, repr=False)
     model_name: str = field(init=False, repr=False)
     _tools: dict[str, ToolSpec] = field(init=False, repr=False)
@@ -283,6 +286,8 @@ class AgentSpec:
             "subagents": [_hand_over_definition(self, agent) for agent in self.subagents],
             **{name: value for name, value in _sampling(self).items() if value is not None},
         }
+        if self.thread_memory is not None:
+            definition["thread_memory"] = self.thread_memory.definition
         return (
             definition
             if self.output_schema is None

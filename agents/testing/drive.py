@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from agents.sdk import inputs
 from agents.sdk.spec import AgentSpec
+from agents.testing.memory import remembered
 from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.transcript import lines_of
 from agents.testing.worker import ToolCall, Worker
@@ -42,19 +43,23 @@ def drive(
     model: ScriptedModel | None = None,
     models: Mapping[str, ScriptedModel] | None = None,
     business_key: str | None = None,
+    memory: Sequence[tuple[Any, Any]] = (),
     crash_before: Sequence[str] = (),
     crash_after: Sequence[str] = (),
 ) -> "Flow":
     """Start a run of `agent`, and execute it until it waits for a person. Raise InvalidInput.
 
     `model` replaces the agent's own model, `models` those of any agents by name: each is a script, or a list of
-    replies. Models of providers are never called. `crash_before` and `crash_after` name tools. The worker dies once
-    for each: between its intent and the call, or between the call and its result. Another worker takes over.
+    replies. Models of providers are never called. `memory` has the input and the answer of each earlier run of the
+    thread that the run remembers. `crash_before` and `crash_after` name tools. The worker dies once for each: between
+    its intent and the call, or between the call and its result. Another worker takes over.
     """
     chosen = dict(models or {}) | ({} if model is None else {agent.name: model})
     ready = with_models(agent, chosen)
     inputs.check(ready.input_schema, input)
     worker = Worker(ready, crash_before, crash_after)
+    told = remembered(memory, agent=ready.name, by=REQUESTER)
+    worker.remembered = {one.digest: text for one, text in told}
     worker.advance(
         RunStarted(
             agent=ready.name,
@@ -62,6 +67,8 @@ def drive(
             requester=REQUESTER,
             budget=NO_LIMITS,
             business_key=business_key,
+            thread="thread" if memory else None,
+            memory=tuple(one for one, _ in told),
         )
     )
     worker.go_on()

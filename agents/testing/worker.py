@@ -83,7 +83,8 @@ class ToolCall:
 class Worker:
     """A worker in memory.
 
-    `now` is the written state, `clock` the time, `calls` the calls of tools, `shown` the snapshots.
+    `now` is the written state, `clock` the time, `calls` the calls of tools, `shown` the snapshots. `remembered` are
+    the texts of earlier runs, by digest.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class Worker:
         self._ready: deque[Work] = deque()
         self._signals = 0
         self._contents: dict[str, Any] = {}
-        self._filled = InlinedMessages(self._contents.__getitem__)
+        self.remembered: dict[str, str] = {}
+        self._filled = InlinedMessages(self._contents.__getitem__, lambda _: self.remembered)
         self._versions: dict[str, Version] = {}
         self._releases = 0
         self.shown = self._approvals.shown

@@ -18,6 +18,7 @@ def start_once(
     business_key: str | None,
     actor: Actor,
     budget: object = None,
+    thread: str | None = None,
 ) -> UUID:
     """Start a run from this form, or return the run that it started before.
 
@@ -31,7 +32,12 @@ def start_once(
         if row.run is not None and row.person == actor.person:
             return row.run
         run = start(
-            agent=agent, input=input, business_key=business_key, actor=actor, budget=budget
+            agent=agent,
+            input=input,
+            business_key=business_key,
+            actor=actor,
+            budget=budget,
+            thread=thread,
         ).run
         FormSubmission.objects.filter(number=form).update(run=run)
         return run

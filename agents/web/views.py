@@ -88,6 +88,7 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
             business_key=request.POST.get("business_key", "").strip() or None,
             actor=actor_of(request),
             budget=budget_fields.read(request.POST),
+            thread=request.POST.get("thread", "").strip() or None,
         )
     except UnknownAgent as exc:
         raise Http404 from exc
@@ -99,6 +100,8 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
     except InvalidInput as exc:
         if exc.field.startswith(budget_fields.PREFIX):
             return _page(request, shown, form, budget_problem=exc, status=422)
+        if exc.field == "thread":
+            return _page(request, shown, form, thread_problem=exc.detail, status=422)
         return _page(request, shown, form, key_problem=exc.detail, status=422)
     except NotJson as exc:
         return _page(request, shown, form, key_problem=exc.why, status=422)
@@ -112,6 +115,7 @@ def _page(
     *,
     refusal: Forbidden | None = None,
     key_problem: str = "",
+    thread_problem: str = "",
     budget_problem: InvalidInput | None = None,
     status: int = 200,
 ) -> HttpResponse:
@@ -122,11 +126,13 @@ def _page(
         "refusal": refusal,
         "business_key": request.POST.get("business_key", ""),
         "key_problem": key_problem,
+        "thread": request.POST.get("thread", ""),
+        "thread_problem": thread_problem,
         "max_business_key": MAX_KEY,
         "number": _number(request),
         "budget_fields": budget_fields.budget_fields(request.POST, budget_problem),
         "budget_problem": budget_problem,
-        "wrong": bool(form.problems or key_problem or budget_problem),
+        "wrong": bool(form.problems or key_problem or thread_problem or budget_problem),
     }
     return render(request, "agents/start.html", context, status=status)
 

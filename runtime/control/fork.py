@@ -75,4 +75,5 @@ def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUI
     runs.insert(connection, row)
     journal.append_first(connection, first)
     blobs.share(connection, born.run, blob_refs(now))
+    blobs.share_remembered(connection, born.run, now.memory)
     return born.run

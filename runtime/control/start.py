@@ -9,6 +9,7 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.broker import dispatch
+from runtime.control import thread_memory
 from runtime.control.transaction import notify
 from runtime.core.budgets import NO_LIMITS, Budget
 from runtime.core.digest import require_json
@@ -23,7 +24,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool, starts
 from runtime.store.pool import Connection
 from runtime.store.starts import Born
-from runtime.store.tables import journal
+from runtime.store.tables import blobs, journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +43,14 @@ def start(
     actor: Actor,
     budget: object = None,
     makers: Sequence[str] = (),
+    thread: str | None = None,
 ) -> Started:
     """Start a run of a published agent.
 
     `budget` limits this run, as `budget_text.budget_of` reads it. It can only lower the installation's limits. `makers`
-    are people besides the actor who brought it about.
+    are people besides the actor who brought it about. A run in a `thread` remembers what its agent says.
     Raise, in this order: Forbidden; NotJson; UnknownAgent; InvalidInput naming the field of `input`,
-    `business_key` or the limit of `budget`; BusinessKeyConflict.
+    `business_key`, `thread` or the limit of `budget`; BusinessKeyConflict.
     """
     access, catalogue = wiring.access(), wiring.catalogue()
     with pool.in_transaction() as connection:
@@ -58,7 +60,8 @@ def start(
     access.require_read(actor, "runs:start", rights, at=born.at)
     require_json(input, "input")
     catalogue.check_read(agent, schema, input)
-    _check_key(business_key)
+    _check_key("business_key", business_key)
+    _check_key("thread", thread)
     return create(
         agent=agent,
         input=input,
@@ -67,6 +70,7 @@ def start(
         budget=budget_for_run(budget),
         makers=makers,
         born=born,
+        thread=thread,
     )
 
 
@@ -79,6 +83,7 @@ def create(
     budget: Budget | None = None,
     makers: Sequence[str] = (),
     born: Born | None = None,
+    thread: str | None = None,
 ) -> Started:
     """Create a run, or find the run with the same business key, agent, requester and input.
 
@@ -89,6 +94,8 @@ def create(
     with pool.in_transaction() as connection:
         if born is None:
             born, _ = starts.peek(connection)
+        memory = thread_memory.of(agent=agent, thread=thread, actor=requester)
+        makers = merged(makers, memory.people)
         event = RunStarted(
             agent=agent,
             input=input,
@@ -96,6 +103,8 @@ def create(
             budget=budget or NO_LIMITS,
             business_key=business_key,
             makers=tuple(maker for maker in makers if maker != requester.person),
+            thread=thread,
+            memory=memory.found,
         )
         first = journal.sign(born.run, 1, "", Entry(at=born.at, events=(event,)))
         row = {
@@ -104,12 +113,14 @@ def create(
             "requester": requester.person,
             "token": requester.token,
             "business_key": business_key,
+            "thread": thread,
             "input": json.dumps(input),
             "head": first.seal.mac,
             "origin": merged([requester.person], makers),
         }
         if not starts.write(connection, row, first):
             return _found(connection, row, input)
+        blobs.remember(connection, born.run, memory.texts)
     notify(born.run, queue=dispatch.NEW)
     return Started(run=born.run, created=True)
 
@@ -123,13 +134,13 @@ def budget_for_run(asked: object) -> Budget | None:
         raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.why) from exc
 
 
-def _check_key(key: str | None) -> None:
+def _check_key(field: str, key: str | None) -> None:
     if key is None:
         return
     if not 1 <= len(key) <= MAX_KEY:
-        raise InvalidInput("business_key", f"must have 1 to {MAX_KEY} characters")
+        raise InvalidInput(field, f"must have 1 to {MAX_KEY} characters")
     if "\x00" in key:
-        raise InvalidInput("business_key", "contains a character that is not text")
+        raise InvalidInput(field, "contains a character that is not text")
 
 
 def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:

@@ -118,6 +118,7 @@ def _build_file(connection: Connection, run: UUID) -> str:
     if now.phase is not Phase.EXPORTED:  # retention has erased the journal
         raise RunEnded(RunStatus.EXPORTED)
     texts = {digest: blobs.text(connection, digest) for digest in sorted(blob_refs(now))}
+    texts |= blobs.remembered_bodies(connection, [one.digest for one in now.memory])
     manifest = export_file.manifest_of(now, bodies, texts)
     signature = signatures.sign(purposes.EXPORTS, manifest)
     text = export_file.encode(

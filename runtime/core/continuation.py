@@ -22,7 +22,7 @@ from runtime.core.call_options import (
 )
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import BlobRef, Preview
+from runtime.core.events import BlobRef, Preview, Remembered
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, turn_mark
 
@@ -344,7 +344,8 @@ class Continuation:
     (see runtime.core.machine.origin). `left` holds the frames of a failed run, which may be tried again. `denials` are
     by action digest; such an action is refused from then on. `edits` name the person who changed the arguments of an
     action, by its digest; such an action is asked again even if policy would not ask. `questions` are unanswered and
-    about calls of `pending`. `reviewers` wrote to the run as reviewers, and are kept apart from the origin.
+    about calls of `pending`. `reviewers` wrote to the run as reviewers, and are kept apart from the origin. `memory` is
+    what the run remembers of earlier runs of its `thread`.
     """
 
     run: UUID
@@ -376,6 +377,8 @@ class Continuation:
     origin: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
     business_key: str | None = None
+    thread: str | None = None
+    memory: tuple[Remembered, ...] = ()
 
     def frame(self, frame: str) -> Frame:
         """Return the frame with this id. Raises UnknownSubject."""

@@ -65,6 +65,21 @@ class AllowanceUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """A text of an earlier run of the thread: a person's question, or its answer at the end.
+
+    `by` is that person, or the agent. The text is stored under `digest`, apart from the journal, so that it can be
+    erased with the run that it comes from.
+    """
+
+    run: UUID
+    kind: Literal["asked", "answered"]
+    by: str
+    at: datetime
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """A person or program started the run.
 
@@ -72,6 +87,8 @@ class RunStarted:
 
     `business_key` is None in a run without one, and in older entries. `makers` are the people besides the requester who
     brought it about, such as those who changed the schedule that started it. They are in its origin.
+
+    `thread` names the conversation that the run belongs to, and `memory` has the texts of it that the run remembers.
     """
 
     agent: str
@@ -80,6 +97,8 @@ class RunStarted:
     budget: Budget | None = None
     business_key: str | None = None
     makers: tuple[str, ...] = ()
+    thread: str | None = None
+    memory: tuple[Remembered, ...] = ()
     type: Literal["RunStarted"] = "RunStarted"
 
 

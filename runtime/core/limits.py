@@ -37,6 +37,11 @@ MAX_MATCHED = 1_000  # waits that one event ends
 MAX_KEY = 200  # characters of a business key
 MAX_PLAN_ITEMS = 50  # of the plan that an agent keeps
 MAX_PLAN_ITEM = 200  # characters of one of them
+MAX_REMEMBERED = 50  # texts of earlier runs that a run remembers
+MAX_REMEMBERED_TEXT = 4_000  # characters of one of them that are kept
+MAX_MEMORY = 32_000  # characters of all of them; the oldest are left out
+MAX_REMEMBERED_RUNS = 25  # earlier runs that a start reads
+MAX_REMEMBERED_ENTRIES = 1_000  # journal entries of an earlier run; a longer one is not remembered
 MAX_PERSON = 150  # characters of a person's name, as Django's users have
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

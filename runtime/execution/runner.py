@@ -23,6 +23,7 @@ from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import recover
 from runtime.errors import LeaseLost
+from runtime.execution import thread_memory
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.versions import (
     RunBackoff,
@@ -106,7 +107,7 @@ class Runner:
         self._messages = messages
         self._yielding = YieldPolicy(held, context.heartbeat.draining)
         self._writer = StepWriter(held, context.slots, context.approvals, loaded, self._yielding)
-        self._filled = InlinedMessages(self._writer.content)
+        self._filled = InlinedMessages(self._writer.content, thread_memory.reader(self._writer))
         self._ready: list[Work] = []  # recorded, not launched yet
         self._running: set[RunningEffect] = set()
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions

@@ -132,6 +132,9 @@ class AgentCatalogue(Protocol):
     def check_read(self, agent: str, schema: Any, value: Any) -> None:
         """Raise as `check_input` does, from the value that `schema` had."""
 
+    def remembers(self, agent: str) -> int:
+        """Return how many texts of earlier runs of its thread a run of this agent remembers."""
+
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version of an agent was published after all of those."""
 

@@ -19,7 +19,8 @@ PREVIEW_AGAIN_SECONDS = 10.0  # just before the effect, when no reviewer waits f
 class ModelRequest:
     """One model call. `messages` are the frame's, oldest first.
 
-    `{"role": "input", "content": <json>}`
+    `{"role": "input", "content": <json>}`, perhaps with `memory`, what the run remembers of earlier ones, oldest first:
+    `{"run": str, "kind": "asked" or "answered", "by": str, "at": str, "text": str}`, `text` is null if it was erased.
     `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}`
     `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in the order of the proposals.
     `outcome` is `returned`, `failed`, `denied` or `refused`. A result that a person reported also has `reported_by`.

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from runtime.core.continuation import RunStatus
+from runtime.core.events import Remembered
 from runtime.models import Gate
 from runtime.ports import wiring
 from runtime.queries.budget_usage import BudgetUsage, usage_of
@@ -30,6 +31,7 @@ class History:
     transcript: Transcript
     timeline: Timeline
     usage: tuple[BudgetUsage, ...]
+    memory: tuple[Remembered, ...] = ()
 
     def step(self, step: str) -> "StepView | None":
         """Return a step by name: a frame, a call of a frame, or a model call; None if there is none."""
@@ -72,6 +74,7 @@ def history(run: RunDetail, *, whole: bool = False) -> History:
         transcript=transcript_of(told),
         timeline=timeline_of(told, until=_until(run, lines)),
         usage=usage_of(run.id, lines),
+        memory=told.memory,
     )
 
 

@@ -162,6 +162,7 @@ class RunDetail(RunRow):
     unheard: int
     waits: tuple[WaitView, ...]
     origin: tuple[str, ...]
+    thread: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +379,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         awaits=run.awaits,
         limited=rate_limits.read(run.limited),
         origin=merged([run.requester], run.origin),
+        thread=run.thread,
     )
 
 

@@ -28,9 +28,9 @@ NOTIFY_SIGNAL = f"""
 
 INSERT = f"""
     INSERT INTO runtime_run
-        (id, agent, requester, token, business_key, input, status, position, head, unheard, origin,
-        due_at)
-    VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(input)s,
+        (id, agent, requester, token, business_key, thread, input, status, position, head, unheard,
+        origin, due_at)
+    VALUES (%(id)s, %(agent)s, %(requester)s, %(token)s, %(business_key)s, %(thread)s, %(input)s,
         %(status)s, %(position)s, %(head)s, %(unheard)s, %(origin)s::jsonb, {DUE_SHORTLY})
 """
 # The same for a run with a business key, which may be taken. INSERT alone is faster.
@@ -65,7 +65,8 @@ class LockedRow:
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
     """Write a run that is due; the caller sends its hint. Returns False if its business key is taken.
 
-    `row` may omit `status`, `position` and `undelivered` of a new run, and an `origin` of the requester alone.
+    `row` may omit `status`, `position`, `thread` and `undelivered` of a new run, and an `origin` of the requester
+    alone.
     """
     statement = INSERT if row["business_key"] is None else INSERT_KEYED
     return connection.execute(statement, inserted(row)).rowcount == 1
@@ -77,6 +78,7 @@ def inserted(row: dict[str, Any]) -> dict[str, Any]:
         "status": "queued",
         "position": 1,
         "unheard": 0,
+        "thread": None,
         **row,
         "origin": json.dumps(row.get("origin", [row["requester"]])),
     }

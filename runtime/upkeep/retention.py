@@ -129,6 +129,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         journal.delete_until(connection, run, until=end.position)
         continuations.delete_base(connection, run)
         blobs.delete_for_run(connection, run)
+        blobs.forget(connection, run)
         signals.delete_for_run(connection, run)
         late_outcomes.delete_for_run(connection, run)
         wiring.approvals().erase(run=run, at=at, head=end.head)

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.endpoints import Endpoint, Kind
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
-from tests.support.specs import CREATE, Frame
+from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame
 
 KEY = "sk-canary-anthropic"
 WHOLE = 0  # instead of a status: 200, and 400 for a request that asks for a stream
@@ -78,6 +78,19 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     settings.ABEYANCE_MODEL = "anthropic:loopback"
     settings.ANTHROPIC_API_KEY = f"{KEY}-{uuid4()}"  # makes a client of its own
     return answers
+
+
+def test_a_memory_goes_out_before_the_input(answers: list[Any], frame: Frame) -> None:
+    answers.append((200, REPLY))
+    frame.messages[0]["memory"] = MEMORY
+    frame.ask()
+    (message,) = BODIES[-1]["messages"]
+    told, given = [part["text"] for part in message["content"]]
+    assert (message["role"], told.split("\n")[1:], json.loads(given)) == (
+        "user",
+        MEMORY_LINES,
+        NEWCOMER,
+    )
 
 
 @pytest.mark.parametrize("streams", [True, False])

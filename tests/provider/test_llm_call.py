@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import queue
 import socket
 from collections.abc import Callable
@@ -24,13 +25,13 @@ from agents.llm.messages import to_provider, tools_of
 from agents.llm.openai_client import Client
 from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
-from agents.sdk import tool
+from agents.sdk import conversation_texts, tool
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelFailure, Outcome
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
-from tests.support.specs import CREATE, NEWCOMER, Frame, registry_of
+from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame, registry_of
 
 # Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
 # schemas: for a tool with patterns, and for one without.
@@ -110,6 +111,17 @@ def test_a_question_goes_out_after_results_of_all_calls_and_allows_none(
     assert roles[-3:] == ["assistant", "tool", "user"]
     assert (body["tool_choice"], len(body["tools"])) == ("none", len(provider.bodies[0]["tools"]))
     assert body["messages"][-1]["content"].endswith("bea asks: Why her?")
+
+
+def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -> None:
+    frame = at()
+    frame.messages[0]["memory"] = MEMORY
+    assert [call.tool for call in frame.ask().calls] == ["create_account"]
+    told, given = [
+        one["content"] for one in provider.bodies[-1]["messages"] if one["role"] == "user"
+    ]
+    assert told == conversation_texts.MEMORY + "\n".join(MEMORY_LINES)
+    assert json.loads(given) == NEWCOMER
 
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, *_ in KINDS])

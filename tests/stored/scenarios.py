@@ -14,7 +14,7 @@ from agents.testing import Turn, call, replies, say, together
 from agents.testing.worker import Worker
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.documents.codec import encode_continuation
-from runtime.core.events import RunStarted
+from runtime.core.events import Remembered, RunStarted
 from runtime.core.machine.calls.retries import on_no_reply
 from runtime.ports.approvals import ReviewSnapshot
 
@@ -132,6 +132,8 @@ class Scene:
     crash_before: tuple[str, ...] = ()
     then: Callable[[Worker], None] = field(default=lambda worker: None)
     makers: tuple[str, ...] = ()
+    thread: str | None = None
+    memory: tuple[Remembered, ...] = ()
 
 
 def _call_is(state: CallState) -> Callable[[Continuation], bool]:
@@ -170,7 +172,14 @@ def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
         spec = scene.spec()
         worker = Worker(spec, scene.crash_before, ())
         worker.advance(
-            RunStarted(agent=spec.name, input=INPUT, requester="ada", makers=scene.makers)
+            RunStarted(
+                agent=spec.name,
+                input=INPUT,
+                requester="ada",
+                makers=scene.makers,
+                thread=scene.thread,
+                memory=scene.memory,
+            )
         )
         while not scene.shows(worker.now):
             worker._perform(worker._ready.popleft())

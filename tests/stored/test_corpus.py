@@ -19,7 +19,7 @@ from agents.sdk import Holds
 from agents.sdk.spec import AgentSpec
 from agents.testing import call
 from agents.testing.approvals import Approvals
-from agents.testing.worker import Worker
+from agents.testing.worker import BEGINNING, Worker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit
@@ -44,6 +44,7 @@ from runtime.core.events import (
     GateOpened,
     MessageReceived,
     QuestionAsked,
+    Remembered,
     RetryScheduled,
     RunStarted,
 )
@@ -148,9 +149,13 @@ TALKS = {
     ),
 }
 # Documents of schema 12 only. Of the first, the first entry has its number, the continuation has none of it.
+TOLD = Remembered(
+    run=UUID(int=7), kind="answered", by="desk", at=BEGINNING, digest="sha256:" + "0" * 64
+)
 REMARK = MessageSignal(id=1001, by="bea", text="it was the wrong order", reviewer=True)
 MADE = {
     "made": Scene(spec=lambda: desk(PAY), makers=("dora",)),
+    "remembering": Scene(spec=lambda: desk(PAY), thread="t", memory=(TOLD,)),
     "reviewed": Scene(spec=lambda: desk(PAY), then=lambda worker: worker.advance(REMARK)),
     "rate_limited": Scene(
         spec=lambda: desk(PAY),
@@ -341,7 +346,7 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 def _schema_of(event: Event) -> int:
     if isinstance(event, MessageReceived) and event.reviewer:
         return ORIGINS
-    if isinstance(event, RunStarted) and event.makers:
+    if isinstance(event, RunStarted) and (event.makers or event.thread):
         return ORIGINS
     if isinstance(event, RetryScheduled) and event.limited:
         return ORIGINS

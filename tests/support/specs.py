@@ -84,6 +84,17 @@ class Frame:
         )
 
 
+TOLD: dict[str, Any] = {"run": str(RUN), "by": "ada", "at": "2026-01-01T09:00:00+00:00"}
+MEMORY = (
+    {**TOLD, "kind": "asked", "text": "Who\nleft?"},
+    {**TOLD, "kind": "answered", "text": "Zaphod."},
+    {**TOLD, "kind": "asked", "text": None},
+)
+MEMORY_LINES = [
+    '{"at": "2026-01-01T09:00:00+00:00", "asked_by": "ada", "text": "Who\\nleft?"}',
+    '{"at": "2026-01-01T09:00:00+00:00", "answered_by": "you", "text": "Zaphod."}',
+    '{"at": "2026-01-01T09:00:00+00:00", "asked_by": "ada", "erased": true}',
+]
 NEWCOMER: dict[str, Any] = {
     "full_name": "New Hire",
     "email": "new.hire@example.com",

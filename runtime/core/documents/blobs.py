@@ -11,8 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runtime.core.continuation import Continuation, Frame
+from runtime.core.documents.memory import Recall, recalled
 from runtime.core.errors import Unreadable
-from runtime.core.events import BlobRef, Event, GateDecided, OutcomeArrived, ToolReturned
+from runtime.core.events import (
+    BlobRef,
+    Event,
+    GateDecided,
+    OutcomeArrived,
+    Remembered,
+    ToolReturned,
+)
+from runtime.core.ids import ROOT
 from runtime.core.limits import KEPT_INLINE, PREVIEW
 
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -26,6 +35,11 @@ class Blob:
 
     digest: str
     text: str
+
+
+def blob_of(text: str) -> Blob:
+    """Return the content of a text."""
+    return Blob(digest=digest_of(text), text=text)
 
 
 def extract_blob(event: Event) -> tuple[Event, Blob | None]:
@@ -83,21 +97,25 @@ def begins(first: Messages, messages: Messages) -> bool:
 
 
 class InlinedMessages:
-    """The messages of a run's frames, with every stored result inlined.
+    """The messages of a run's frames, with every stored result inlined, and the root's input with its memory.
 
-    `fetch` returns the value of a digest. Each message is read once, because a frame only adds messages.
+    `fetch` returns the value of a digest, and `recall` the texts of a memory. Each message is read once, because a
+    frame only adds messages.
     """
 
-    def __init__(self, fetch: Callable[[str], Any]) -> None:
+    def __init__(self, fetch: Callable[[str], Any], recall: Recall = lambda _: {}) -> None:
         self._fetch = fetch
+        self._recall = recall
         self._known: dict[str, tuple[Messages, Messages]] = {}
 
-    def messages(self, frame: Frame) -> Messages:
-        """Return the frame's messages with their stored results."""
+    def messages(self, frame: Frame, memory: Sequence[Remembered] = ()) -> Messages:
+        """Return the frame's messages with their stored results. `memory` is the run's, for its root frame."""
         before, filled = self._known.get(frame.id, ((), ()))
         if not before or not begins(before, frame.messages):
             before, filled = (), ()
         filled += tuple(self._filled(message) for message in frame.messages[len(before) :])
+        if not before and memory and frame.id == ROOT:
+            filled = ({**filled[0], "memory": recalled(memory, self._recall(memory))}, *filled[1:])
         self._known[frame.id] = frame.messages, filled
         return filled
 

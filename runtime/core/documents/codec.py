@@ -73,7 +73,7 @@ HISTORY = {
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
-    12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans",
+    12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories",
 }
 REFERRING = 6
 BRIEF = 7
@@ -238,7 +238,7 @@ def _number(event: Event) -> int:
         case Forked():
             with suppress(Unreadable):  # the reducer reports that
                 return _number_of(state_of(event))
-        case RunStarted() if event.makers:
+        case RunStarted() if event.makers or event.thread is not None:
             return ORIGINS
         case MessageReceived() if event.reviewer:
             return ORIGINS
@@ -272,7 +272,9 @@ def _number_of(now: Continuation) -> int:
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
     terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
-    if now.reviewers or terms == ORIGINS or any(map(_is_new, frames)):
+    if now.reviewers or now.thread is not None or now.memory:
+        return ORIGINS
+    if terms == ORIGINS or any(map(_is_new, frames)):
         return ORIGINS
     if now.questions or any(denial.changes for denial in now.denials.values()):
         return DIALOGUE

@@ -75,9 +75,9 @@ def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Conti
 
 
 def _apply_fork(now: Continuation, event: Forked) -> Continuation:
-    """Copy the state into the run `now`, which keeps its id, position, requester and business key.
+    """Copy the state into the run `now`, which keeps its id, position, requester, business key and thread.
 
-    Its origin joins that of the copied run.
+    Its origin joins that of the copied run. It remembers what that one remembers.
     """
     if now.frames:
         raise IllegalTransition("Run", "under way", event.type, str(now.run))
@@ -91,6 +91,7 @@ def _apply_fork(now: Continuation, event: Forked) -> Continuation:
         origin=merged([state.requester], state.origin, state.reviewers, now.origin, [event.by]),
         reviewers=(),
         business_key=now.business_key,
+        thread=now.thread,
     )
 
 

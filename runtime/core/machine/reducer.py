@@ -179,6 +179,8 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
         origin=merged([event.requester], event.makers),
         budget=event.budget,
         business_key=event.business_key,
+        thread=event.thread,
+        memory=event.memory,
     )
 
 

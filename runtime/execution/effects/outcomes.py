@@ -75,7 +75,7 @@ def request_for(
     frame = now.frame(work.frame)
     if isinstance(work, CallModel):
         unheard = () if work.summary else undelivered_to(now, frame.id)
-        messages = filled.messages(frame)[: cut_point(frame) if work.summary else None]
+        messages = filled.messages(frame, now.memory)[: cut_point(frame) if work.summary else None]
         return ModelRequest(
             run=now.run,
             frame=frame.id,
@@ -113,7 +113,7 @@ def _inquiry_request(
         run=now.run,
         frame=frame.id,
         agent=frame.agent,
-        messages=filled.messages(conversation(frame, asked)),
+        messages=filled.messages(conversation(frame, asked), now.memory),
         deadline=frame.terms.deadline,
         instructions=frame.instructions,
         calls=frame.calls,

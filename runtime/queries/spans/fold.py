@@ -107,6 +107,7 @@ class Fold:
         self.pause: Pause | None = None
         self.denials: dict[str, Denial] = {}
         self.inquiries: dict[UUID, InquiryRecord] = {}
+        self.memory: tuple[e.Remembered, ...] = ()
         self.start = start or datetime.min.replace(tzinfo=UTC)
         self._whole = whole
         self._gates = gates
@@ -153,6 +154,7 @@ class Fold:
         match event:
             case e.RunStarted():
                 self._requester = event.requester
+                self.memory = event.memory
             case e.FrameOpened():
                 self._opened(event)
             case e.Paused():
@@ -199,6 +201,7 @@ class Fold:
         except (CoreError, LookupError):
             return
         self.denials = dict(state.denials)
+        self.memory = state.memory
         for frame, said in frames:
             self.frames[frame.id] = frame
             for one in said:

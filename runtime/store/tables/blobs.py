@@ -3,14 +3,19 @@
 A step writes the blobs that its events refer to in its own statement. An existing blob is only marked as used. The
 collector deletes only blobs unused for an hour, so none disappears between the step's check and its commit. The hash
 is checked whenever a blob is read.
+
+The texts that runs remember of earlier ones are blobs too, with their source. A run goes on without one that was
+erased.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from runtime.core.documents import memory
 from runtime.core.documents.blobs import Blob, value_of
 from runtime.core.errors import Unreadable
+from runtime.core.events import Remembered
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 
@@ -89,6 +94,68 @@ def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
     )
     if done.rowcount != len(wanted):
         raise Tampered(f"contents are missing: {len(wanted) - done.rowcount}")
+
+
+def remember(connection: Connection, run: UUID, found: Iterable[tuple[UUID, Blob]]) -> None:
+    """Store what a new run remembers, each text with its source, and its references to them.
+
+    The caller has locked the sources against retention.
+    """
+    for source, blob in sorted(found, key=lambda text: text[1].digest):
+        connection.execute(
+            """
+            WITH kept AS (
+                INSERT INTO runtime_content (digest, body, source) VALUES (%(digest)s, %(body)s, %(source)s)
+                ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp() RETURNING digest)
+            INSERT INTO runtime_contentuse (run_id, content_id) SELECT %(run)s, digest FROM kept
+            ON CONFLICT DO NOTHING
+            """,
+            {"digest": blob.digest, "body": blob.text, "source": source, "run": run},
+        )
+
+
+def share_remembered(connection: Connection, run: UUID, found: Sequence[Remembered]) -> None:
+    """Make a fork refer to the texts that its original remembers, except for those that were erased."""
+    connection.execute(
+        """
+        INSERT INTO runtime_contentuse (run_id, content_id)
+        SELECT %s, digest FROM runtime_content WHERE digest = ANY(%s) FOR KEY SHARE
+        ON CONFLICT DO NOTHING
+        """,
+        (run, [one.digest for one in found]),
+    )
+
+
+def remembered(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
+    """Return the texts that were not erased, by digest. Raises Tampered if one does not match its digest."""
+    found = remembered_bodies(connection, digests)
+    return {digest: memory.read(body) for digest, body in found.items()}
+
+
+def remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
+    """Return the stored JSON of the texts that were not erased. Raises Tampered."""
+    rows = connection.execute(
+        "SELECT digest, body FROM runtime_content WHERE digest = ANY(%s)", (list(digests),)
+    ).fetchall()
+    for digest, body in rows:
+        try:
+            value_of(Blob(digest=digest, text=body))
+        except Unreadable as exc:
+            raise Tampered(str(exc)) from exc
+    return dict(rows)
+
+
+def forget(connection: Connection, source: UUID) -> None:
+    """Delete the texts of a run that others remember. The lock waits for forks that refer to them."""
+    digests = [
+        digest
+        for (digest,) in connection.execute(
+            "SELECT digest FROM runtime_content WHERE source = %s FOR UPDATE", (source,)
+        ).fetchall()
+    ]
+    if digests:
+        connection.execute("DELETE FROM runtime_contentuse WHERE content_id = ANY(%s)", (digests,))
+        connection.execute("DELETE FROM runtime_content WHERE digest = ANY(%s)", (digests,))
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:

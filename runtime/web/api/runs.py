@@ -98,7 +98,8 @@ _RUN: dict[str, Any] = {
 class RunIn(Body):
     """The run to start. The same business key, from the same person for the same agent, returns the same run.
 
-    `budget` limits the run; it can only be stricter than the installation's.
+    A run in a `thread` remembers what earlier ones said, if its agent has a memory. `budget` limits the run; it can
+    only be stricter than the installation's.
     """
 
     model_config = with_example(**_RUN)
@@ -106,6 +107,7 @@ class RunIn(Body):
     agent: Text
     input: Any
     business_key: Text | None = None
+    thread: Text | None = None
     budget: Annotated[Any, WithJsonSchema(BUDGET_SCHEMA)] = None
 
 
@@ -158,6 +160,7 @@ class RunOut(Schema):
     output: Any
     reason: str | None
     business_key: str | None
+    thread: str | None
     requester: str
     origin: list[str]
     created_at: datetime
@@ -233,6 +236,7 @@ def start_run(request: Authenticated, body: RunIn) -> Status[RunDetail]:
         input=body.input,
         business_key=body.business_key,
         budget=body.budget,
+        thread=body.thread,
         actor=request.auth,
     )
     return Status(201 if started.created else 200, readable(started.run, request.auth))

@@ -16,7 +16,7 @@ from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import crash_evidence, late_outcomes, run_page, runs
+from runtime.queries import crash_evidence, late_outcomes, run_page, runs, threads
 from runtime.queries.history import state_at
 from runtime.queries.processes import workers
 from runtime.queries.run_page import History
@@ -54,6 +54,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "late": late_outcomes.of_run(run, history.transcript),
         "budget_usage": history.usage,
         "starter": starters.of_run(run, actor),
+        "memory": threads.memory_of(history.memory),
         "is_admin": is_admin,
         "source": request.get_full_path(),
         "cancel_requested": told.cancel and not found.ended,

@@ -1,0 +1,139 @@
+"""Finds what a new run remembers of earlier runs of its thread: what people asked, and what the agent answered.
+
+Only texts of runs that its requester may read are taken, from verified journals. The people who steered one of these
+runs join the origin of the new one, because its text may steer the agent.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from runtime.control.transaction import atomic
+from runtime.core.continuation import Continuation, Phase
+from runtime.core.documents import memory
+from runtime.core.documents.blobs import Blob, blob_of
+from runtime.core.errors import CoreError
+from runtime.core.events import Completed, Event, MessageReceived, Remembered, RunStarted
+from runtime.core.limits import MAX_MEMORY
+from runtime.core.machine.origin import merged, steered_by
+from runtime.core.machine.replay import initial, step
+from runtime.errors import KeyMissing, Tampered
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.queries import threads
+from runtime.queries.threads import ThreadRun
+from runtime.store import runs
+from runtime.store.pool import Connection
+from runtime.store.tables import journal
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a run remembers: references for its journal, the texts with their runs, and the people behind them."""
+
+    found: tuple[Remembered, ...] = ()
+    texts: tuple[tuple[UUID, Blob], ...] = ()
+    people: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    of: Remembered
+    blob: Blob
+    size: int
+
+
+NOTHING = Memory()
+
+
+def of(*, agent: str, thread: str | None, actor: Actor) -> Memory:
+    """Return what a run that this actor starts now remembers. Nothing without a thread, or if its agent says so.
+
+    The runs that it remembers are locked against retention until the caller's transaction ends.
+    """
+    if thread is None or not (most := wiring.catalogue().remembers(agent)):
+        return NOTHING
+    texts: list[_Text] = []
+    people: tuple[str, ...] = ()
+    with atomic() as connection:
+        for run in threads.answered(
+            wiring.access().readable_runs(actor), agent=agent, thread=thread
+        ):
+            if len(texts) >= most:
+                break
+            if (read := _read(connection, run)) is None:
+                continue
+            now, said = read
+            fitting = _fitting(said, most=most - len(texts), characters=_left(texts))
+            if not fitting:
+                break  # older ones do not fit either
+            texts += fitting
+            people = merged(people, steered_by(now), [now.requester])
+    texts.reverse()
+    return Memory(
+        found=tuple(text.of for text in texts),
+        texts=tuple((text.of.run, text.blob) for text in texts),
+        people=people,
+    )
+
+
+def _left(texts: Iterable[_Text]) -> int:
+    return MAX_MEMORY - sum(text.size for text in texts)
+
+
+def _fitting(said: list[_Text], *, most: int, characters: int) -> list[_Text]:
+    """Return the last texts of a run, the newest first, as far as they fit."""
+    found: list[_Text] = []
+    for text in reversed(said[-most:]):
+        characters -= text.size
+        if characters < 0:
+            break
+        found.append(text)
+    return found
+
+
+def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_Text]] | None:
+    """Return the state in which a run ended, and its texts. None if it was erased meanwhile, or does not verify."""
+    runs.lock_against_retention(connection, run.id)
+    now, texts = initial(run.id), []
+    try:
+        for sealed, entry in journal.history(connection, run.id):
+            now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+            texts += [_text(run.id, *said) for said in _said(now, entry.events, entry.at)]
+    except (CoreError, Tampered, KeyMissing) as exc:
+        log.error("Run %s: not remembered, its journal does not verify: %s", run.id, exc)
+        return None
+    ended = now.phase is Phase.COMPLETED and (now.position, now.head) == (run.position, run.head)
+    return (now, texts) if ended else None
+
+
+def _said(
+    now: Continuation, events: Iterable[Event], at: datetime
+) -> Iterator[tuple[str, str, datetime, str]]:
+    for event in events:
+        match event:
+            case RunStarted():
+                yield "asked", event.requester, at, memory.text_of(event.input)
+            case MessageReceived():
+                yield "asked", event.by, at, memory.text_of(event.text)
+            case Completed():
+                yield "answered", now.agent, at, memory.text_of(event.output)
+
+
+def _text(run: UUID, kind: str, by: str, at: datetime, text: str) -> _Text:
+    blob = blob_of(memory.stored(run, kind, text))
+    return _Text(
+        of=Remembered(
+            run=run,
+            kind="asked" if kind == "asked" else "answered",
+            by=by,
+            at=at,
+            digest=blob.digest,
+        ),
+        blob=blob,
+        size=len(text),
+    )

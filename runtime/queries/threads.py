@@ -1,0 +1,76 @@
+"""Reads the runs of a thread, and what a run remembers of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q
+
+from runtime.core.continuation import RunStatus
+from runtime.core.documents import memory
+from runtime.core.documents.blobs import Blob, value_of
+from runtime.core.errors import Unreadable
+from runtime.core.events import Remembered
+from runtime.core.limits import MAX_REMEMBERED_ENTRIES, MAX_REMEMBERED_RUNS
+from runtime.models import Blob as BlobRow
+from runtime.models import Run
+from runtime.queries.redaction import redact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadRun:
+    """A run that ended with an answer, and the position and MAC of its last entry."""
+
+    id: UUID
+    position: int
+    head: str
+
+
+def answered(where: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
+    """List the newest runs of the agent in this thread that meet `where` and ended with an answer, the newest first.
+
+    Runs that retention has erased, and very long ones, are left out.
+    """
+    rows = Run.objects.filter(
+        where,
+        agent=agent,
+        thread=thread,
+        status=RunStatus.COMPLETED,
+        removed_at=None,
+        position__lte=MAX_REMEMBERED_ENTRIES,
+    ).order_by("-id")
+    found = rows.values_list("id", "position", "head")[:MAX_REMEMBERED_RUNS]
+    return tuple(ThreadRun(id=run, position=position, head=head) for run, position, head in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberedText:
+    """A text of an earlier run as the page shows it; `text` is None if it was erased."""
+
+    run: UUID
+    kind: str
+    by: str
+    at: datetime
+    text: str | None
+
+
+def memory_of(found: Sequence[Remembered]) -> tuple[RememberedText, ...]:
+    """Return what a run remembers, with the texts that exist and match their digests, secrets redacted."""
+    if not found:
+        return ()
+    rows = BlobRow.objects.filter(digest__in=[one.digest for one in found])
+    texts = {digest: _text(digest, body) for digest, body in rows.values_list("digest", "body")}
+    return tuple(
+        RememberedText(run=one.run, kind=one.kind, by=one.by, at=one.at, text=texts.get(one.digest))
+        for one in found
+    )
+
+
+def _text(digest: str, body: str) -> str | None:
+    try:
+        value_of(Blob(digest=digest, text=body))
+    except Unreadable:
+        return None
+    text: str = redact(memory.read(body))
+    return text
