@@ -3,13 +3,13 @@
 import logging
 import re
 
-_LINK = re.compile(r"/password/[^/?\s]+")
+_LINK = re.compile(r"/(password|hooks)/[^/?\s]+")
 
 
 def hide_links(record: logging.LogRecord) -> bool:
-    """Shorten the addresses of password links in the arguments of a record. It is always logged."""
+    """Shorten the addresses of password links and webhooks in the arguments of a record. It is always logged."""
     if isinstance(record.args, tuple):
         record.args = tuple(
-            _LINK.sub("/password/…", arg) if isinstance(arg, str) else arg for arg in record.args
+            _LINK.sub(r"/\1/…", arg) if isinstance(arg, str) else arg for arg in record.args
         )
     return True

@@ -29,6 +29,7 @@ TABLES = {
     "runtime_triggeract": (ADD, READ),  # as above
     "runtime_triggerevent": (KEEP, ALL),  # the sweeper starts their runs and deletes old events
     "runtime_receivedevent": (ADD, "SELECT, DELETE"),
+    "runtime_webhook": (ALL, READ),
     "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),

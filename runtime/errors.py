@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from runtime.core.limits import MAX_MATCHED, MAX_UNDELIVERED
+from runtime.core.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
 
 
 class RuntimeFault(Exception):
@@ -173,6 +173,27 @@ class NotRetried(RequestError):
     """Only an event that started no run and does not wait can be retried."""
 
     status, code = 409, "not_retried"
+
+
+class NoSuchWebhook(RequestError):
+    """There is no webhook at this address."""
+
+    status, code = 404, "not_found"
+
+
+class NotVerified(RequestError):
+    """The signature of the delivery does not verify, or its time is too far from now."""
+
+    status, code = 401, "not_verified"
+
+
+class DeliveryTooLarge(RequestError):
+    """The delivery is too large."""
+
+    status, code = 413, "too_large"
+
+    def __init__(self) -> None:
+        super().__init__(f"The body of a delivery may have at most {MAX_DELIVERY} bytes.")
 
 
 class SwitchAlreadyEngaged(RequestError):

@@ -473,3 +473,13 @@ class TriggerEvent(models.Model):
             ),
             models.Index(fields=["at"], name="trigger_event_at"),
         ]
+
+
+class Webhook(models.Model):
+    """The address of a trigger, by its hash, and the deliveries that were refused there."""
+
+    trigger = models.UUIDField(primary_key=True)
+    address = models.TextField(unique=True)
+    refused = models.IntegerField(db_default=0)
+    refused_at = models.DateTimeField(null=True)
+    refused_why = models.TextField(db_default="")

@@ -31,6 +31,7 @@ MAX_MESSAGE = 16_000  # characters of a message to a run
 MAX_UNDELIVERED = 20  # messages of a run that no model has received yet
 MAX_EVENT_DATA = 32 * 1024  # data of an external event
 MAX_EVENT_NAME = 200  # characters of an event's name or id
+MAX_DELIVERY = 256 * 1024  # body of a delivery to a webhook
 MAX_MATCH = 4 * 1024  # conditions of a wait on an event's data
 MAX_WAIT_DAYS = 366  # days until a wait must end
 MAX_MATCHED = 1_000  # waits that one event ends

@@ -23,10 +23,10 @@ from runtime.web.pages.schedules import resume as resume_schedule
 from runtime.web.pages.trigger_form import change as change_trigger
 from runtime.web.pages.trigger_form import new as new_trigger
 from runtime.web.pages.triggers import end as end_trigger
+from runtime.web.pages.triggers import make_webhook, remove_webhook, trigger, triggers
 from runtime.web.pages.triggers import pause as pause_trigger
 from runtime.web.pages.triggers import resume as resume_trigger
 from runtime.web.pages.triggers import retry as retry_event
-from runtime.web.pages.triggers import trigger, triggers
 
 urlpatterns = [
     path("runs/", runs, name="runs"),
@@ -66,6 +66,8 @@ urlpatterns = [
     path("triggers/<uuid:id>/resume/", resume_trigger, name="resume_trigger"),
     path("triggers/<uuid:id>/end/", end_trigger, name="end_trigger"),
     path("triggers/<uuid:id>/events/<int:number>/retry/", retry_event, name="retry_event"),
+    path("triggers/<uuid:id>/webhook/", make_webhook, name="make_webhook"),
+    path("triggers/<uuid:id>/webhook/remove/", remove_webhook, name="remove_webhook"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("manifest.webmanifest", manifest, name="manifest"),

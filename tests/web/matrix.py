@@ -29,6 +29,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
+from runtime.triggers.webhooks import changes as webhook_changes
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
@@ -144,11 +145,14 @@ def places(
 
 
 def _skipped() -> Places:
-    """A trigger of Ada's, and an event that it skipped."""
+    """A trigger of Ada's with a webhook, and an event that it skipped."""
     made = trigger_changes.create(sent=TRIGGER, actor=Actor(person="ada"))
     deliver(id="e-0", name="hired", data={"country": "FR"}, actor=Actor(person="admin"))
     TriggerEvent.objects.update(state="skipped")
-    return {"trigger": made, "event": TriggerEvent.objects.get().event}
+    ada = Actor(person="ada")
+    hook = webhook_changes.make(id=made, scheme="header", header="X-Token", actor=ada)
+    event = TriggerEvent.objects.get().event
+    return {"trigger": made, "event": event, "hook": hook.address}
 
 
 def answer(row: Row, identity: str, places: Places, query: str = "", body: Any = None) -> Any:
@@ -254,6 +258,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "imports": places["parcel"],
         "schedules": SCHEDULE,
         "triggers": TRIGGER,
+        "webhook": {"scheme": "standard"},
         "try": {**TRIGGER, "sample": {}},
         "backfill": {"first": "2026-01-01", "until": "2026-01-02"},
         "fork": {"position": 1},
@@ -272,7 +277,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     if "triggers/" in row.path and last in ("new", "change"):
         return TRIGGER if row.is_api else {**TRIGGER, "mapping": json.dumps(NEWCOMER)}
     starters = ("/api/v1/schedules/", "/api/v1/triggers/")
-    if row.path.startswith(starters) and last in ("pause", "run-now", "retry"):
+    if row.path.startswith(starters) and last in ("pause", "run-now", "retry", "remove"):
         return {}
     if last == "start":
         return _fields_of(NEWCOMER)

@@ -91,6 +91,18 @@ def test_acts_of_people_on_the_page(
     changed = ada.post(f"{place}change/", {**SAID, "name": "Other", "at_once": "3"}, follow=True)
     has(words(changed), "Other", "changed by ada", "Runs at once3")
     shows(ada, f"{place}change/", "Save the changes", "Try")
+    hook = ada.post(f"{place}webhook/", {"scheme": "header", "header": "X-Token"})
+    has(
+        words(hook),
+        "Copy the address and the secret now",
+        "http://testserver/api/v1/hooks/",
+        "webhook made by ada",
+    )
+    assert '<option value="stripe">Stripe' in hook.content.decode()
+    shows(ada, place, "in X-Token", "No delivery was refused", hides=("/api/v1/hooks/",))
+    wrong = ada.post(f"{place}webhook/", {"scheme": "github", "secret": "short"})
+    has(words(wrong, 422), "The field “secret” must be text of 16 to 200 characters")
+    has(words(ada.post(f"{place}webhook/remove/", follow=True)), "The webhook is removed.")
     has(words(ada.post(f"{place}end/", follow=True)), "ended", hides=("Pause", "Retry"))
     has(words(ada.post(f"{place}pause/"), 409), "The trigger has ended.")
     TriggerAct.objects.update(act="paused")

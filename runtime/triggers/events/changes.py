@@ -25,7 +25,7 @@ from runtime.store.tables.trigger_events import State
 from runtime.store.tables.triggers import TriggerRow
 from runtime.triggers.events import definition, mapping, trigger
 from runtime.triggers.events.definition import Definition
-from runtime.triggers.events.trigger import Trigger
+from runtime.triggers.events.trigger import Trigger, Webhook
 from runtime.triggers.schedule import Status
 
 SCOPE = "runs:start"
@@ -34,7 +34,9 @@ RETRIED = ("skipped", "failed")  # states of events that a person may retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Locked:
+class Locked:
+    """A trigger that is locked until the transaction ends."""
+
     connection: Connection
     row: TriggerRow
     one: Trigger
@@ -65,40 +67,40 @@ def change(*, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
 
     Raise NoSuchTrigger, Forbidden, TriggerEnded, UnknownAgent, or InvalidInput naming the field.
     """
-    with _locked(id, actor) as held:
+    with locked(id, actor) as held:
         defined = checked(sent)
-        _record(held, "changed", actor, defined=defined)
+        record(held, "changed", actor, defined=defined)
         said = {"name": defined.name, "agent": defined.agent, "event": defined.event}
         triggers.write(held.connection, id, **said, problem="", not_before=None)
 
 
 def pause(*, id: UUID, actor: Actor) -> None:
     """Pause a trigger: it gets no events, and those that wait start nothing until it is resumed. Raise as `change`."""
-    with _locked(id, actor) as held:
-        _record(held, "paused", actor, status=Status.PAUSED)
+    with locked(id, actor) as held:
+        record(held, "paused", actor, status=Status.PAUSED)
 
 
 def resume(*, id: UUID, actor: Actor) -> None:
     """Start runs again, from the next event on, and of those that wait. Raise as `change`."""
-    with _locked(id, actor) as held:
-        _record(held, "resumed", actor, status=Status.ACTIVE)
+    with locked(id, actor) as held:
+        record(held, "resumed", actor, status=Status.ACTIVE)
 
 
 def end(*, id: UUID, actor: Actor) -> None:
     """End a trigger for good; events that wait are skipped. Runs go on. Raise as `change`."""
-    with _locked(id, actor) as held:
+    with locked(id, actor) as held:
         trigger_events.skip_waiting(held.connection, id, ENDED)
-        _record(held, "ended", actor, status=Status.ENDED)
+        record(held, "ended", actor, status=Status.ENDED)
 
 
 def retry(*, id: UUID, number: int, actor: Actor) -> None:
     """Handle an event again that started no run, by the definition of now. Raise as `change`, or NotRetried."""
-    with _locked(id, actor) as held:
+    with locked(id, actor) as held:
         row = trigger_events.read(held.connection, id, number)
         if row is None or row.run is not None or row.state not in RETRIED:
             raise NotRetried
         trigger_events.write(held.connection, id, number, state=State.NEW, reason="")
-        _record(held, "retried", actor, detail={"event": row.id or ""})
+        record(held, "retried", actor, detail={"event": row.id or ""})
 
 
 def readable(connection: Connection, id: UUID, actor: Actor) -> TriggerRow:
@@ -134,7 +136,7 @@ def _reads(row: TriggerRow, actor: Actor) -> bool:
 
 
 @contextmanager
-def _locked(id: UUID, actor: Actor) -> Iterator[_Locked]:
+def locked(id: UUID, actor: Actor) -> Iterator[Locked]:
     """Lock a trigger that the actor may change."""
     wiring.access().require(actor, SCOPE)
     with atomic() as connection:
@@ -146,16 +148,17 @@ def _locked(id: UUID, actor: Actor) -> Iterator[_Locked]:
         one = trigger.current(connection, row)
         if one.status is Status.ENDED:
             raise TriggerEnded
-        yield _Locked(connection=connection, row=row, one=one)
+        yield Locked(connection=connection, row=row, one=one)
 
 
-def _record(
-    held: _Locked,
+def record(
+    held: Locked,
     act: str,
     actor: Actor,
     *,
     defined: Definition | None = None,
     status: Status | None = None,
+    webhook: Webhook | None = None,
     detail: Mapping[str, str] | None = None,
 ) -> None:
     """Record an act that changes the trigger, and have the sweeper look at it. The actor becomes a maker."""
@@ -164,6 +167,7 @@ def _record(
         makers=(*held.one.makers, actor.person),
         definition=defined or held.one.definition,
         status=status or held.one.status,
+        webhook=webhook or held.one.webhook,
     )
     trigger.record(held.connection, held.row.id, act, after, actor, detail)
     due_at = pool.now(held.connection) if after.status is Status.ACTIVE else None

@@ -15,11 +15,12 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import received_events, trigger_events, triggers
+from runtime.store.tables import received_events, trigger_events, triggers, webhooks
 from runtime.store.tables.trigger_events import EventRow
 from runtime.store.tables.triggers import TriggerRow
 from runtime.triggers.events import changes, mapping, trigger
 from runtime.triggers.events.definition import Definition
+from runtime.triggers.events.trigger import Trigger
 from runtime.triggers.schedule import Status
 
 HISTORY = 50  # events on a page
@@ -39,6 +40,17 @@ class PastAct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookView:
+    """The webhook of a trigger, without its address and secret, and the deliveries that were refused."""
+
+    scheme: str
+    header: str
+    refused: int
+    refused_at: datetime | None
+    refused_why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerView:
     """One trigger for a reader. `more` is the number of the event before which the earlier ones begin, None without."""
 
@@ -51,6 +63,7 @@ class TriggerView:
     more: int | None
     acts: tuple[PastAct, ...]
     changeable: bool
+    webhook: WebhookView | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,4 +176,18 @@ def _view(
             for one in kept
         ),
         changeable=changeable and row.state != Status.ENDED,
+        webhook=_webhook(connection, row.id, found),
+    )
+
+
+def _webhook(connection: Connection, id: UUID, one: Trigger) -> WebhookView | None:
+    if one.webhook is None:
+        return None
+    row = webhooks.read(connection, id)
+    return WebhookView(
+        scheme=one.webhook.scheme,
+        header=one.webhook.header,
+        refused=0 if row is None else row.refused,
+        refused_at=None if row is None else row.refused_at,
+        refused_why="" if row is None else row.refused_why,
     )

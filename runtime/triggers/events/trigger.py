@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from runtime.core.machine.origin import merged
@@ -17,6 +17,16 @@ from runtime.triggers.schedule import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """The webhook of a trigger: the hash of its address, how deliveries are signed, and the sealed secret."""
+
+    address: str
+    scheme: str
+    header: str
+    secret: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
     """A trigger. `owner` is the requester of its runs.
 
@@ -27,6 +37,7 @@ class Trigger:
     makers: tuple[str, ...]
     status: Status
     definition: Definition
+    webhook: Webhook | None = None
 
 
 def current(connection: Connection, row: TriggerRow) -> Trigger:
@@ -48,6 +59,7 @@ def of_act(row: TriggerRow, body: str) -> Trigger:
         makers=tuple(found["makers"]),
         status=Status(found["status"]),
         definition=defined,
+        webhook=Webhook(**found["webhook"]) if "webhook" in found else None,
     )
 
 
@@ -65,6 +77,7 @@ def record(
         "makers": merged(after.makers),
         "status": after.status,
         "definition": definition.to_text(after.definition),
+        **({"webhook": asdict(after.webhook)} if after.webhook else {}),
         **({"detail": dict(detail)} if detail else {}),
     }
     triggers.add_act(

@@ -4,15 +4,21 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
+from django.http import HttpRequest
+from django.urls import reverse
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
-from runtime.core.limits import MAX_EVENT_NAME
+from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME
+from runtime.errors import DeliveryTooLarge
 from runtime.triggers.events import changes, listing
 from runtime.triggers.events.definition import MAX_AT_ONCE, MAX_DEBOUNCE, MAX_RATE_SECONDS
 from runtime.triggers.events.listing import TriggerView
 from runtime.triggers.fields import MAX_NAME
-from runtime.web.requests import Authenticated, Body
+from runtime.triggers.webhooks import changes as webhook_changes
+from runtime.triggers.webhooks.receive import Receipt, receive
+from runtime.triggers.webhooks.signatures import Scheme
+from runtime.web.requests import Authenticated, Body, raw_body
 
 router = Router(tags=["triggers"])
 
@@ -119,6 +125,42 @@ class TriggerList(Schema):
     items: list[TriggerItem]
 
 
+class WebhookIn(Body):
+    """How deliveries are signed; `header` is for the scheme `header`. Without a `secret` one is made."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"scheme": "standard"}]}
+    )
+
+    scheme: Annotated[Any, WithJsonSchema({"enum": [*Scheme]})]
+    header: Words = ""
+    secret: Words = ""
+
+
+class NewWebhookOut(Schema):
+    """The address below this server, and the secret: neither is shown again."""
+
+    path: str
+    secret: str
+
+
+class WebhookOut(Schema):
+    """The webhook of a trigger, and the deliveries that were refused there."""
+
+    scheme: str
+    header: str
+    refused: int
+    refused_at: datetime | None
+    refused_why: str
+
+
+class ReceiptOut(Schema):
+    """The id of a delivery. `challenge` is there when Slack checks the address."""
+
+    id: str
+    challenge: str | None = None
+
+
 class TriggerOut(Schema):
     """One trigger with its newest events and its newest acts.
 
@@ -145,6 +187,7 @@ class TriggerOut(Schema):
     history: list[TriggeredOut]
     more: int | None
     acts: list[TriggerActOut]
+    webhook: WebhookOut | None
 
 
 class TrialOut(Schema):
@@ -235,13 +278,46 @@ def retry_event(request: Authenticated, trigger: UUID, number: int) -> dict[str,
     return _shown(request, trigger)
 
 
+@router.post("/triggers/{uuid:trigger}/webhook", response=NewWebhookOut)
+def make_webhook(request: Authenticated, trigger: UUID, body: WebhookIn) -> dict[str, Any]:
+    """Give a trigger a webhook, or another address and secret. They are in this answer only."""
+    made = webhook_changes.make(id=trigger, actor=request.auth, **body.dict())
+    return {"path": reverse("api:deliver", args=[made.address]), "secret": made.secret}
+
+
+@router.post("/triggers/{uuid:trigger}/webhook/remove", response=TriggerOut)
+def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
+    """Remove the webhook of a trigger: its address is not found any more."""
+    webhook_changes.remove(id=trigger, actor=request.auth)
+    return _shown(request, trigger)
+
+
+@router.post(
+    "/hooks/{str:address}",
+    response={202: ReceiptOut, 200: ReceiptOut},
+    auth=None,
+    url_name="deliver",
+)
+@raw_body
+def deliver(request: HttpRequest, address: str) -> Status[Receipt]:
+    """Receive a delivery for a trigger: 202, or 200 without effect if it was received before.
+
+    The signature of the body is its authentication; no token is needed.
+    """
+    size = request.headers.get("content-length", "")
+    if size.isdigit() and int(size[:9]) > MAX_DELIVERY:
+        raise DeliveryTooLarge
+    found = receive(address, request.headers, request.body)
+    return Status(202 if found.new else 200, found)
+
+
 def _shown(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     return _fields(listing.one(trigger, request.auth))
 
 
 def _fields(one: TriggerView) -> dict[str, Any]:
     said = one.definition
-    own = ("id", "status", "owner", "makers", "history", "more", "acts")
+    own = ("id", "status", "owner", "makers", "history", "more", "acts", "webhook")
     return {
         **{name: getattr(said, name) for name in TriggerOut.model_fields if hasattr(said, name)},
         **{name: getattr(one, name) for name in own},

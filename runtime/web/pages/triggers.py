@@ -6,11 +6,15 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from runtime.errors import KeyMissing, NoSuchTrigger, RequestError, Tampered
 from runtime.ports.access import Actor
 from runtime.triggers.events import changes, listing
+from runtime.triggers.webhooks import changes as webhook_changes
+from runtime.triggers.webhooks.changes import NewWebhook
+from runtime.triggers.webhooks.signatures import Scheme
 from runtime.web.pages.schedules import starters
 from runtime.web.requests import actor_of
 from runtime.web.schema_fields import as_typed
@@ -63,8 +67,39 @@ def retry(request: HttpRequest, id: UUID, number: int) -> HttpResponse:
     return _done(request, id, act, "The event is handled again.")
 
 
-def page(request: HttpRequest, id: UUID, problem: RequestError | None = None) -> HttpResponse:
-    """Show one trigger, with the problem of an act."""
+@require_POST
+@starters
+def make_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Give a trigger a webhook, and show its address and secret this once."""
+    made: list[NewWebhook] = []
+
+    def act(actor: Actor) -> None:
+        given = {name: request.POST.get(name, "") for name in ("scheme", "header", "secret")}
+        made.append(webhook_changes.make(id=id, actor=actor, **given))
+
+    answer = _done(request, id, act, "")
+    return page(request, id, made=made[0]) if made else answer
+
+
+@require_POST
+@starters
+def remove_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Remove the webhook of a trigger."""
+
+    def act(actor: Actor) -> None:
+        webhook_changes.remove(id=id, actor=actor)
+
+    return _done(request, id, act, "The webhook is removed.")
+
+
+def page(
+    request: HttpRequest,
+    id: UUID,
+    problem: RequestError | None = None,
+    *,
+    made: NewWebhook | None = None,
+) -> HttpResponse:
+    """Show one trigger, with the problem of an act, or a webhook that was just made."""
     unverified, shown = "", None
     try:
         shown = listing.one(id, actor_of(request), _before(request))
@@ -79,6 +114,10 @@ def page(request: HttpRequest, id: UUID, problem: RequestError | None = None) ->
         "retried": changes.RETRIED,
         "unverified": unverified,
         "problem": problem,
+        "made": made,
+        "address": made and request.build_absolute_uri(reverse("api:deliver", args=[made.address])),
+        "schemes": list(Scheme),
+        "sent": request.POST,
         "paged": "before" in request.GET,
     }
     status = 200 if problem is None else problem.status
@@ -95,7 +134,8 @@ def _done(request: HttpRequest, id: UUID, act: Callable[[Actor], None], said: st
         return page(request, id, refused)
     except (Tampered, KeyMissing):
         return page(request, id)
-    messages.success(request, said)
+    if said:
+        messages.success(request, said)
     return redirect("trigger", id)
 
 

@@ -25,6 +25,7 @@ from runtime.models import Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
+from runtime.triggers.webhooks import changes as webhook_changes
 from tests.browser.conftest import Desk, unfold
 from tests.support.fake_ports import say, turns
 from tests.support.office import SCHEMA, Office, reseal
@@ -90,6 +91,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     on = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": ARGS}
     trigger = trigger_changes.create(sent=on, actor=Actor(person="ada"))
     deliver(id="e-1", name="hired", data={}, actor=Actor(person="admin"))
+    webhook_changes.make(id=trigger, scheme="github", actor=Actor(person="ada"))
     TriggerEvent.objects.update(state="failed", reason="input.level: is missing")
     pair = {"agent": "hr_onboarding", "before": "sha256:a", "after": "sha256:b"}
     sign(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.now()))

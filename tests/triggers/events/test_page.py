@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from config.env.environment import ROOT
-from runtime.models import Run, Trigger
+from runtime.models import Run, Trigger, TriggerEvent
 from runtime.store import pool
 from runtime.triggers.events import firing
 from tests.docs.pages import blocks
@@ -37,8 +37,24 @@ def test_the_event_on_the_page_starts_a_run_by_the_trigger_on_the_page(
     assert (run.business_key, json.loads(run.input)["full_name"]) == ("hire newhire", "New Hire")
 
 
+def test_the_webhook_on_the_page_is_made_and_gets_the_delivery_on_the_page(
+    hiring: None, cast: Cast
+) -> None:
+    _, trigger = (json.loads(block.text) for block in blocks(PAGE, "json"))
+    api = Caller(cast.ada)
+    made = api.post("/triggers", trigger).json()["id"]
+    curl, _ = blocks(PAGE, "")
+    hook, delivery = re.findall(r"-d '(.*)'", curl.text)
+    given = api.post(f"/triggers/{made}/webhook", json.loads(hook)).json()
+    token = {json.loads(hook)["header"]: given["secret"]}
+    assert f"{next(iter(token))}: …" in curl.text
+    path = given["path"].removeprefix("/api/v1")
+    assert api.send(path, delivery, headers=token).status_code == 202
+    assert TriggerEvent.objects.count() == 1
+
+
 def test_the_commands_on_the_page_run(hiring: None) -> None:
-    (block,) = blocks(PAGE, "")
+    _, block = blocks(PAGE, "")
     for line in block.text.replace("\n    ", " ").splitlines():
         made = Trigger.objects.first()
         words = shlex.split(re.sub(r"[0-9a-f]{8}-…", str(made and made.id), line))

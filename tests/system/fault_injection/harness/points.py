@@ -9,6 +9,7 @@ from runtime.core.enums import EffectClass
 from runtime.core.events import EVENT_TYPES
 from runtime.triggers import firing
 from runtime.triggers.events import firing as events_firing
+from runtime.triggers.webhooks import receive
 
 DEPTHS = (0, 1, 2)
 COMMIT = ("before", "written", "committed")
@@ -17,6 +18,8 @@ EFFECT = ("starting", "performed")
 SCHEDULES = {f"{moment}:{firing.KIND}:0" for moment in COMMIT}
 # Of a sweeper that starts the runs of a trigger: see test_triggers.py.
 TRIGGERS = {f"{moment}:{events_firing.KIND}:0" for moment in COMMIT}
+# Of a web process that receives a delivery: see test_triggers.py.
+DELIVERIES = {f"{moment}:{receive.KIND}:0" for moment in ("written", "committed")}
 
 _SAME_ENTRY = (
     "what follows from it is in the same entry, unless a cancelled run waits or no slot is free"
