@@ -24,12 +24,12 @@ from agents.llm.failures import (
     provider_text,
     too_slow,
 )
-from agents.llm.messages import from_provider, sum_up, to_provider, tools_of
+from agents.llm.messages import after_cut, from_provider, sum_up, to_provider, tools_of
 from agents.llm.outages import Outages
 from agents.llm.plan_reminder import reminder
 from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.llm.replies import whole
-from agents.llm.script_player import run_script
+from agents.llm.script_player import CHARACTERS, run_script
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
@@ -113,7 +113,11 @@ def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]
     )
     if request.summary:
         conversation.append(sum_up(agent, request.instructions))
-    return [*conversation, *reminder(agent, request.todo, request.instructions)]
+    return [
+        *conversation,
+        *after_cut(agent, request.cut, request.instructions),
+        *reminder(agent, request.todo, request.instructions),
+    ]
 
 
 def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
@@ -243,12 +247,19 @@ class _Call:
         return reply
 
     def _complete(self, failure: ModelFailure) -> ModelFailure:
-        return replace(failure, model=self.model, fallback=self._fallback, partial=self._partial())
+        text = self._received()
+        return replace(
+            failure,
+            model=self.model,
+            fallback=self._fallback,
+            partial=plain(text),  # as long as an error at most
+            tokens=-(-len(text) // CHARACTERS),
+        )
 
-    def _partial(self) -> str:
-        """Return the text received so far, as long as an error at most."""
+    def _received(self) -> str:
+        """Return the text received so far."""
         with suppress(Exception):
-            return plain(self._stream.get().text or "") if self._stream is not None else ""
+            return (self._stream.get().text or "") if self._stream is not None else ""
         return ""
 
     def _raised(self, exc: Exception) -> ModelFailure:

@@ -36,6 +36,7 @@ from agents.sdk.conversation_texts import (
     ANSWERED_BY_POLICY,
     ANSWERED_QUESTION,
     ASKS,
+    CUT,
     EDITED,
     EXPIRED,
     GIVEN_UP,
@@ -53,7 +54,7 @@ from agents.sdk.conversation_texts import (
     WAITING,
 )
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
-from runtime.core.continuation import Call
+from runtime.core.continuation import Call, CutReply
 from runtime.core.denial_text import changes_text, denial_text
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
@@ -149,6 +150,16 @@ def inquiry_text(message: Mapping[str, Any]) -> str:
 def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
     """Return the message that requests a summary instead of the next step."""
     return _request(instructions or agent.instructions, [UserPromptPart(content=SUM_UP)])
+
+
+def after_cut(agent: AgentSpec, cut: CutReply | None, instructions: str = "") -> list[ModelMessage]:
+    """Return the message about a reply that was cut off, none without one. It is made anew for each attempt."""
+    if cut is None:
+        return []
+    since = cut.since.isoformat(timespec="seconds")
+    facts = {"beginning": cut.text, "cut_after_tokens": cut.tokens, "since": since}
+    part = UserPromptPart(content=f"{CUT}{json.dumps(facts, ensure_ascii=False)}")
+    return [_request(instructions or agent.instructions, [part])]
 
 
 @lru_cache(256)

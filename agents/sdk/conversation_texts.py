@@ -42,6 +42,8 @@ MEMORY = (
     " follows it.\n"
 )
 
+CUT = "Your last reply was cut off and nothing of it counts. Answer again, from the beginning. It as JSON: "
+
 WAITING = "This call has not been made: it waits for a person's decision."
 # The tool, its call, the person, ASKS and the question follow.
 QUESTION = "A person who decides about a call that you proposed asks you a question about it. "

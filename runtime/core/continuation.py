@@ -189,6 +189,15 @@ class Outage:
     tries: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutReply:
+    """A reply of a frame's model that was cut off: its beginning, about how many tokens had come, and since when."""
+
+    text: str
+    tokens: int
+    since: datetime
+
+
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One activation of one agent. It works on `call` of the frame `parent`; the root has neither.
@@ -200,7 +209,8 @@ class Frame:
     it, `context` the tokens of its last model call. `since` is the run's active time in seconds when the frame
     opened. `instructions` is the text that a function made of the input, empty if the agent's instructions are a
     text. `to_revise` lists the calls to which people requested changes and which no call has revised yet. `plan` has
-    the steps that the author declared, `todo` the plan that the model keeps.
+    the steps that the author declared, `todo` the plan that the model keeps. `cut` is the reply of
+    this turn that was cut off last.
     """
 
     id: str
@@ -234,6 +244,7 @@ class Frame:
     instructions: str = ""
     to_revise: tuple[ToRevise, ...] = ()
     todo: tuple[PlanItem, ...] = ()
+    cut: CutReply | None = None
 
     def of_turn(self) -> tuple[Call, ...]:
         """Return the calls of the current turn, in the order in which the model proposed them."""

@@ -347,7 +347,8 @@ class RetryScheduled:
     the provider's rate limit (`brake`): `ticket` is its number in that queue. `since` is when the frame's model first
     gave no reply; None in entries from before runs waited for providers. `asks_at` is set once no model of the agent
     is left to call: at that time people are asked instead. `limited` says that the provider rejected or delays the call
-    because of its rate limit.
+    because of its rate limit. `tokens` is about how many tokens of text had come when the reply was cut off: then the
+    next attempt learns of it, with `partial`. It is 0 in older entries.
     """
 
     frame: str
@@ -364,6 +365,7 @@ class RetryScheduled:
     since: datetime | None = None
     asks_at: datetime | None = None
     limited: bool = False
+    tokens: int = 0
     type: Literal["RetryScheduled"] = "RetryScheduled"
 
 

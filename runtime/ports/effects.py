@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.core.continuation import Call, PlanItem
+from runtime.core.continuation import Call, CutReply, PlanItem
 from runtime.core.enums import EffectClass, FailureCause
 from runtime.core.events import Preview, Proposal
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
@@ -36,6 +36,8 @@ class ModelRequest:
     the text that a function made of the frame's input; empty for the agent's own. `calls` are the frame's calls: they
     hold the arguments, which stored replies leave out. `todo` is the plan that the model keeps.
 
+    `cut` is the reply to these messages that was cut off before.
+
     With `inquiry`, its id, the last message is a person's inquiry about a call that waits for a person, and the one
     before has the results of its turn so far, where `outcome` may be `waiting`. The answer is text, and no call of it
     is made:
@@ -54,6 +56,7 @@ class ModelRequest:
     instructions: str = ""
     calls: tuple[Call, ...] = ()
     inquiry: UUID | None = None
+    cut: CutReply | None = None
     todo: tuple[PlanItem, ...] = ()
 
 
@@ -139,7 +142,7 @@ class ModelFailure:
 
     `retryable` says that a retry can help; `retry_after` is the wait in seconds the provider asked for. `model` is
     the one that failed, `fallback` the agent's next, empty for none. `partial` is the text received before an
-    interruption. `said` is the provider's error text, for admins.
+    interruption, which is about `tokens` long. `said` is the provider's error text, for admins.
     """
 
     error: str
@@ -150,6 +153,7 @@ class ModelFailure:
     fallback: str = ""
     partial: str = ""
     said: str = ""
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,16 @@ from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelFailure, Outcome
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
-from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame, registry_of
+from tests.support.specs import (
+    CREATE,
+    CUT_REPLY,
+    MARKER,
+    MEMORY,
+    MEMORY_LINES,
+    NEWCOMER,
+    Frame,
+    registry_of,
+)
 
 # Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
 # schemas: for a tool with patterns, and for one without.
@@ -111,6 +120,12 @@ def test_a_question_goes_out_after_results_of_all_calls_and_allows_none(
     assert roles[-3:] == ["assistant", "tool", "user"]
     assert (body["tool_choice"], len(body["tools"])) == ("none", len(provider.bodies[0]["tools"]))
     assert body["messages"][-1]["content"].endswith("bea asks: Why her?")
+
+
+def test_a_cut_reply_is_marked_in_the_next_request(provider: Provider, at: MakeFrame) -> None:
+    frame = at()
+    perform(frame.handler, replace(frame.request(), cut=CUT_REPLY))
+    assert provider.bodies[-1]["messages"][-1] == {"role": "user", "content": MARKER}
 
 
 def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -> None:
@@ -232,6 +247,7 @@ def test_an_endless_reply_is_cut_and_kept(provider: Provider, frame: Frame, faul
     assert (found.retryable, found.cause) == (True, FailureCause.TIME)
     assert found.model == "openai:loopback"
     assert ("drip drip" if fault is Fault.TRICKLE else "and then") in found.partial
+    assert found.tokens == -(-len(found.partial) // 4)
     assert provider.left.wait(60)
 
 

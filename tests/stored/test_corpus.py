@@ -162,6 +162,11 @@ MADE = {
         shows=lambda now: now.root is not None,
         then=lambda worker: be_busy(worker, cause=FailureCause.LIMIT, model="openai:a"),
     ),
+    "cut_off": Scene(
+        spec=lambda: desk(PAY),
+        shows=lambda now: now.root is not None,
+        then=lambda worker: be_busy(worker, partial="The pri", tokens=2, model="openai:a"),
+    ),
     "planned": Scene(spec=lambda: desk(call("plan", write=["Pay", "Say so"]), PAY, plan=True)),
 }
 LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED | TALKS, ORIGINS: MADE}
@@ -348,7 +353,7 @@ def _schema_of(event: Event) -> int:
         return ORIGINS
     if isinstance(event, RunStarted) and (event.makers or event.thread):
         return ORIGINS
-    if isinstance(event, RetryScheduled) and event.limited:
+    if isinstance(event, RetryScheduled) and (event.limited or event.tokens):
         return ORIGINS
     if isinstance(event, CallAdmitted) and event.terms.plan:
         return ORIGINS

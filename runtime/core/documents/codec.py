@@ -73,7 +73,8 @@ HISTORY = {
     9: "denials that stand, and answers instead of calls: an entry with one, and a continuation that has any",
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
-    12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories",
+    12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
+    " replies that were cut off",
 }
 REFERRING = 6
 BRIEF = 7
@@ -244,7 +245,7 @@ def _number(event: Event) -> int:
             return ORIGINS
         case AnswerDropped():
             return ORIGINS
-        case RetryScheduled() if event.limited:
+        case RetryScheduled() if event.limited or event.tokens:
             return ORIGINS
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE
@@ -288,7 +289,7 @@ def _number_of(now: Continuation) -> int:
 
 def _is_new(frame: Frame) -> bool:
     """Tell whether a frame holds something of ORIGINS, besides its calls."""
-    return bool(frame.todo or (frame.outage and frame.outage.tries))
+    return bool(frame.todo or frame.cut or (frame.outage and frame.outage.tries))
 
 
 def _number_of_terms(terms: CallOptions) -> int:

@@ -49,6 +49,7 @@ def compact(now: Continuation, event: Compacted) -> Continuation:
         attempt=1,
         failures=0,
         outage=None,
+        cut=None,
         messages=(frame.messages[0], summary, *frame.messages[event.until :]),
         calls=frame.of_turn(),
     )

@@ -12,6 +12,7 @@ from runtime.core.continuation import (
     SETTLED,
     Call,
     Continuation,
+    CutReply,
     Frame,
     Outage,
     Pause,
@@ -270,6 +271,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
         model="",
         ticket=0,
         outage=None,
+        cut=None,
         messages=frame.messages + message,
         calls=frame.calls + calls,
         outcome=_answer(event) if answers else None,
@@ -418,6 +420,9 @@ def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
         frame = replace(frame, model="", failures=0)
     elif event.cause == "error":
         frame = replace(frame, failures=frame.failures + 1)
+    if event.tokens and event.since is not None:
+        cut = CutReply(text=event.partial, tokens=event.tokens, since=event.since)
+        frame = replace(frame, cut=cut)
     outage = _outage(frame, event)
     return now.with_frame(replace(frame, until=event.until, ticket=event.ticket, outage=outage))
 

@@ -89,6 +89,7 @@ def request_for(
             instructions=frame.instructions,
             calls=frame.calls,
             todo=() if work.summary else frame.todo,
+            cut=None if work.summary else frame.cut,
         )
     if isinstance(work, AnswerInquiry):
         return _inquiry_request(now, frame, work, filled)
@@ -195,6 +196,7 @@ def _model_event(
                 fallback=outcome.fallback,
                 partial=outcome.partial,
                 said=outcome.said,
+                tokens=0 if request.summary else outcome.tokens,
                 timeout=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
         case RateLimited():

@@ -100,6 +100,7 @@ def on_no_reply(
     fallback: str = "",
     partial: str = "",
     said: str = "",
+    tokens: int = 0,
     timeout: timedelta,
 ) -> RetryScheduled | ModelFailed:
     """Return the event for a model call without a reply; `retryable` says whether a retry can help.
@@ -135,6 +136,7 @@ def on_no_reply(
         since=since,
         asks_at=asks_at,
         limited=cause is FailureCause.LIMIT,
+        tokens=tokens,
     )
 
 
