@@ -47,7 +47,7 @@ QUICK = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run all lanes. Returns the exit status of one that failed, 0 if none did."""
-    for package in PACKAGES:  # once, or each process that a test starts compiles what it imports
+    for package in PACKAGES:  # once, or each process that a test starts does it again
         compileall.compile_dir(package, quiet=2)
     *lanes, last = QUICK if "--quick" in arguments else (*LANES, REST)
     with ExitStack() as stack:
