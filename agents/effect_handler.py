@@ -23,6 +23,7 @@ from agents.llm.outages import Outages
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import conditions, inputs, outputs
+from agents.sdk.answers import ARGUMENT, TOGETHER
 from agents.sdk.sentences import sentence_of
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
@@ -112,12 +113,12 @@ class AgentEffects:
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""
         caller = self.registry.get(agent)
+        if tool == FINAL_ANSWER and (why := _not_taken(caller, args)):
+            raise CallRejected(why)
         if (spec := caller.tool(tool)) is not None:
             return _tool_info(caller, spec, args)
         if (child := caller.subagent(tool)) is not None:
             return _delegation_info(caller, child, args)
-        if tool == FINAL_ANSWER and caller.output is not None:
-            raise CallRejected(plain(outputs.problem(caller, args)))
         known = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
         raise CallRejected(plain(f"there is no tool named {tool}; there are: {known or 'none'}"))
 
@@ -206,6 +207,18 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
     )
 
 
+def _not_taken(caller: AgentSpec, args: Any) -> str:
+    """Say why arguments of `final_answer` are no answer of the agent; empty if they may be one."""
+    if caller.answer is None:
+        return "" if caller.output is None else plain(outputs.problem(caller, args))
+    opened = open_arguments(caller.answer, args)
+    if isinstance(opened, dict) and set(opened) == {TOGETHER}:
+        return outputs.NOT_ALONE
+    if caller.output is None or (isinstance(opened, dict) and set(opened) == {ARGUMENT}):
+        return ""
+    return plain(secrets.redact(caller.answer, opened, outputs.problem(caller, opened)))
+
+
 def _over() -> None:
     """Do nothing: the call has ended."""
 
@@ -244,6 +257,7 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "waits": tool.waits,
         "question": tool.question,
         "plan": tool.plan,
+        "answers": tool.held,
         "previews": tool.preview is not None or tool.precondition is not None,
     }
 

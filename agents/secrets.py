@@ -24,7 +24,7 @@ def seal_args(tool: ToolSpec, args: Any) -> Any:
     if not isinstance(args, dict):
         return _seal(args, _place(tool, "args"))
     return {
-        name: _seal(value, _place(tool, "args", name)) if _is_secret(tool, name) else value
+        name: _seal(value, _place(tool, _kind(tool), name)) if _is_secret(tool, name) else value
         for name, value in args.items()
     }
 
@@ -38,7 +38,7 @@ def open_args(tool: ToolSpec, args: Any) -> Any:
     if not isinstance(args, dict):
         return args
     return {
-        name: _open(value, _place(tool, "args", name))
+        name: _open(value, _place(tool, _kind(tool), name))
         if _is_secret(tool, name) and sealing.is_sealed(value)
         else value
         for name, value in args.items()
@@ -81,6 +81,10 @@ def redact(tool: ToolSpec, args: Any, text: str) -> str:
 
 def _is_secret(tool: ToolSpec, name: str) -> bool:
     return name in tool.secret_args or name not in tool.schema["properties"]
+
+
+def _kind(tool: ToolSpec) -> str:
+    return sealing.HELD if tool.held else "args"
 
 
 def _place(tool: ToolSpec, *path: str) -> bytes:

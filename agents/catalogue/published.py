@@ -208,7 +208,7 @@ def _row(agent: AgentSpec) -> PublishedAgent:
         description=agent.description,
         fingerprint=agent.fingerprint,
         input_schema=agent.input_schema,
-        tools=[_tool(agent, tool) for tool in agent.tools],
+        tools=[_tool(agent, tool) for tool in agent.all_tools],
         subagents=[child.name for child in agent.subagents],
         steps=None if agent.steps is None else list(agent.steps),
         thread_memory=None if agent.thread_memory is None else agent.thread_memory.definition,

@@ -33,8 +33,9 @@ from agents.llm.script_player import CHARACTERS, run_script
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
-from runtime.core.limits import plain
+from runtime.core.limits import MAX_ERROR, plain
 from runtime.errors import KeyMissing
+from runtime.keyring import held
 from runtime.ports.effects import (
     Abort,
     ModelAnswer,
@@ -100,7 +101,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     text = agent.compaction.summarise(whole(request.messages, request.calls))
-    return ModelAnswer(reply=None, text=text)
+    return ModelAnswer(reply=None, text=text if agent.answer is None else held.sealed_text(text))
 
 
 def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
@@ -252,9 +253,13 @@ class _Call:
             failure,
             model=self.model,
             fallback=self._fallback,
-            partial=plain(text),  # as long as an error at most
+            partial=self._kept(plain(text)),  # as long as an error at most
             tokens=-(-len(text) // CHARACTERS),
         )
+
+    def _kept(self, text: str) -> str:
+        """Return a part of a reply as it is stored: sealed if it may be a part of a held answer."""
+        return text if self._agent.answer is None else held.sealed_text(text, MAX_ERROR)
 
     def _received(self) -> str:
         """Return the text received so far."""

@@ -26,11 +26,12 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from agents import secrets
-from agents.llm import replies
+from agents.llm import held_answers, replies
 from agents.llm.plain_replies import NO_TIME
 from agents.llm.pricing import cost_of
 from agents.sdk import outputs
 from agents.sdk.conversation_texts import (
+    ABOUT_ANSWER,
     ANSWER_IT,
     ANSWERED,
     ANSWERED_BY_POLICY,
@@ -59,7 +60,8 @@ from runtime.core.denial_text import changes_text, denial_text
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
-from runtime.keyring import sealing
+from runtime.core.limits import MAX_ANSWER
+from runtime.keyring import held
 from runtime.ports.effects import ModelAnswer
 
 # The text with which other clients of this layer tell a model that its own arguments cannot be read.
@@ -101,7 +103,7 @@ def to_provider(
                 parts = [_result(secret, questions, reply, result) for result in message["results"]]
                 conversation.append(_request(told, parts))
             case "summary":
-                part = UserPromptPart(content=f"{SUMMARY}{message['content']}")
+                part = UserPromptPart(content=f"{SUMMARY}{held.open_text(message['content'])}")
                 conversation.append(_request(told, [part]))
             case "message":
                 part = UserPromptPart(content=f"{MESSAGE}{message['by']}: {message['content']}")
@@ -134,7 +136,7 @@ def _last_reply(conversation: list[ModelMessage]) -> ModelResponse:
 
 @lru_cache(256)
 def _secret_tools(agent: AgentSpec) -> dict[str, ToolSpec]:
-    return {tool.name: tool for tool in agent.tools if tool.secret_args or tool.secret_result}
+    return {tool.name: tool for tool in agent.all_tools if tool.secret_args or tool.secret_result}
 
 
 @lru_cache(256)
@@ -157,7 +159,7 @@ def after_cut(agent: AgentSpec, cut: CutReply | None, instructions: str = "") ->
     if cut is None:
         return []
     since = cut.since.isoformat(timespec="seconds")
-    facts = {"beginning": cut.text, "cut_after_tokens": cut.tokens, "since": since}
+    facts = {"beginning": held.open_text(cut.text), "cut_after_tokens": cut.tokens, "since": since}
     part = UserPromptPart(content=f"{CUT}{json.dumps(facts, ensure_ascii=False)}")
     return [_request(instructions or agent.instructions, [part])]
 
@@ -219,7 +221,11 @@ def from_provider(
     if not summary:
         output, proposals = outputs.read(agent, proposals, text)
     kept = response
-    if agent.keeps_secrets:
+    if agent.answer is not None:
+        if not summary:
+            output, proposals = None, held_answers.proposals(agent, proposals, text, output)
+        kept, text = held_answers.sealed(agent, kept, text, most=MAX_ANSWER if summary else None)
+    elif agent.keeps_secrets:
         kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
     reply, output_kept = replies.stored(kept, text, proposals, output)
     if agent.model is not None and model == agent.model_name:  # a script is no model
@@ -246,7 +252,7 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
     for part in _calls(response):
         tool, args = agent.tool(part.tool_name), _args(part)
         this = (part.tool_name, args)
-        if tool is not None and tool.secret_args:
+        if tool is not None and tool.secret_args and tool is not agent.answer:
             # The engine finds calls that repeat each other, but sealed arguments never look equal.
             twin = seen.index(this) if this in seen else None
             args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
@@ -292,7 +298,7 @@ def _as_text(part: Any) -> Any:
 
 def _restored(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any:
     if not isinstance(part, ToolCallPart):
-        return part
+        return held_answers.opened(part)
     if (tool := secret.get(part.tool_name)) is not None:
         opened = secrets.open_reply(tool, part.args)
         part = part if opened is part.args else replace(part, args=opened)
@@ -315,6 +321,10 @@ def _result(
 ) -> ToolReturnPart | UserPromptPart:
     index = int(result["call"].rsplit(".", 1)[1])
     calls = _calls(reply)
+    if index >= len(calls) and FINAL_ANSWER in secret and result["tool"] == FINAL_ANSWER:
+        waits = result["outcome"] == "waiting"
+        told = WAITING if waits else _told(secret[FINAL_ANSWER], questions, result)[1]
+        return UserPromptPart(content=f"{ABOUT_ANSWER}{told}")
     if index >= len(calls):  # a text that was refused, because the result is typed
         return UserPromptPart(content=f"{NOT_TAKEN}{result['content']}")
     if result["outcome"] == "waiting":
@@ -324,7 +334,20 @@ def _result(
             tool_call_id=calls[index].tool_call_id,
             timestamp=NO_TIME,
         )
-    tool = secret.get(result["tool"])
+    outcome, told = _told(secret.get(result["tool"]), questions, result)
+    return ToolReturnPart(
+        tool_name=result["tool"],
+        content=told,
+        tool_call_id=calls[index].tool_call_id,
+        outcome=outcome,
+        timestamp=NO_TIME,
+    )
+
+
+def _told(
+    tool: ToolSpec | None, questions: Collection[str], result: dict[str, Any]
+) -> tuple[Outcome, Any]:
+    """Return the outcome of a call, and its result in words. `tool` is that of a call with secrets."""
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)
     outcome, told = _wording(result["outcome"], content, result.get("verdict"))
@@ -336,15 +359,9 @@ def _result(
     elif "edited_by" in result and outcome == "success":
         told = f"{RESULT}{json.dumps(content, ensure_ascii=False)}"
     if "edited_by" in result:
-        args = sealing.redacted_args(result["tool"], result["args"])
+        args = held.opened_args(result["tool"], result["args"])
         told = f"{EDITED}{json.dumps(args, ensure_ascii=False)}\n{told}"
-    return ToolReturnPart(
-        tool_name=result["tool"],
-        content=told,
-        tool_call_id=calls[index].tool_call_id,
-        outcome=outcome,
-        timestamp=NO_TIME,
-    )
+    return outcome, told
 
 
 def _given(result: dict[str, Any], *, question: bool) -> str:

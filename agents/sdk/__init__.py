@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from agents.sdk.definitions import (
+    Answer,
     Budget,
     Compaction,
     FailureCause,
@@ -20,6 +21,7 @@ from agents.sdk.definitions import (
 )
 
 __all__ = [
+    "Answer",
     "Budget",
     "Compaction",
     "FailureCause",

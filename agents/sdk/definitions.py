@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from agents.errors import NotDone, ToolError
 from agents.sdk import fields, mistakes
+from agents.sdk.answers import Answer, answer_tool
 from agents.sdk.budget import Budget
 from agents.sdk.context import ToolContext
 from agents.sdk.plan import plan as keep_plan
@@ -34,6 +35,7 @@ from runtime.core.call_options import (
 from runtime.core.enums import EffectClass, FailureCause, Risk
 
 __all__ = [
+    "Answer",
     "Budget",
     "Compaction",
     "FailureCause",
@@ -138,6 +140,7 @@ def agent(
     compaction: Compaction | None = None,
     budget: Budget | None = None,
     output: type[BaseModel] | None = None,
+    answer: Answer | bool | Callable[..., bool] = False,
     temperature: float | None = None,
     max_tokens: int | None = None,
     plan: bool = False,
@@ -161,9 +164,10 @@ def agent(
     `holds` says when the agent stops before its next model call until a person continues it, `compaction` when a
     summary replaces earlier messages. `budget` limits each activation of the agent with everything below it: if it is
     exhausted, people are asked. `output` is the Pydantic model of its result, which is checked before the agent ends;
-    without it the agent answers with text. With `plan` the agent has one more tool, `plan`, with which its model keeps
-    a list of items; the open ones are in each request to it. `thread_memory` is `last(20)` for an agent whose runs
-    remember that many texts of earlier runs of their thread. Raises DefinitionError if the definition is invalid.
+    without it the agent answers with text. `answer` holds that answer until a reviewer approves it: True, a function of
+    `answer`, or an `Answer` with more rules. With `plan` the agent has one more tool, `plan`, with which its model
+    keeps a list of items; the open ones are in each request to it. `thread_memory` is `last(20)` for an agent whose
+    runs remember that many texts of earlier runs of their thread. Raises DefinitionError if the definition is invalid.
     """
     where = f"agent {name}"
     tools = fields.each(ToolSpec, tools, f"{where}: tools", "a function with @tool")
@@ -195,6 +199,7 @@ def agent(
         budget=None if budget is None else budget.read(where),
         output=output,
         output_schema=None if output is None else fields.output(output, names, where),
+        answer=answer_tool(tool, answer, output, names, where),
     )
 
 

@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk.conversation_texts import (
+    ABOUT_ANSWER,
     ANSWERED,
     ANSWERED_BY_POLICY,
     ANSWERED_QUESTION,
@@ -185,7 +186,7 @@ def _turn(messages: list[ModelMessage]) -> Turn:
     remembered = spoken.pop(0) if spoken[0].startswith(MEMORY) else ""
     prompt, *told = spoken
     summaries = [text.removeprefix(SUMMARY) for text in told if text.startswith(SUMMARY)]
-    results = tuple(_result(part) for part in parts if isinstance(part, ToolReturnPart))
+    results = tuple(found for part in parts if (found := _result(part)) is not None)
     return Turn(
         input=json.loads(prompt),
         results=results,
@@ -204,8 +205,19 @@ def _plan(told: list[str]) -> tuple[str, ...]:
     return tuple(line.partition(". ")[2] for line in lines)
 
 
-def _result(part: ToolReturnPart) -> Result:
-    content: Any = part.content
+def _result(part: Any) -> Result | None:
+    """Return the result in a part; None for another part. That of a held answer may be told as a text."""
+    if isinstance(part, ToolReturnPart):
+        return _read(part.tool_name, part.outcome, part.content)
+    text = str(part.content) if isinstance(part, UserPromptPart) else ""
+    if not text.startswith(ABOUT_ANSWER):
+        return None
+    text = text.removeprefix(ABOUT_ANSWER)
+    denied = any(text.startswith(words) for words in REASONED)
+    return _read(FINAL_ANSWER, "denied" if denied else "success", text)
+
+
+def _read(tool: str, outcome: str, content: Any) -> Result:
     edited = None
     if isinstance(content, str) and content.startswith(EDITED):
         args, _, content = content.removeprefix(EDITED).partition("\n")
@@ -217,8 +229,8 @@ def _result(part: ToolReturnPart) -> Result:
     if told:
         content = json.loads(said.removeprefix(told))
     return Result(
-        tool=part.tool_name,
-        outcome=part.outcome,
+        tool=tool,
+        outcome=outcome,
         content=content,
         reported=bool(told),
         edited=edited,

@@ -83,7 +83,7 @@ class ToolSpec:
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
     `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
     `question` says that a person gives the result, and the function is never called. `plan` says that the result is
-    the plan of the calling agent.
+    the plan of the calling agent. `held` says that reviewers may read its secret arguments: it gives an agent's answer.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
@@ -112,6 +112,7 @@ class ToolSpec:
     waits: Literal["", "time", "event"] = ""
     question: bool = False
     plan: bool = False
+    held: bool = False
     isolate: bool = False
     preview: Condition | None = None
     preview_ignores: tuple[str, ...] = ()
@@ -200,7 +201,8 @@ class AgentSpec:
     installation's, in the order in which they are called. `retry` and `deadline` (seconds) are for each attempt at
     each of them. `temperature` and `max_tokens` (of one reply) go with each request, unless they are None. `holds`
     says when it stops for a review, `thread_memory` what its runs remember of earlier runs of their thread. `budget` is
-    what one activation may use with all below it, None for no limit.
+    what one activation may use with all below it, None for no limit. `answer` is the call by which its answer is given,
+    if it can be held, None if it never is.
     `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name of the script.
     """
 
@@ -223,6 +225,7 @@ class AgentSpec:
     instruct: Callable[[Any], str] | None = None
     output: type[BaseModel] | None = None
     output_schema: dict[str, Any] | None = None
+    answer: ToolSpec | None = None
     temperature: float | None = None
     max_tokens: int | None = None
     thread_memory: ThreadMemory | None = None
@@ -232,10 +235,15 @@ class AgentSpec:
 
     def __post_init__(self) -> None:
         # Every call of the agent reads these, so they are computed once.
-        secret = any(tool.secret_args or tool.secret_result for tool in self.tools)
+        secret = any(tool.secret_args or tool.secret_result for tool in self.all_tools)
         object.__setattr__(self, "keeps_secrets", secret)
         object.__setattr__(self, "model_name", _script_name(self.model))
-        object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.tools)})
+        object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.all_tools)})
+
+    @property
+    def all_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that its model may call, and the one by which its answer is given."""
+        return self.tools if self.answer is None else (*self.tools, self.answer)
 
     def requires_approval(self, risk: Risk, *, asked: bool) -> bool:
         """Say whether a call of this risk waits for a person. `asked` is the tool's own setting."""
@@ -282,7 +290,7 @@ class AgentSpec:
             "instructions": self.instructions,
             "model": _model_definition(self),
             "approvals": self.approvals,
-            "tools": [_tool_definition(self, tool) for tool in self.tools],
+            "tools": [_tool_definition(self, tool) for tool in self.all_tools],
             "subagents": [_hand_over_definition(self, agent) for agent in self.subagents],
             **{name: value for name, value in _sampling(self).items() if value is not None},
         }

@@ -50,6 +50,16 @@ def reads(principal: Principal | None, row: Request) -> bool:
     return bool(decided) and row.risk not in set(Risk) - decided
 
 
+def sees_held(principal: Principal | None, row: Request) -> bool:
+    """Tell whether this reader is a reviewer for whom a held text is not meant, and may read it before its release."""
+    if principal is None:
+        return False
+    people = {row.requester, *stored_rows.texts(row.origin), *stored_rows.texts(row.excluded)}
+    if principal.person in people or any(bond.binds(people) for bond in principal.bonds):
+        return False
+    return row.risk in policy.risks_decided_by(principal.groups)
+
+
 def decidable_requests(principal: Principal | None) -> Q:
     """Return the condition on Request that holds for exactly those this principal may decide."""
     if (

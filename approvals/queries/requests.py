@@ -23,7 +23,7 @@ from runtime.core.enums import BEFORE_CALL, GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
 from runtime.errors import Forbidden, InvalidInput
-from runtime.keyring import sealing
+from runtime.keyring import held, sealing
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
 from runtime.queries.runs import Page
@@ -55,6 +55,7 @@ class Approval:
     proposal has None and 1.
     `allowance` passed the call, as its use number `allowance_use`. `next_at` is when the next step was
     due as the sweeper last saw it, for the order of lists; `undecidable_at` since when too few people are left.
+    `holds` says that reviewers alone may read its arguments, `sees_held` that this reader is one of them.
     """
 
     id: UUID
@@ -98,6 +99,8 @@ class Approval:
     revision: int
     next_at: datetime | None
     undecidable_at: datetime | None
+    holds: bool = False
+    sees_held: bool = False
     allowance: UUID | None = None
     allowance_use: int | None = None
 
@@ -238,6 +241,12 @@ def readable(request: UUID, principal: principals.Principal | None) -> Request:
     return row
 
 
+def shown_args(row: Request, text: str, principal: principals.Principal | None) -> Any:
+    """Return arguments of the request as this reader may read them: a held one only as its reviewer."""
+    read = held.opened_args if request_rules.sees_held(principal, row) else sealing.redacted_args
+    return read(row.tool, _value(text))
+
+
 def _schema(stored: str) -> Any:
     try:
         return _value(schemas.text_of(stored))
@@ -262,8 +271,10 @@ def verified(
         frame=row.frame,
         call=row.call,
         tool=row.tool,
-        args=sealing.redacted_args(row.tool, _value(row.args)),
-        edited=None if row.edited is None else sealing.redacted_args(row.tool, _value(row.edited)),
+        args=shown_args(row, row.args, principal),
+        edited=None if row.edited is None else shown_args(row, row.edited, principal),
+        holds=bool(held.args(row.tool, _value(row.args))),
+        sees_held=request_rules.sees_held(principal, row),
         schema=_schema(row.schema),
         result_schema=None if row.result_schema is None else _schema(row.result_schema),
         preview=None if row.preview is None else _value(row.preview),

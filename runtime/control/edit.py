@@ -13,9 +13,10 @@ from runtime.core.enums import Edit, EffectClass
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_ARGS, size_of
 from runtime.errors import InvalidInput
-from runtime.keyring import sealing
+from runtime.keyring import held, sealing
 
 FIELD = "arguments"
+UNCHANGED = "are unchanged: approve the call as it is"
 
 
 def edit(
@@ -35,7 +36,8 @@ def edit(
         raise InvalidInput(FIELD, "cannot be changed: the model gave no object of arguments")
     if not isinstance(given, dict):
         raise InvalidInput(FIELD, "must be a JSON object")
-    changed = _with_secrets(_secret(tool, schema, args), args, given)
+    opened, secret = held.args(tool, args), _secret(tool, schema, args)
+    changed = _with_secrets(secret, args, given)
     try:
         require_json(changed, FIELD)
     except NotJson as exc:
@@ -43,20 +45,25 @@ def edit(
     size = size_of(changed)
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")
-    _check_schema(schema, changed, secret=_secret(tool, schema, args))
+    _check_schema(schema, changed, secret=secret)
+    if opened and changed == held.opened_args(tool, args):
+        raise InvalidInput(FIELD, UNCHANGED)
+    for name in opened & changed.keys():
+        changed[name] = held.seal_arg(tool, name, changed[name])
 
     def digest(of: Any) -> str:
         return action_digest(tool=tool, schema=sha256_of(schema), args=of, path=path, effect=effect)
 
     edited = Edit(args=changed, digest=digest(changed))
     if edited.digest == digest(args):
-        raise InvalidInput(FIELD, "are unchanged: approve the call as it is")
+        raise InvalidInput(FIELD, UNCHANGED)
     return edited
 
 
 def _secret(tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of secret arguments: those that are sealed, and missing ones by the mark of the schema."""
-    return sealing.secret_args(tool, args) | json_schema.write_only(schema)
+    hidden = sealing.secret_args(tool, args) - held.args(tool, args)
+    return hidden | json_schema.write_only(schema)
 
 
 def _with_secrets(

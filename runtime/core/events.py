@@ -243,7 +243,8 @@ class GateDecided:
     `result` is the result or grant that came with the verdict. `stored` replaces it if it is too big for an event.
     With `stands` the denied action, or the one to be changed, is refused from now on; denials of older releases have it
     unset. `edit` has the arguments of an approval with changes. `allowance` is the use of the allowance that approved
-    the call: then no person was asked, and `by` is the person who confirmed the allowance.
+    the call: then no person was asked, and `by` is the person who confirmed the allowance. With `answer` the result is
+    the answer of the frame, and kept whole.
     """
 
     gate: UUID
@@ -257,6 +258,7 @@ class GateDecided:
     stands: bool = False
     edit: Edit | None = None
     allowance: AllowanceUse | None = None
+    answer: bool = False
     type: Literal["GateDecided"] = "GateDecided"
 
 
@@ -284,13 +286,14 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned:
-    """The tool returned. `stored` replaces a result that is too large for an event."""
+    """The tool returned. `stored` replaces a result too large for an event, unless it is the frame's `answer`."""
 
     frame: str
     call: str
     attempt: int
     result: Any
     stored: BlobRef | None = None
+    answer: bool = False
     type: Literal["ToolReturned"] = "ToolReturned"
 
 

@@ -379,7 +379,7 @@ class StepBuilder:
                 fails = self._checks.receive(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 change = approve_change(self.now, pending, self._handler) if goes_on else None
-                self.add(decided(pending, signal))
+                self.add(decided(self.now, pending, signal))
                 self._refuse_edit(pending, signal.decision)
                 if change is not None:
                     self._change_agent(pending.frame, change)

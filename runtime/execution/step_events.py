@@ -107,8 +107,9 @@ def allowed(gate: GateOpened, use: AllowanceUse) -> GateDecided:
     )
 
 
-def decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
+def decided(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> GateDecided:
     """Return a person's decision of an open gate."""
+    terms = now.call(pending.frame, pending.call).terms if pending.call else None
     return GateDecided(
         gate=pending.gate,
         frame=pending.frame,
@@ -119,4 +120,5 @@ def decided(pending: Pending, signal: GateDecidedSignal) -> GateDecided:
         result=signal.decision.result,
         stands=signal.decision.verdict in (Verdict.DENY, Verdict.REQUEST_CHANGES),
         edit=signal.decision.edit,
+        answer=signal.decision.verdict is Verdict.ANSWER and terms is not None and terms.answers,
     )

@@ -26,6 +26,7 @@ from runtime.keyring import files, purposes
 
 MARK = "$secret"
 REDACTED = "••••"
+HELD = "held"  # the place of an argument that reviewers may read
 WHOLE = "arguments"  # the name for arguments that are not an object
 NONCE_BYTES = 12
 TAG_BYTES = 16
@@ -118,8 +119,15 @@ def secret_args(tool: str, args: Any) -> frozenset[str]:
     if not isinstance(args, dict):
         return frozenset()
     return frozenset(
-        name for name, value in args.items() if _opens(value, place(tool, "args", name))
+        name
+        for name, value in args.items()
+        if _opens(value, place(tool, "args", name)) or is_held(tool, name, value)
     )
+
+
+def is_held(tool: str, name: str, value: Any) -> bool:
+    """Return whether this argument was sealed for exactly its place, to be read by reviewers."""
+    return _opens(value, place(tool, HELD, name))
 
 
 def _is_secret_whole(tool: str, args: Any) -> bool:

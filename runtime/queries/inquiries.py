@@ -5,13 +5,14 @@ The caller has checked that the run may be read.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
 from runtime.core.continuation import RunStatus
+from runtime.keyring import held
 from runtime.models import Run, Signal
 from runtime.queries.redaction import redact
 from runtime.queries.spans.inquiries import InquiryRecord
@@ -35,9 +36,15 @@ def unreceived(run: UUID) -> Unreceived:
     return Unreceived(quarantined=status == RunStatus.QUARANTINED, bodies=tuple(bodies))
 
 
-def of_gate(transcript: Transcript, sent: Unreceived, gate: UUID) -> tuple[InquiryRecord, ...]:
-    """Return the inquiries about the call at this gate, oldest first."""
-    told = [one for one in transcript.inquiries if one.gate == gate]
+def of_gate(
+    transcript: Transcript, sent: Unreceived, gate: UUID, *, opened: bool = False
+) -> tuple[InquiryRecord, ...]:
+    """Return the inquiries about the call at this gate, oldest first; with `opened` as its reviewers read them."""
+    told = [
+        replace(one, answer=held.shown_text(one.sealed)) if opened and one.sealed else one
+        for one in transcript.inquiries
+        if one.gate == gate
+    ]
     known = {one.id for one in transcript.inquiries}
     return (*told, *(one for one in _read(sent.bodies) if one.gate == gate and one.id not in known))
 

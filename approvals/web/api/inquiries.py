@@ -95,9 +95,8 @@ def write_as_reviewer(
 
 
 def _inquiries(shown: requests.Approval) -> list[QuestionOut]:
-    return list(
-        _shown(shown, of_gate(read_transcript(shown.run), unreceived(shown.run), shown.gate))
-    )
+    transcript, sent = read_transcript(shown.run), unreceived(shown.run)
+    return list(_shown(shown, of_gate(transcript, sent, shown.gate, opened=shown.sees_held)))
 
 
 def _shown(shown: requests.Approval, found: Iterable[InquiryRecord]) -> Iterable[QuestionOut]:

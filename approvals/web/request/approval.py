@@ -155,7 +155,7 @@ def _page(
         ],
         "stale": isinstance(problem, DigestMismatch),
         "max_denials": MAX_DENIALS,
-        "comes_again": _is_sealed(shown.args),
+        "comes_again": shown.holds or _is_sealed(shown.args),
         "reason": form_text(request.POST, "reason"),
         **inquiries.context(shown, seen),
         **revisions.context(shown, principal, problem, request),

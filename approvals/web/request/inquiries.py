@@ -36,7 +36,7 @@ def context(shown: requests.Approval, seen: Mapping[str, Any]) -> dict[str, Any]
 
     `seen` is the context of the page so far.
     """
-    asked = of_gate(seen["transcript"], seen["sent"], shown.gate)
+    asked = of_gate(seen["transcript"], seen["sent"], shown.gate, opened=shown.sees_held)
     may_ask = (
         seen["status"] == "pending" and shown.denial is None and shown.kind == GateKind.APPROVAL
     )

@@ -43,8 +43,10 @@ def blob_of(text: str) -> Blob:
 
 
 def extract_blob(event: Event) -> tuple[Event, Blob | None]:
-    """Return the event as journaled, and the content of its result if that exceeds KEPT_INLINE bytes."""
+    """Return the event as journaled, and its result if that exceeds KEPT_INLINE bytes and is no answer."""
     if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
+        return event, None
+    if getattr(event, "answer", False):  # a frame has its answer itself
         return event, None
     text = _compact(event.result)
     if len(text) <= KEPT_INLINE:

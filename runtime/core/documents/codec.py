@@ -55,6 +55,7 @@ from runtime.core.events import (
     RetryScheduled,
     RunStarted,
     TaggedEvent,
+    ToolReturned,
 )
 from runtime.core.fast_replace import replace
 from runtime.core.machine.forks import state_of
@@ -74,7 +75,7 @@ HISTORY = {
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
-    " replies that were cut off",
+    " replies that were cut off, held answers",
 }
 REFERRING = 6
 BRIEF = 7
@@ -247,6 +248,8 @@ def _number(event: Event) -> int:
             return ORIGINS
         case RetryScheduled() if event.limited or event.tokens:
             return ORIGINS
+        case ToolReturned() | GateDecided() if event.answer:
+            return ORIGINS
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE
         case QuestionAsked() | QuestionAnswered() | QuestionFailed():
@@ -293,7 +296,7 @@ def _is_new(frame: Frame) -> bool:
 
 
 def _number_of_terms(terms: CallOptions) -> int:
-    if terms.plan:
+    if terms.plan or terms.answers:
         return ORIGINS
     return SCHEMA if terms.risk is None else REVIEWS
 

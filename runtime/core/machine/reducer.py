@@ -471,17 +471,30 @@ def _with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
     if call.state in SETTLED and (call.preview or call.shown or call.revises):
         call = replace(call, preview=None, shown=None, revises=None)
     holder = frame.with_call(call)
-    return now.with_frame(_settled(holder) if call.state in SETTLED else holder)
+    return now.with_frame(_settled(now, holder) if call.state in SETTLED else holder)
 
 
 # Turns
 
 
-def _settled(frame: Frame) -> Frame:
-    """Hand the results to the model if every call of the turn has one."""
+def _settled(now: Continuation, frame: Frame) -> Frame:
+    """Hand the results to the model if every call of the turn has one. A released answer ends the frame instead.
+
+    If people wrote meanwhile, the model reads that first.
+    """
     calls = frame.of_turn()
     if not all(call.state in SETTLED for call in calls):
         return frame
     results = ({"role": "results", "results": [result_of(call) for call in calls]},)
-    state = next_state(FRAMES, frame.state, "TurnSettled", subject=frame.id)
-    return replace(frame, state=state, messages=frame.messages + results)
+    answer = _released(calls) if not undelivered_to(now, frame.id) else None
+    trigger = "TurnSettled" if answer is None else "TurnSettled:answer"
+    state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
+    frame = replace(frame, state=state, messages=frame.messages + results)
+    return frame if answer is None else replace(frame, outcome=answer.result)
+
+
+def _released(calls: tuple[Call, ...]) -> Call | None:
+    """Return the only call of a turn if it released the answer of its frame."""
+    call = calls[0]
+    gives = len(calls) == 1 and call.terms is not None and call.terms.answers
+    return call if gives and call.state == "returned" else None

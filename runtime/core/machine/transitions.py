@@ -45,6 +45,7 @@ FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ASKING, "RetryScheduled"): FrameState.RETRYING,
     (FrameState.RETRYING, "WaitEnded"): FrameState.ASKING,
     (FrameState.ACTING, "TurnSettled"): FrameState.ASKING,
+    (FrameState.ACTING, "TurnSettled:answer"): FrameState.ANSWERED,  # a held answer was released
     (FrameState.ANSWERED, "FrameClosed:answered"): FrameState.CLOSED,
     (FrameState.FAILED, "FrameClosed:failed"): FrameState.CLOSED,
     (FrameState.ANSWERED, "Completed"): FrameState.CLOSED,

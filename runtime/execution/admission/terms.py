@@ -30,4 +30,5 @@ def terms_of(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallO
         waits=info.waits,
         risk=info.risk if info.judged else None,
         plan=info.plan,
+        answers=info.answers,
     )

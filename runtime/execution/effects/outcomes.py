@@ -303,7 +303,11 @@ def _tool_event(
     match outcome:
         case ToolResult():
             return ToolReturned(
-                frame=frame, call=call.id, attempt=request.attempt, result=outcome.value
+                frame=frame,
+                call=call.id,
+                attempt=request.attempt,
+                result=outcome.value,
+                answer=call.terms is not None and call.terms.answers,
             )
         case ToolFailure() if outcome.retryable:
             return on_not_performed(

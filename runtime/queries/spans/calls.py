@@ -75,6 +75,7 @@ class CallRecord:
     replaced: str = ""
     result: Any = None
     child: str | None = None
+    answers: bool = False
     spans: list[Span] = field(default_factory=list)
 
     @property
@@ -109,6 +110,7 @@ class CallRecord:
     def admitted(self, terms: CallOptions) -> None:
         """Admit the call."""
         self.state, self.effect, self.keeps_plan = CallState.ADMITTED, terms.effect, terms.plan
+        self.answers = terms.answers
 
     @property
     def waits_until(self) -> datetime | None:
@@ -157,7 +159,7 @@ class CallRecord:
         """Open a gate of the call."""
         if event.terms is not None:
             self.effect, self.digest = event.terms.effect, event.terms.digest
-            self.keeps_plan = event.terms.plan
+            self.keeps_plan, self.answers = event.terms.plan, event.terms.answers
         if event.kind is GateKind.IN_DOUBT:
             self.state = CallState.UNKNOWN
         else:  # for the first time, or again because the approved action changed

@@ -366,7 +366,10 @@ class Fold:
         self._next_turn(parent)
 
     def _next_turn(self, frame: FrameRecord) -> None:
-        if self.ending is None and frame.waits_for_model():
+        if self.ending is not None or not frame.waits_for_model():
+            return
+        frame.answered = frame.has_released
+        if not frame.answered or (frame.id == ROOT and self._undelivered()):
             frame.call_model(self._at)
 
     def _call_event(

@@ -64,6 +64,7 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         note=redact(str(call.result or "")) if settled_badly else "",
         effect=call.terms.effect if call.terms else None,
         digest=call.terms.digest if call.terms else "",
+        answers=call.terms is not None and call.terms.answers,
         verdict=_verdict(call),
         decided_by=call.reported_by or "",
         edited_by=call.edited.by if call.edited else "",

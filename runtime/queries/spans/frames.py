@@ -280,6 +280,12 @@ class FrameRecord:
         settled = bool(self.of_turn) and all(call.state in SETTLED for call in self.of_turn)
         return settled and not self.attempts and not self.is_blocked
 
+    @property
+    def has_released(self) -> bool:
+        """Whether the only call of the turn was the answer, and reviewers released it."""
+        calls = self.of_turn
+        return len(calls) == 1 and calls[0].answers and calls[0].state is CallState.RETURNED
+
     def close(self, at: datetime, outcome: str) -> None:
         """Close the frame with its outcome."""
         self.outcome, self.retry = outcome, None

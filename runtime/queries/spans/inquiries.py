@@ -13,7 +13,8 @@ from runtime.queries.redaction import redact
 class InquiryRecord:
     """One inquiry, changed only by the fold. It waits while it has neither an answer nor an error.
 
-    `at` is None until a worker has received it; `answered_at` is also the time of a failure.
+    `at` is None until a worker has received it; `answered_at` is also the time of a failure. `sealed` is the answer as
+    stored: an agent that holds its answers has it sealed.
     """
 
     id: UUID
@@ -22,6 +23,7 @@ class InquiryRecord:
     text: str
     at: datetime | None = None
     answer: str = ""
+    sealed: str = ""
     error: str = ""
     answered_at: datetime | None = None
 
@@ -47,6 +49,6 @@ def follow(
         return
     found.answered_at = at
     if isinstance(event, e.QuestionAnswered):
-        found.answer = redact(event.text)
+        found.answer, found.sealed = redact(event.text), event.text
     else:
         found.error = redact(event.error)

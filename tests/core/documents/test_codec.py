@@ -77,6 +77,8 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (STARTED[0], codec.SCHEMA),
         (begun(makers=("dora",)), ORIGINS),
         (AnswerDropped(frame="0", question=UUID(int=1), usage={}), ORIGINS),
+        (RETURNED, codec.SCHEMA),
+        (replace(RETURNED, answer=True), ORIGINS),
         (DELAYED, codec.SCHEMA),
         (replace(DELAYED, limited=True), ORIGINS),
         (CallAdmitted(frame="0", call="c1.0", terms=options(plan=True)), ORIGINS),

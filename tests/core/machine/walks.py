@@ -346,8 +346,11 @@ class Walk:
         digest = f"sha256:{self.denials.random()}"
         delegate = "agent-n" if may_nest and self.random.random() < 0.4 else None
         terms = options(effect_class, digest=digest, delegate=delegate)
-        if terms.delegate is None and self.letters.random() < 0.1:
+        chance = 0.5 if terms.delegate is not None else self.letters.random()
+        if chance < 0.1:
             terms = replace(terms, waits="event", effect=EffectClass.READ)
+        elif chance > 0.9:
+            terms = replace(terms, answers=True)
         judgements: list[Event] = [
             events.CallAdmitted(terms=terms, **_place(effect)),
             self._gate(self._before(), effect.frame, effect.call, terms),

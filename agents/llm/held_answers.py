@@ -1,0 +1,71 @@
+"""Turns the answer of an agent that holds its answers into a call, and seals every text of its model.
+
+A draft, a thought or a summary can say what the answer will say. Only the released answer is stored as it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+
+from agents import secrets
+from agents.sdk.answers import ARGUMENT, TOGETHER
+from agents.sdk.spec import FINAL_ANSWER, AgentSpec
+from runtime.core.events import Proposal
+from runtime.keyring import held
+
+
+def proposals(
+    agent: AgentSpec, calls: Sequence[Proposal], text: str, output: dict[str, Any] | None
+) -> tuple[Proposal, ...]:
+    """Return the calls of a reply, where the answer is a call. One that does not fit is refused with its reason.
+
+    `calls` are those to make, `output` the typed result in a reply without any.
+    """
+    assert agent.answer is not None  # only such an agent holds its answers
+    if not calls:
+        args = {ARGUMENT: text if output is None else output}
+        return (Proposal(tool=FINAL_ANSWER, args=secrets.seal_args(agent.answer, args)),)
+    return tuple(
+        replace(call, args=secrets.seal_args(agent.answer, _alone(call.args, calls)))
+        if call.tool == FINAL_ANSWER
+        else call
+        for call in calls
+    )
+
+
+def _alone(args: Any, calls: Sequence[Proposal]) -> Any:
+    """Mark an answer beside other calls, which is refused."""
+    return args if len(calls) == 1 else {TOGETHER: args}
+
+
+def sealed(
+    agent: AgentSpec, response: ModelResponse, text: str, most: int | None
+) -> tuple[ModelResponse, str]:
+    """Seal the texts, thoughts and secret arguments of a reply. `most` is as in `held.sealed_text`.
+
+    A part that is the whole text gets the same token as the text, so that the reply need not repeat it.
+    """
+    whole = held.sealed_text(text, most)
+
+    def kept(part: Any) -> Any:
+        match part:
+            case TextPart() if part.content == text:
+                return replace(part, content=whole)
+            case TextPart() | ThinkingPart():
+                return replace(part, content=held.sealed_text(part.content))
+            case ToolCallPart() if (tool := agent.tool(part.tool_name)) is not None:
+                return replace(part, args=secrets.seal_reply(tool, part.args))
+            case _:
+                return part
+
+    return replace(response, parts=[kept(part) for part in response.parts]), whole
+
+
+def opened(part: Any) -> Any:
+    """Return a part of a reply as the provider sent it."""
+    if not isinstance(part, TextPart | ThinkingPart):
+        return part
+    content = held.open_text(part.content)
+    return part if content is part.content else replace(part, content=content)

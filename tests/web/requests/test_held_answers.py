@@ -1,0 +1,168 @@
+"""A held answer: its reviewers read it in the request, and its requester nowhere before the release."""
+
+import json
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from django.core import mail
+from django.db import connection, transaction
+from django.test import Client
+
+from agents.catalogue.published import publish
+from agents.effect_handler import AgentEffects
+from agents.sdk import Answer, agent
+from agents.sdk.scripts import Reply, Turn, say, script
+from approvals.adapter import Approvals
+from approvals.decisions.decide import decide
+from approvals.models import Request
+from runtime.control.start import create
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import Verdict
+from runtime.errors import Forbidden
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.support.api_client import Caller
+from tests.support.engine import HandDriven
+from tests.support.pages import send, shows, text, text_of
+from tests.support.specs import Question, registry_of
+
+# Each test releases another one, because released answers stay in the tables.
+DRAFT, BETTER, EDITED, GIVEN = (
+    f"canary-{one}-text" for one in ("draft", "better", "edited", "given")
+)
+
+
+@script
+def _writer(turn: Turn) -> Reply:
+    told = turn.result("final_answer")
+    return say(DRAFT if told is None else f"{BETTER} after {told.why}")
+
+
+WRITER = agent(
+    name="writer",
+    description="Writes an answer.",
+    instructions="Write.",
+    input=Question,
+    model=_writer,
+    answer=Answer(deny_reasons=["Too harsh."]),
+)
+
+
+class Desk(HandDriven):
+    """A worker with the agent whose answers are held, and the real approvals."""
+
+    def __init__(self) -> None:
+        registry = registry_of(WRITER)
+        publish(registry)
+        super().__init__(AgentEffects(registry), Approvals())
+
+    def start(self) -> Request:
+        with transaction.atomic():
+            made = create(agent="writer", input={"text": "go"}, requester=Actor(person="ada"))
+        self.advance_once(made.run)
+        return Request.objects.get(run=made.run)
+
+
+@pytest.fixture
+def desk(by_hand: None, cast: object) -> Iterator[Desk]:
+    desk = Desk()
+    yield desk
+    desk.close()
+
+
+def _stored() -> str:
+    """Every text of every table, with the entries of the journal as they were written."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        tables = [name for (name,) in cursor.fetchall()]
+        rows = []
+        for table in tables:
+            cursor.execute(f'SELECT * FROM "{table}"')
+            rows += [str(row) for row in cursor.fetchall()]
+        cursor.execute("SELECT body FROM runtime_journalentry")
+        rows += [plain_text(body) for (body,) in cursor.fetchall()]
+    return "\n".join(rows)
+
+
+def _seen_by(reader: Client, api: Caller, run: UUID, request: UUID) -> str:
+    """Everything that a reader can open about the run and its request."""
+    pages = [f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/runs/{run}/?step=0/c1.0", "/runs/"]
+    pages += [f"/a/{request}/", "/inbox/", "/inbox/?view=others", "/decisions/"]
+    found = [text(reader, page) for page in pages]
+    calls = [f"/runs/{run}", f"/runs/{run}/journal", f"/runs/{run}/events", "/runs"]
+    calls += [f"/approvals/{request}", f"/approvals/{request}/questions", "/approvals"]
+    answers = [api.get(call) for call in calls]
+    assert [one.status_code for one in answers].count(200) >= len(calls) - 1
+    return "\n".join([*found, *(one.content.decode() for one in answers)])
+
+
+def test_only_reviewers_read_a_held_answer_before_its_release(
+    desk: Desk, ada: Client, bea: Client, admin: Client, ada_api: Caller, bea_api: Caller
+) -> None:
+    request = desk.start()
+    run = request.run_id
+    assert not [one for one in (DRAFT, BETTER) if one in _stored()]
+    seen = _seen_by(ada, ada_api, run, request.id)
+    assert "canary" not in seen
+    shows(ada, request, "only its reviewers read it")
+    shows(ada, f"/runs/?q={DRAFT}", "No matching runs")
+    shows(ada, run, "Give the answer to the requester", "final_answer")
+    assert "canary" not in text(admin, f"/runs/{run}/?tab=transcript")
+    shows(bea, request, DRAFT, "Too harsh.")
+    assert bea_api.get(f"/approvals/{request.id}").json()["args"] == {"answer": DRAFT}
+    shows(bea, run, hides=[DRAFT])
+    with pytest.raises(Forbidden):
+        decide(
+            request=request.id,
+            verdict="approve",
+            digest=request.request_digest,
+            reason="",
+            actor=Actor(person="ada"),
+        )
+    send(bea, request, "deny", reason="Be kind.")
+    desk.advance_once(run)
+    again = Request.objects.get(run=run, status="pending")
+    seen = _seen_by(ada, ada_api, run, again.id)
+    assert "canary" not in seen
+    assert not [one for one in (DRAFT, BETTER) if one in _stored()]
+    send(bea, again, "approve")
+    assert desk.advance_once(run).status == "completed"
+    shows(ada, run, f"{BETTER} after Be kind.", hides=[DRAFT])
+    assert json.loads(Run.objects.get(id=run).output or "") == f"{BETTER} after Be kind."
+    assert "canary-draft" not in _seen_by(ada, ada_api, run, request.id)
+    assert "canary" not in "".join(str(one.message()) for one in mail.outbox)
+
+
+def test_a_reviewer_edits_the_answer_in_a_form_and_the_proposed_one_stays_unread(
+    desk: Desk, ada: Client, bea: Client
+) -> None:
+    request = desk.start()
+    shows(bea, f"/a/{request.id}/edit/", DRAFT)
+    review = text_of(send(bea, request, "edit", **{"in.answer": EDITED}))
+    assert DRAFT in review
+    assert EDITED in review
+    sent = json.dumps({"answer": EDITED})
+    send(bea, request, "edit/approve", arguments=sent)
+    request.refresh_from_db()
+    assert request.status == "approved"
+    assert not [one for one in (DRAFT, EDITED) if one in _stored()]
+    shows(ada, request, hides=[DRAFT, EDITED])
+    assert desk.advance_once(request.run_id).status == "completed"
+    shows(ada, request.run_id, EDITED, hides=[DRAFT])
+    shows(ada, request, hides=[DRAFT])
+    shows(bea, request, DRAFT, EDITED)
+
+
+def test_a_reviewer_answers_instead(desk: Desk, ada: Client, bea: Client) -> None:
+    request = desk.start()
+    decide(
+        request=request.id,
+        verdict=Verdict.ANSWER,
+        digest=request.request_digest,
+        reason="",
+        actor=Actor(person="bea"),
+        result=GIVEN,
+    )
+    assert desk.advance_once(request.run_id).status == "completed"
+    shows(ada, request.run_id, GIVEN, hides=[DRAFT])
