@@ -13,6 +13,8 @@ from uuid import UUID
 from runtime.store.pool import Connection
 from runtime.store.tables.external_events import KEPT_DAYS, PRUNED
 
+MAX_NUMBER = 2**63 - 1  # of an event, in Postgres
+
 _ROW = """
     t.event, e.event_id, e.source, t.at, t.key,
     CASE WHEN t.state = 'started' AND r.ended_at IS NOT NULL THEN r.status ELSE t.state END,
@@ -99,8 +101,10 @@ def write(connection: Connection, trigger: UUID, number: int, **columns: Any) ->
     )
 
 
-def waiting(connection: Connection, trigger: UUID, of_key: int, most: int) -> list[WaitingEvent]:
-    """Return the first events of each key that wait, in order; with `of_key` 0 the last one of each."""
+def waiting(
+    connection: Connection, trigger: UUID, of_key: int, most: int, without: list[str]
+) -> list[WaitingEvent]:
+    """Return the first events of each key that wait, in order; with `of_key` 0 the last one. `without` are keys."""
     rows = connection.execute(
         """
         SELECT event, key, at, first_at FROM (
@@ -108,11 +112,12 @@ def waiting(connection: Connection, trigger: UUID, of_key: int, most: int) -> li
                 row_number() OVER (PARTITION BY key ORDER BY event) AS place,
                 row_number() OVER (PARTITION BY key ORDER BY event DESC) AS from_last
             FROM runtime_triggerevent WHERE trigger = %(trigger)s AND state = 'waiting'
+                AND key <> ALL(%(without)s)
             WINDOW of_key AS (PARTITION BY key)) w
         WHERE CASE WHEN %(of_key)s = 0 THEN from_last = 1 ELSE place <= %(of_key)s END
         ORDER BY event LIMIT %(most)s
         """,
-        {"trigger": trigger, "of_key": of_key, "most": most},
+        {"trigger": trigger, "of_key": of_key, "most": most, "without": without},
     )
     return [
         WaitingEvent(number=number, key=key, at=at, first_at=first)
@@ -185,6 +190,7 @@ def newest(
     connection: Connection, trigger: UUID, most: int, before: int | None = None
 ) -> list[EventRow]:
     """Return the newest events of a trigger, or the newest before one, the newest first."""
+    before = None if before is None else max(0, min(before, MAX_NUMBER))
     return _rows(
         connection,
         "t.trigger = %s AND (%s::bigint IS NULL OR t.event < %s) ORDER BY t.event DESC LIMIT %s",
@@ -194,6 +200,7 @@ def newest(
 
 def read(connection: Connection, trigger: UUID, number: int) -> EventRow | None:
     """Return one event of a trigger, None without a row."""
+    number = min(number, MAX_NUMBER)
     return next(iter(_rows(connection, "t.trigger = %s AND t.event = %s", (trigger, number))), None)
 
 

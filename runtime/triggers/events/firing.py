@@ -8,6 +8,7 @@ Postgres.
 
 import logging
 import threading
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -115,15 +116,23 @@ def _judge(
 
 
 def _plan(connection: Connection, trigger: UUID, one: Definition, now: datetime) -> plan.Plan:
-    of_key = 0 if one.debounce else one.at_once_per_key or STARTS
-    limited = one.at_once is not None or one.at_once_per_key is not None
-    return plan.due(
+    """Plan the events that wait, without those of keys that are full: many of them would hide all others."""
+    limit = one.at_once_per_key
+    limited = one.at_once is not None or limit is not None
+    running = trigger_events.running(connection, trigger) if limited else {}
+    full = [key for key, count in running.items() if limit is not None and count >= limit]
+    found = plan.due(
         one,
-        trigger_events.waiting(connection, trigger, of_key, 10 * STARTS),
-        trigger_events.running(connection, trigger) if limited else {},
+        trigger_events.waiting(
+            connection, trigger, 0 if one.debounce else limit or STARTS, 10 * STARTS, full
+        ),
+        running,
         trigger_events.starts(connection, trigger, one.rate) if one.rate else (),
         now,
     )
+    if full:
+        return replace(found, next_at=min(found.next_at or now + plan.AGAIN, now + plan.AGAIN))
+    return found
 
 
 def _try_to_start(

@@ -20,12 +20,18 @@ from approvals.adapter import Approvals
 from approvals.notices import preferences, send
 from approvals.policy_versions import changes
 from config import rights
+from runtime.control.external_events import deliver
+from runtime.errors import NotVerified
 from runtime.models import Run, Schedule
 from runtime.store import pool
-from runtime.store.tables import schedules
+from runtime.store.tables import schedules, triggers
 from runtime.store.tables.schedules import ScheduleRow
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers import firing
+from runtime.triggers.events import changes as trigger_changes
+from runtime.triggers.events import firing as trigger_firing
+from runtime.triggers.webhooks import changes as webhook_changes
+from runtime.triggers.webhooks.receive import receive
 from runtime.upkeep import due_runs, partitions, retention
 from tests.approvals.policies.office import asked
 from tests.support import seeds
@@ -165,6 +171,37 @@ def test_the_sweeper_starts_runs_of_schedules_with_the_rights_of_a_worker(grante
         (WORKER, "UPDATE runtime_scheduleact SET body = ''"),
         (WEB, "UPDATE runtime_scheduleact SET body = ''"),
         (WEB, "DELETE FROM runtime_scheduleact"),
+    ):
+        assert not may(role, statement)
+
+
+def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted: None) -> None:
+    ada, admin = (seeds.person(name, *seeds.GROUPS[name]) for name in ("ada", "admin"))
+    seeds.published(input_schema={})
+    said = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "debounce": 1}
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {WEB}")
+        made = trigger_changes.create(sent=said, actor=ada)
+        hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ada)
+        for number in ("e-1", "e-2"):
+            deliver(id=number, name="hired", data={}, actor=admin)
+        receive(hook.address, {"x-token": hook.secret}, b"{}")
+        with pytest.raises(NotVerified):
+            receive(hook.address, {}, b"{}")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {WORKER}")
+        for seconds in (0, 5):
+            now = timezone.now() + timedelta(seconds=seconds)
+            row = triggers.lock_due(pool.djangos(), now, [])
+            assert row is not None
+            trigger_firing.handle(pool.djangos(), row, now)
+    assert Run.objects.count() == 1
+    for role, statement in (
+        (WORKER, "INSERT INTO runtime_triggeract (trigger) VALUES (gen_random_uuid())"),
+        (WORKER, "INSERT INTO runtime_receivedevent (key) VALUES ('x')"),
+        (WORKER, "UPDATE runtime_webhook SET refused = 0"),
+        (WEB, "UPDATE runtime_triggeract SET body = ''"),
+        (WEB, "UPDATE runtime_receivedevent SET data = ''"),
     ):
         assert not may(role, statement)
 

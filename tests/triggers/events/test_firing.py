@@ -117,6 +117,19 @@ def test_events_of_one_key_start_in_order_and_those_of_others_beside_them(desk: 
     assert told(made)[3][1] == "started"
 
 
+def test_many_keys_that_are_full_hide_no_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(firing, "STARTS", 1)
+    made = desk.make(at_once_per_key=1)
+    for team in [f"{n}" for n in range(11)] * 2 + ["z"]:
+        desk.send(team=team)
+    desk.sweep()
+    states = [state for _, state, _ in told(made)]
+    assert states == ["started"] * 11 + ["waiting"] * 11 + ["started"]
+    desk.end(key="3")
+    desk.sweep(2)
+    assert Run.objects.count() == 13
+
+
 def test_a_debounce_starts_the_last_event_of_a_key(desk: Desk) -> None:
     made = desk.make(debounce=10)
     for level in (1, 2):
@@ -169,8 +182,11 @@ def test_a_mapping_that_does_not_fit_names_the_field_and_can_be_retried(desk: De
     desk.sweep()
     assert told(made)[0][1:] == ("started", "")
     assert events(Run.objects.get().id)[0]["makers"] == ["admin"]
-    with pytest.raises(NotRetried):
-        changes.retry(id=made, number=first, actor=ADA)
+    for number in (first, first + 7, 2**70):
+        with pytest.raises(NotRetried):
+            changes.retry(id=made, number=number, actor=ADA)
+    before = [len(listing.one(made, ADA, at).history) for at in (first, 2**70, -(2**70))]
+    assert before == [0, 2, 0]
 
 
 def test_makers_and_the_sender_decide_in_none_of_its_runs(desk: Desk, office: Office) -> None:
