@@ -18,7 +18,7 @@ from django.db import DatabaseError
 from runtime.core.call_options import CallOptions
 from runtime.core.continuation import MAX_DEPTH, Call, Continuation
 from runtime.core.digest import sha256_of
-from runtime.core.enums import Decision, GateKind, Risk
+from runtime.core.enums import Decision, EffectClass, GateKind, Risk
 from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
@@ -50,6 +50,15 @@ MAX_ERROR = 500
 
 # Errors that no rule causes: the run is released or quarantined, and no person is asked.
 _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """The admission of a call: the reason if it is refused, else whether a person is asked, and its effect class."""
+
+    refused: str = ""
+    asks: bool = False
+    effect: EffectClass | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,23 +96,44 @@ class Admission:
     ) -> AdmissionResult | PreviewCall:
         found = now.call(frame, call)
         try:
-            earlier.require_new(now, frame, found)
-            info = self._describe(now, frame, found)
-            terms = terms_of(now, frame, found, info)
-            earlier.require_not_denied(now, terms)
+            info, terms = self._considered(now, frame, found)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        ruling = self.approvals.judge(info, facts_of(now, frame, found))
-        revises = revision_of(now.frame(frame), found) is not None
-        changed = revises or terms.digest in now.edits  # by a person: then a person is asked
+        changed = self._is_changed(now, frame, found, terms)
         if info.question:
             return self._ask(now, frame, found, info, terms)
-        if ruling.gated or changed:
+        if changed or self.approvals.judge(info, facts_of(now, frame, found)).gated:
             asked = self._ask(now, frame, found, info, terms)
             return asked if changed else self._allow(asked, taken)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
+
+    def foresee(self, now: Continuation, frame: str, call: str) -> Foreseen:
+        """Say what `check` would do with a proposed call, without a preview and without opening a gate."""
+        found = now.call(frame, call)
+        try:
+            info, terms = self._considered(now, frame, found)
+        except (CallRejected, NotJson) as exc:
+            return Foreseen(refused=plain(str(exc)))
+        asks = info.question or self._is_changed(now, frame, found, terms)
+        ruling = self.approvals.judge(info, facts_of(now, frame, found))
+        return Foreseen(asks=asks or ruling.gated, effect=terms.effect)
+
+    def _considered(
+        self, now: Continuation, frame: str, call: Call
+    ) -> tuple[CallInfo, CallOptions]:
+        """Describe a proposed call. Raises CallRejected or NotJson if it cannot be made."""
+        earlier.require_new(now, frame, call)
+        info = self._describe(now, frame, call)
+        terms = terms_of(now, frame, call, info)
+        earlier.require_not_denied(now, terms)
+        return info, terms
+
+    @staticmethod
+    def _is_changed(now: Continuation, frame: str, call: Call, terms: CallOptions) -> bool:
+        """Say whether the call is one that a person changed, or asked to change: then a person is asked."""
+        return revision_of(now.frame(frame), call) is not None or terms.digest in now.edits
 
     def recheck(
         self, now: Continuation, frame: str, call: str, decision: Decision | None = None

@@ -1,0 +1,63 @@
+"""`manage.py replay_run`: say at which steps a recorded run would go another way with the agents of today."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from agents.errors import RegistryError
+from agents.registry import load
+from runtime.errors import RuntimeFault
+from runtime.management.run_ids import run_id
+from runtime.models import Run
+from runtime.ports import wiring
+from runtime.store import pool
+
+SHOWN = 50  # divergences
+
+
+class Command(BaseCommand):
+    """Replays one run and prints where it diverges."""
+
+    help = (
+        "Replay a recorded run with the agents and the policy of today, without any effect. Print each step that"
+        " would go another way, and end with 1 if there is any. Scripts are asked again; replies of models stand."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("run", type=run_id, metavar="RUN", help="its id")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from agents.effect_handler import AgentEffects
+        from agents.llm.providers import is_scripted
+        from runtime.execution.replay import replay
+
+        if not Run.objects.filter(id=options["run"]).exists():
+            raise CommandError(f"there is no run {options['run']}")
+        try:
+            registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+            with pool.in_transaction() as connection:
+                found = replay(
+                    connection,
+                    options["run"],
+                    handler=AgentEffects(registry),
+                    approvals=wiring.approvals(),
+                    is_scripted=lambda agent: is_scripted(registry.get(agent)),
+                    clock=timezone.now,
+                )
+        except (RegistryError, RuntimeFault) as exc:
+            raise CommandError(str(exc)) from exc
+        for one in found.divergences[:SHOWN]:
+            self.stdout.write(f"Entry {one.position}, {' › '.join(one.path)}")
+            self.stdout.write(f"  recorded: {one.recorded}\n  today:    {one.today}")
+        if len(found.divergences) > SHOWN:
+            self.stdout.write(f"{len(found.divergences) - SHOWN} more")
+        compared = (
+            f"compared: {found.agents} agents, {found.replies} replies, {found.calls} calls;"
+            f" taken from the record: {found.kept} replies of models"
+        )
+        if found.divergences:
+            first = found.divergences[0].position
+            raise CommandError(f"it would go another way from entry {first} on ({compared})")
+        self.stdout.write(f"It would go the same way ({compared})")

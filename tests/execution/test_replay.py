@@ -1,0 +1,175 @@
+"""A recorded run against the code of another day: the steps at which it would go another way."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from pydantic import BaseModel
+from pytest_django import Settings
+
+from agents.effect_handler import AgentEffects
+from agents.errors import ToolError
+from agents.sdk import agent, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from agents.sdk.spec import AgentSpec
+from runtime.core.enums import Verdict
+from runtime.execution.replay import Replay, replay
+from runtime.models import Run
+from runtime.store import pool
+from tests.support.engine import Engine, engine_of
+from tests.support.fake_ports import FakeApprovals
+from tests.support.specs import registry_of
+
+DAY = datetime(2026, 1, 31, tzinfo=UTC)
+PAID: list[int] = []
+
+
+class Order(BaseModel):
+    number: str
+
+
+@tool(effect="read")
+def price_of(number: str) -> int:
+    """Say what an order cost."""
+    if number == "B-2":
+        raise ToolError("there is no such order")
+    return 40
+
+
+@tool(approval=True)
+def pay(euros: int) -> str:
+    """Pay."""
+    PAID.append(euros)
+    return "paid"
+
+
+def clerk_says(turn: Turn) -> Reply:
+    if (price := turn.result("price_of")) is None:
+        return call("price_of", number=turn.input["number"])
+    if not price.ok:
+        return call("refund", number=turn.input["number"]) if len(turn.results) < 2 else say("No.")
+    return say("Done.") if turn.result("pay") else call("pay", euros=price.content)
+
+
+clerk_model = script(clerk_says)
+
+
+def clerk(**given: Any) -> AgentSpec:
+    plain: dict[str, Any] = {"instructions": "Pay.", "model": clerk_model, "tools": [price_of, pay]}
+    return agent(name="clerk", description="Pays.", input=Order, **{**plain, **given})
+
+
+clerk_of_today = clerk()  # for the command, which loads this module
+
+
+@pytest.fixture
+def engine(by_hand: None) -> Any:
+    PAID.clear()
+    with engine_of(registry_of(clerk())) as one:
+        yield one
+
+
+def recorded(engine: Engine, number: str = "A-1") -> Run:
+    run = engine.begin("clerk", {"number": number})
+    return engine.decide(run, Verdict.APPROVE) if run.status == "suspended" else run
+
+
+def today(run: Run, *agents: AgentSpec, scripted: bool = True) -> Replay:
+    registry = registry_of(*agents)
+    with pool.in_transaction() as connection:
+        return replay(
+            connection,
+            run.id,
+            handler=AgentEffects(registry),
+            approvals=FakeApprovals(),
+            is_scripted=lambda _: scripted,
+            clock=lambda: DAY,
+        )
+
+
+def said(found: Replay) -> list[tuple[str, str, str]]:
+    return [(" › ".join(one.path), one.recorded, one.today) for one in found.divergences]
+
+
+def test_the_same_code_goes_the_same_way_and_does_nothing(engine: Engine) -> None:
+    for number, calls in (("A-1", 2), ("B-2", 2)):  # the second has a refused call
+        run = recorded(engine, number)
+        assert run.status == "completed"
+        paid = list(PAID)
+        found = today(run, clerk())
+        assert said(found) == []
+        assert (found.agents, found.replies, found.kept, found.calls) == (1, 3, 0, calls)
+        assert paid == PAID
+
+
+def test_each_change_is_found_at_its_step(engine: Engine) -> None:
+    run = recorded(engine)
+
+    @script
+    def generous(turn: Turn) -> Reply:
+        reply = clerk_says(turn)
+        return (
+            call("pay", euros=400) if turn.result("price_of") and not turn.result("pay") else reply
+        )
+
+    @tool(effect="idempotent", approval=True)
+    def pay(euros: int) -> str:
+        """Pay."""
+        return "paid"
+
+    waits, starts = "waits for a person, effect class write", "starts without a person"
+    read = f"{starts}, effect class read"
+    cases: list[tuple[AgentSpec, list[tuple[str, str, str]]]] = [
+        (
+            clerk(model=generous),
+            [("clerk", "calls pay with {'euros': 40}", "calls pay with {'euros': 400}")],
+        ),
+        (
+            clerk(approvals="every_call"),
+            [("clerk › price_of", read, "waits for a person, effect class read")],
+        ),
+        (
+            clerk(tools=[price_of, pay]),
+            [("clerk › pay", waits, "waits for a person, effect class idempotent")],
+        ),
+        (
+            clerk(tools=[price_of]),
+            [("clerk › pay", waits, "refused: there is no tool named pay; there are: price_of")],
+        ),
+        (clerk(instructions="Pay soon."), [("clerk", "its instructions", "other instructions")]),
+        (
+            replace(clerk(), name="other"),
+            [("clerk", "the agent started", "there is no such agent")],
+        ),
+    ]
+    for spec, divergences in cases:
+        assert said(today(run, spec)) == divergences
+    first = today(run, clerk(model=generous)).divergences[0]
+    assert first.position == 5  # after start, agent, price and its result
+
+
+def test_replies_of_models_stand(engine: Engine) -> None:
+    run = recorded(engine)
+    found = today(run, clerk(model=lambda *_: say("No.")), scripted=False)
+    assert (said(found), found.replies, found.kept) == ([], 0, 3)
+
+
+def test_the_command_prints_where_a_run_would_go_another_way(
+    engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ABEYANCE_AGENTS, run = (__name__,), recorded(engine)
+    out = StringIO()
+    call_command("replay_run", str(run.id), stdout=out)
+    assert out.getvalue().startswith(
+        "It would go the same way (compared: 1 agents, 3 replies, 2 calls;"
+    )
+    monkeypatch.setitem(globals(), "clerk_of_today", clerk(approvals="every_call"))
+    with pytest.raises(CommandError, match="another way from entry 3 on"):
+        call_command("replay_run", str(run.id), stdout=out)
+    assert "Entry 3, clerk › price_of\n  recorded: starts" in out.getvalue()
+    with pytest.raises(CommandError, match="there is no run"):
+        call_command("replay_run", str(uuid4()))
