@@ -9,8 +9,7 @@ from django.urls import reverse
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
-from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME
-from runtime.errors import DeliveryTooLarge
+from runtime.core.limits import MAX_EVENT_NAME
 from runtime.triggers.events import changes, listing
 from runtime.triggers.events.definition import MAX_AT_ONCE, MAX_DEBOUNCE, MAX_RATE_SECONDS
 from runtime.triggers.events.listing import TriggerView
@@ -304,9 +303,6 @@ def deliver(request: HttpRequest, address: str) -> Status[Receipt]:
 
     The signature of the body is its authentication; no token is needed.
     """
-    size = request.headers.get("content-length", "")
-    if size.isdigit() and int(size[:9]) > MAX_DELIVERY:
-        raise DeliveryTooLarge
     found = receive(address, request.headers, request.body)
     return Status(202 if found.new else 200, found)
 
