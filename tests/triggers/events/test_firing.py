@@ -142,6 +142,16 @@ def test_a_debounce_starts_the_last_event_of_a_key(desk: Desk) -> None:
     assert json.loads(Run.objects.get().input)["level"] == 2
 
 
+def test_a_debounce_skips_no_event_of_another_key(desk: Desk) -> None:
+    made = desk.make(debounce=10, at_once_per_key=1)
+    desk.send(team="b")
+    desk.sweep(10)
+    for team in ("b", "a"):
+        desk.send(team=team)
+    desk.sweep(10)
+    assert [state for _, state, _ in told(made)] == ["started", "waiting", "started"]
+
+
 def test_a_rate_lets_the_rest_wait(desk: Desk) -> None:
     made = desk.make(rate=2, rate_seconds=60)
     for _ in range(3):
