@@ -112,10 +112,10 @@ def strings(number_of: int) -> list[str]:
     return found
 
 
-# One run shows SEVERAL strings in each of eight places, FEW in each of two, and one in each of twelve. Each batch is
+# One run shows SEVERAL strings in each of eight places, FEW in each of four, and one in each of ten. Each batch is
 # turned by one string, so that a place gets strings of every kind.
 SEVERAL, FEW = 35 if LONG else 10, MAX_REFUSALS - 1
-SIZE = 8 * SEVERAL + 2 * FEW + 12
+SIZE = 8 * SEVERAL + 4 * FEW + 10
 STRINGS = strings(-(-count("R8", short=300, long=5_000) // SIZE) * SIZE)
 
 
@@ -190,11 +190,11 @@ def _run(office: Office, dealt: Dealt) -> UUID:
         replace(ask(("set_privileges", args)), text=one()),
         say(one()),
     )
-    begun, ended, answer = one(), say(one()), one()
+    begun, ended, answers = one(), say(one()), iter(some(FEW))
     agents: dict[str, Script] = office.effects.agents
     agents["hr_onboarding"] = turns(replace(ask(("account_agent", NEWCOMER)), text=begun), ended)
     agents["account_agent"] = lambda request: (
-        work(request) if request.inquiry is None else say(answer)
+        work(request) if request.inquiry is None else say(next(answers))
     )
     run = office.start(key=one(100).replace("\n", " "))
     assert Run.objects.get(pk=run).status == "suspended", Run.objects.get(pk=run).reason
@@ -202,13 +202,14 @@ def _run(office: Office, dealt: Dealt) -> UUID:
 
 
 def _talk(office: Office, run: UUID, dealt: Dealt) -> None:
-    """What people write beside the request, and the agent's answer."""
+    """What people write beside the request, and the agent's answers."""
     request = office.request(run).id
     for text in dealt.some():
         comments.add(request=request, text=text[: comments.MAX_COMMENT], actor=BEA)
     note = dealt.one(handovers.MAX_NOTE)
     handovers.hand_over(request=request, to="dora", note=note, actor=BEA)
-    inquire(request=request, question=dealt.one(MAX_INQUIRY), actor=BEA)
+    for text in dealt.some(FEW):
+        inquire(request=request, question=text[:MAX_INQUIRY], actor=BEA)
     office.advance(run)
 
 

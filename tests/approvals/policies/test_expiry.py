@@ -298,6 +298,23 @@ def test_a_request_that_too_few_can_decide_is_marked_until_enough_can(three: lis
     audit.verify(fine.run_id)
 
 
+def test_two_sweepers_at_once_mark_a_request_once(
+    three: list[Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds.pending()
+    for actor in three:
+        disable(actor.person, actor=None)
+    lock = audit.lock_runs
+
+    def late(*runs: UUID) -> None:
+        monkeypatch.setattr(audit, "lock_runs", lock)
+        assert Outlooks().mark(Event()) == 1  # the other one
+        lock(*runs)
+
+    monkeypatch.setattr(audit, "lock_runs", late)
+    assert Outlooks().mark(Event()) == 0
+
+
 def test_people_who_can_decide_in_time_suffice(three: list[Actor], settings: Any) -> None:
     settings.ABEYANCE_COOLING_OFF_SECONDS = 100
     hour = clock.now() + timedelta(hours=1)
