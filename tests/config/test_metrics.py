@@ -131,6 +131,7 @@ def test_only_this_machine_or_a_token_reads_them(
     answer = Client().get("/metrics", **said)
     assert answer.status_code == status
     assert (b"abeyance_" in answer.content) is (status == 200)
+    assert ("WWW-Authenticate" in answer.headers) is (status == 401)
 
 
 @pytest.mark.django_db
