@@ -45,5 +45,16 @@ class NotDone(AgentsError):
         self.cause = FailureCause(cause if blame is None else blame)
 
 
+class CredentialRefused(NotDone):
+    """The other side refused the credential as expired or withdrawn, and nothing happened.
+
+    It is made anew once, and the call is repeated.
+    """
+
+
+class CredentialMissing(AgentsError):
+    """A credential cannot be had until a person acts. The text says which, and what to do."""
+
+
 class NotSealed(AgentsError):
     """A stored secret cannot be opened: it was changed, or copied from another place."""

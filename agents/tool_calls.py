@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -9,10 +11,11 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from agents import previews, secrets
-from agents.errors import NotDone, NotSealed, ToolError
+from agents.credentials import cache
+from agents.errors import CredentialMissing, CredentialRefused, NotDone, NotSealed, ToolError
 from agents.sdk import ToolContext
 from agents.sdk.conversation_texts import REPEATED
-from agents.sdk.sentences import describe_exception
+from agents.sdk.sentences import REDACTED, describe_exception
 from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json
 from runtime.core.documents.lost_results import result_lost
@@ -68,13 +71,75 @@ def _problem(location: tuple[int | str, ...], message: str, where: str = "argume
 
 
 def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
-    """Run a tool and return its outcome. Secret arguments are redacted in every error."""
+    """Run a tool and return its outcome, with its credentials. A refused credential is fetched anew, once."""
+    given: dict[str, str] = {}
+    for anew in (False, True) if tool.credentials else (False,):
+        try:
+            given = cache.resolve(tool.credentials, request.deadline, anew=anew)
+        except CredentialMissing as exc:
+            return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
+        except NotDone as exc:
+            return _not_done(exc, str(exc))
+        outcome = _outcome(
+            tool, arguments, opened, replace(context_of(request), credentials=given), request
+        )
+        if outcome is not None:
+            return outcome
+    if not tool.credentials:
+        return ToolFailure(error="it has no credentials, and raised CredentialRefused")
+    names = ", ".join(given)
+    why = f"{tool.name} was refused with the credential {names}, also with a new one: check its rights, or replace it."
+    return ToolFailure(error=why, retryable=True, credential=plain(why))
+
+
+def _not_done(exc: NotDone, text: str) -> ToolFailure:
+    return ToolFailure(
+        error=plain(text) or type(exc).__name__,
+        retryable=True,
+        retry_after=_wait(exc.after),
+        cause=exc.cause,
+    )
+
+
+def _without(given: Mapping[str, str], value: Any) -> Any:
+    """Replace credentials in a text or a result, which are stored."""
+    match value:
+        case str():
+            for secret in sorted(given.values(), key=len, reverse=True):
+                value = value.replace(secret, REDACTED)
+            return value
+        case list():
+            return [_without(given, one) for one in value]
+        case dict():
+            return {_without(given, name): _without(given, one) for name, one in value.items()}
+        case _:
+            return value
+
+
+def _outcome(
+    tool: ToolSpec,
+    arguments: dict[str, Any],
+    opened: Any,
+    context: ToolContext,
+    request: ToolRequest,
+) -> Outcome | None:
+    """Run a tool and return its outcome, None if its credential was refused.
+
+    Secret arguments are redacted in every error, credentials also in the result.
+    """
 
     def told(text: str) -> str:
-        return plain(secrets.redact(tool, opened, text))
+        return plain(_without(context.credentials, secrets.redact(tool, opened, text)))
 
     try:
-        return _run(tool, arguments, request)
+        found = _run(tool, arguments, request, context)
+        return (
+            replace(found, value=_without(context.credentials, found.value))
+            if context.credentials
+            else found
+        )
+    except CredentialRefused:
+        return None
     except ToolError as exc:
         return ToolFailure(error=told(str(exc)) or type(exc).__name__)
     except _NotKept as exc:
@@ -82,16 +147,12 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
             return ToolResult(value=result_lost(told(str(exc))))
         return ToolFailure(error=told(str(exc)))
     except NotDone as exc:
-        return ToolFailure(
-            error=told(str(exc)) or type(exc).__name__,
-            retryable=True,
-            retry_after=_wait(exc.after),
-            cause=exc.cause,
-        )
+        return _not_done(exc, told(str(exc)))
     except (Exception, SystemExit) as exc:
         error = told(describe_exception(exc))
         # A traceback quotes the exception, which may hold a secret: then only the redacted text is logged.
-        traceback = None if tool.secret_args or tool.secret_result else exc
+        hides = tool.secret_args or tool.secret_result or tool.credentials
+        traceback = None if hides else exc
         log.error(
             "Tool %s: the outcome of call %s is unknown: %s",
             tool.name,
@@ -116,10 +177,12 @@ class _NotKept(Exception):
     """The tool ran, but its result cannot be journaled."""
 
 
-def _run(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> ToolResult:
+def _run(
+    tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest, context: ToolContext
+) -> ToolResult:
     """Run a tool and check its result. A transactional tool is rolled back if its result cannot be journaled."""
     _require_precondition(tool, arguments, request)
-    before = [context_of(request)] if tool.wants_context else []
+    before = [context] if tool.wants_context else []
     if not RULES[tool.effect].commits_with_entry:
         return _result(tool, _returned(tool, before, arguments, request.deadline))
     with transaction.atomic():

@@ -1,6 +1,7 @@
 """The facts about a call that a tool may ask for."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ class ToolContext:
     person who started the run. `approvers` are those who approved this call, empty if it needed no approval, and
     `comment` their comment, None without one. `business_key` is the run's business key if it has one. `input` is the
     calling agent's input, as JSON. `todo` is its plan, for the call that changes it.
+    `credentials` are those of the tool by name, for this attempt alone.
     """
 
     run: UUID
@@ -31,6 +33,7 @@ class ToolContext:
     business_key: str | None = None
     input: Any = None
     todo: tuple[PlanItem, ...] = ()
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     began: float = field(default_factory=time.monotonic)
 
     def remaining(self) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents.errors import NotDone, ToolError
+from agents.credentials.providers import Credential
+from agents.errors import CredentialRefused, NotDone, ToolError
 from agents.sdk import fields, mistakes
 from agents.sdk.answers import Answer, answer_tool
 from agents.sdk.budget import Budget
@@ -38,6 +39,7 @@ __all__ = [
     "Answer",
     "Budget",
     "Compaction",
+    "CredentialRefused",
     "FailureCause",
     "Holds",
     "NotDone",
@@ -71,6 +73,7 @@ def tool(
     preview: Callable[..., Preview] | None = None,
     preview_ignores: Sequence[str] = (),
     precondition: Callable[..., str | None] | None = None,
+    credentials: Sequence[Credential] = (),
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a tool of a typed function. The model receives its name, docstring and types.
 
@@ -84,7 +87,8 @@ def tool(
     what a gated call would do, for its reviewer; it is called again just before the effect, and a different one is
     asked again, except for the parts in `preview_ignores`. `precondition` returns why a call cannot be made, or None.
     Both take arguments by name, also `context`, and only read. `deny_reasons` are texts that reviewers are offered
-    when they deny a call; the model receives the one they choose. Raises DefinitionError if the definition is
+    when they deny a call; the model receives the one they choose. `credentials` are fetched when a call starts, into
+    `context.credentials`. Raises DefinitionError if the definition is
     invalid.
     """
 
@@ -116,6 +120,7 @@ def tool(
             preview=fields.before(preview, "preview", signature, where),
             preview_ignores=fields.preview_ignores(preview_ignores, preview, where),
             precondition=fields.before(precondition, "precondition", signature, where),
+            credentials=fields.credentials(credentials, signature, where),
         )
 
     return mistakes.recording(made)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
+from agents.credentials.providers import Credential
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
 from agents.sdk import conditions, mistakes, previews
@@ -294,6 +295,22 @@ def deny_reasons(given: Sequence[str], where: str) -> tuple[str, ...]:
         wanted = f"at most {MAX_DENY_REASONS} texts, each one line of at most {MAX_DENY_REASON} characters"
         raise DefinitionError(f"{where}: deny_reasons must be {wanted}")
     return tuple(texts)
+
+
+def credentials(
+    given: Sequence[Credential], signature: Signature, where: str
+) -> tuple[Credential, ...]:
+    """Return the credentials, each with a name of its own. The function must take the context that has them."""
+    names = [getattr(one, "name", None) for one in given]
+    if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
+        raise DefinitionError(f"{where}: each of its credentials has a name, such as crm")
+    if len(set(names)) < len(names):
+        raise DefinitionError(f"{where}: two of its credentials have one name")
+    if given and not signature.wants_context:
+        raise DefinitionError(
+            f"{where}: its first parameter must be `context: ToolContext`, which has the credentials"
+        )
+    return tuple(given)
 
 
 def sentence(sentence: str | None, name: str, signature: Signature, where: str) -> str:

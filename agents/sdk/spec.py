@@ -10,6 +10,7 @@ from typing import Any, Literal, assert_never
 
 from pydantic import BaseModel, TypeAdapter
 
+from agents.credentials.providers import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
 from agents.sdk.thread_memory import ThreadMemory
@@ -88,7 +89,7 @@ class ToolSpec:
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
     `sentence_args` are the arguments that its sentence names. `deny_reasons` are suggested reasons for a denial, empty
-    for those that all tools have.
+    for those that all tools have. `credentials` are fetched when a call starts.
     """
 
     name: str
@@ -120,6 +121,7 @@ class ToolSpec:
     settings: ToolSettings = ToolSettings()
     waived: bool = False
     deny_reasons: tuple[str, ...] = ()
+    credentials: tuple[Credential, ...] = ()
     is_async: bool = field(init=False, repr=False)
     sentence_args: frozenset[str] = field(init=False, repr=False)
 
@@ -362,6 +364,8 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     if tool.plan:
         definition["plan"] = True
     definition |= {name: True for name in ("preview", "precondition") if getattr(tool, name)}
+    if tool.credentials:
+        definition["credentials"] = [one.name for one in tool.credentials]
     times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
     return definition | {name: seconds for name, seconds in times.items() if seconds is not None}
 

@@ -135,6 +135,7 @@ class Call:
     a request for changes, or a call that was given up. `edited` is set if a person changed `args`. `preview` is the
     newest one, until a gate shows it or the call starts; `shown` is the one that the last gate showed. `revises` is set
     if the call revises an earlier one. A settled call has none of these three.
+    `credential` says which credential people must replace before the call starts again, and how.
     """
 
     id: str
@@ -157,6 +158,7 @@ class Call:
     preview: Preview | None = None
     shown: Preview | None = None
     revises: Revision | None = None
+    credential: str = ""
 
     @property
     def proposed(self) -> Any:

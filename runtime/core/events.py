@@ -351,13 +351,14 @@ class RetryScheduled:
     gave no reply; None in entries from before runs waited for providers. `asks_at` is set once no model of the agent
     is left to call: at that time people are asked instead. `limited` says that the provider rejected or delays the call
     because of its rate limit. `tokens` is about how many tokens of text had come when the reply was cut off: then the
-    next attempt learns of it, with `partial`. It is 0 in older entries.
+    next attempt learns of it, with `partial`. It is 0 in older entries. After a `credential` failure people must
+    replace one before the call starts again.
     """
 
     frame: str
     call: str | None
     attempt: int
-    cause: Literal["error", "lost", "brake"]
+    cause: Literal["error", "lost", "brake", "credential"]
     error: str
     until: datetime | None = None
     model: str = ""

@@ -45,7 +45,7 @@ from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.checks import CallChecks
 from runtime.execution.admission.earlier_decisions import denied_before, repeats
-from runtime.execution.admission.gates import AdmissionResult, with_revision
+from runtime.execution.admission.gates import AdmissionResult, open_credential_gate, with_revision
 from runtime.execution.admission.versions import (
     VersionChanges,
     agent_changed,
@@ -350,7 +350,11 @@ class StepBuilder:
                 self._record(result)
 
     def _start(self, command: StartTool) -> None:
-        """Check the approval again, then record the intent if a slot is free."""
+        """Check the approval again, then record the intent if a slot is free. A missing credential holds the frame."""
+        call = self.now.call(command.frame, command.call)
+        if call.credential:
+            self._record(open_credential_gate(self.now, command.frame, call, self._clock()))
+            return
         if not self._may_start(command.frame, command.call):
             return
         if self._reserve(command):

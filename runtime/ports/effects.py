@@ -179,13 +179,15 @@ class ToolResult:
 class ToolFailure:
     """The tool failed: its model sees the error, or with `retryable` the tool certainly did nothing and may be retried.
 
-    `retry_after` is the wait in seconds that the other side asked for.
+    `retry_after` is the wait in seconds that the other side asked for. `credential` says which credential a person must
+    replace first, and how; empty if none.
     """
 
     error: str
     retryable: bool = False
     retry_after: float | None = None
     cause: FailureCause = FailureCause.PROVIDER
+    credential: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

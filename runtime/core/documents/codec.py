@@ -75,7 +75,7 @@ HISTORY = {
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
-    " replies that were cut off, held answers",
+    " replies that were cut off, held answers, credentials",
 }
 REFERRING = 6
 BRIEF = 7
@@ -246,7 +246,7 @@ def _number(event: Event) -> int:
             return ORIGINS
         case AnswerDropped():
             return ORIGINS
-        case RetryScheduled() if event.limited or event.tokens:
+        case RetryScheduled() if event.limited or event.tokens or event.cause == "credential":
             return ORIGINS
         case ToolReturned() | GateDecided() if event.answer:
             return ORIGINS
@@ -278,7 +278,7 @@ def _number_of(now: Continuation) -> int:
     terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
     if now.reviewers or now.thread is not None or now.memory:
         return ORIGINS
-    if terms == ORIGINS or any(map(_is_new, frames)):
+    if terms == ORIGINS or any(map(_is_new, frames)) or any(call.credential for call in calls):
         return ORIGINS
     if now.questions or any(denial.changes for denial in now.denials.values()):
         return DIALOGUE

@@ -52,6 +52,9 @@ def _opened(frame: Frame, event: GateOpened) -> Frame:
 
 def _decided(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
     goes_on = kind is GateKind.HOLD and event.verdict is Verdict.CONTINUE
+    if goes_on and any(call.credential for call in frame.calls):
+        calls = (replace(call, credential="") if call.credential else call for call in frame.calls)
+        return replace(frame, calls=tuple(calls))
     return replace(frame, cleared=frame.turn, outage=None) if goes_on else frame
 
 

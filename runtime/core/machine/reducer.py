@@ -405,7 +405,8 @@ def _change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Conti
         case RetryScheduled():
             _require_attempt(call, event.attempt, call.attempt)
             failures = call.failures + (event.cause == "error")
-            call = replace(call, failures=failures, until=event.until)
+            needs = event.error if event.cause == "credential" else ""
+            call = replace(call, failures=failures, until=event.until, credential=needs)
         case WaitEnded():
             call = replace(call, until=None)
     return _with_call(now, frame, call)

@@ -100,6 +100,14 @@ def open_outage_gate(
     return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, args=args, at=at)
 
 
+def open_credential_gate(
+    now: Continuation, frame: str, call: Call, at: datetime
+) -> AdmissionResult:
+    """Return the hold that tells people which credential of a call they must replace, and how."""
+    args = {"credential": call.credential, "tool": call.tool, "call": call.id}
+    return open_frame_gate(now, frame, GateKind.HOLD, why=call.credential, args=args, at=at)
+
+
 def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -> ReviewSnapshot:
     """Return the snapshot of a call for reviewers."""
     assert event.terms is not None  # only a gate of a frame has none

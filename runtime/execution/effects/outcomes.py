@@ -309,6 +309,14 @@ def _tool_event(
                 result=outcome.value,
                 answer=call.terms is not None and call.terms.answers,
             )
+        case ToolFailure() if outcome.credential:
+            return RetryScheduled(
+                frame=frame,
+                call=call.id,
+                attempt=request.attempt,
+                cause="credential",
+                error=outcome.credential,
+            )
         case ToolFailure() if outcome.retryable:
             return on_not_performed(
                 frame,

@@ -1,0 +1,36 @@
+"""Gives calls their credentials, and keeps tokens in the memory of this process until they expire."""
+
+import threading
+import time
+from collections.abc import Iterable
+
+from agents.credentials.providers import Credential
+
+_lock = threading.Lock()
+_known: dict[Credential, tuple[str, float]] = {}
+
+
+def resolve(
+    credentials: Iterable[Credential], seconds: float, *, anew: bool = False
+) -> dict[str, str]:
+    """Return the secret of each credential by name, with `anew` no remembered one. Raise as `fetch`."""
+    return {one.name: _secret(one, seconds, anew) for one in credentials}
+
+
+def forget() -> None:
+    """Forget every token."""
+    with _lock:
+        _known.clear()
+
+
+def _secret(credential: Credential, seconds: float, anew: bool) -> str:
+    with _lock:
+        value, until = _known.get(credential, ("", 0.0))
+    if value and not anew and time.monotonic() < until:
+        return value
+    began, found = time.monotonic(), credential.fetch(seconds)
+    with _lock:
+        _known.pop(credential, None)
+        if found.seconds > 0:
+            _known[credential] = (found.value, began + found.seconds)
+    return found.value

@@ -1,0 +1,171 @@
+"""Gets one secret for a call: from the environment, a file, an OAuth 2 token server, or a Vault server.
+
+An error says which credential is missing and what a person must do. It never quotes a secret or a server's answer.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+
+from agents.errors import CredentialMissing, NotDone
+from runtime.core.enums import FailureCause
+
+MOST_SECONDS = 10.0  # for one request to a token server
+LEEWAY = 30.0  # seconds before its end a token is not used again
+_REFUSED = frozenset({400, 401, 403, 404})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A secret, and for how many seconds a worker may use it again, 0 for once."""
+
+    value: str
+    seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        return "Secret(••••)"
+
+
+class Credential(Protocol):
+    """A credential of a tool. `name` is what the tool and people call it."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    def fetch(self, seconds: float) -> Secret:
+        """Return the secret within this time. Raise CredentialMissing if a person must act, else NotDone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A variable of the worker's environment."""
+
+    name: str
+    variable: str
+
+    def fetch(self, seconds: float) -> Secret:
+        """Return the variable."""
+        if value := os.environ.get(self.variable, ""):
+            return Secret(value=value)
+        raise CredentialMissing(
+            f"The credential {self.name} is missing: set {self.variable} for the workers, and start them again."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that the worker can read, such as a secret of Docker or Kubernetes. It is read at each call."""
+
+    name: str
+    path: str
+
+    def fetch(self, seconds: float) -> Secret:
+        """Return the text of the file without the spaces and line breaks around it."""
+        try:
+            value = Path(self.path).read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            value = ""
+        if value:
+            return Secret(value=value)
+        raise CredentialMissing(
+            f"The credential {self.name} is missing: put it into {self.path} on each worker's machine."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth:
+    """An access token of an OAuth 2 token server (RFC 6749), by `refresh_token`, or by the client's own credentials.
+
+    The client authenticates with HTTP Basic. A token is used again until shortly before it expires.
+    """
+
+    name: str
+    token_url: str
+    client_id: str
+    client_secret: Environment | File
+    refresh_token: Environment | File | None = None
+    scope: str = ""
+
+    def fetch(self, seconds: float) -> Secret:
+        """Request a token."""
+        form = {"grant_type": "client_credentials"}
+        if self.refresh_token is not None:
+            refresh = self.refresh_token.fetch(seconds).value
+            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+        if self.scope:
+            form["scope"] = self.scope
+        secret = self.client_secret.fetch(seconds).value
+        answer = _request(
+            self.name, "POST", self.token_url, seconds, data=form, auth=(self.client_id, secret)
+        )
+        if answer is None:
+            part = self.client_secret if self.refresh_token is None else self.refresh_token
+            raise CredentialMissing(
+                f"The credential {self.name} has expired or was withdrawn: get a new one for client {self.client_id}"
+                f" from the server of {self.token_url}, and replace {_where(part)}."
+            )
+        token, lasts = answer.get("access_token"), answer.get("expires_in")
+        if not isinstance(token, str) or not token:
+            raise NotDone(f"the answer of the token server for {self.name} has no access_token")
+        if isinstance(lasts, bool) or not isinstance(lasts, int | float):
+            return Secret(value=token)
+        return Secret(value=token, seconds=max(0.0, lasts - LEEWAY))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vault:
+    """A field of a secret that a server with the HTTP interface of HashiCorp Vault keeps (KV version 1 or 2).
+
+    `url` is the whole address, such as `https://vault:8200/v1/secret/data/crm`.
+    """
+
+    name: str
+    url: str
+    field: str
+    token: Environment | File
+
+    def fetch(self, seconds: float) -> Secret:
+        """Read the field."""
+        headers = {"X-Vault-Token": self.token.fetch(seconds).value}
+        answer = _request(self.name, "GET", self.url, seconds, headers=headers)
+        found = {} if answer is None else answer.get("data")
+        if isinstance(found, dict) and isinstance(found.get("data"), dict):
+            found = found["data"]
+        value = found.get(self.field) if isinstance(found, dict) else None
+        if isinstance(value, str) and value:
+            return Secret(value=value)
+        raise CredentialMissing(
+            f"The credential {self.name} is missing: put {self.field} at {self.url}, or let the token of"
+            f" {_where(self.token)} read it."
+        )
+
+
+def _where(part: Environment | File) -> str:
+    return part.variable if isinstance(part, Environment) else part.path
+
+
+def _request(
+    name: str, method: str, url: str, seconds: float, **more: Any
+) -> dict[str, Any] | None:
+    """Return the answer's JSON object, None if the server refuses. Raise NotDone if it cannot be reached."""
+    try:
+        with httpx2.Client(timeout=min(seconds, MOST_SECONDS), trust_env=False) as client:
+            answer = client.request(method, url, **more)
+    except httpx2.HTTPError as exc:
+        why = f"the server of the credential {name} cannot be reached: {type(exc).__name__}"
+        raise NotDone(why, cause=FailureCause.NETWORK) from None
+    if answer.status_code in _REFUSED:
+        return None
+    try:
+        found = answer.json() if answer.is_success else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise NotDone(
+            f"the server of the credential {name} answered with status {answer.status_code}"
+        )
+    return found

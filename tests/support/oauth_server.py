@@ -1,0 +1,84 @@
+"""A small OAuth 2 token server with an API that takes its tokens, and a Vault, on loopback."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+CLIENT, SECRET = "abeyance", "canary-client-secret"
+
+
+class TokenServer:
+    """Its tokens end when the test says so: `lapse` for access tokens, `withdraw` for a refresh token."""
+
+    def __init__(self) -> None:
+        self.refresh = {"canary-refresh-1"}
+        self.valid: set[str] = set()
+        self.issued: list[str] = []
+        self.grants: list[str] = []
+        self.calls: list[str] = []
+        self.vault = {"password": "canary-vault-password"}
+        self.url = ""
+
+    def lapse(self) -> None:
+        self.valid.clear()
+
+    def withdraw(self, *others: str) -> None:
+        self.refresh = set(others)
+
+    def token(self, form: dict[str, list[str]], client: str) -> tuple[int, dict[str, Any]]:
+        (grant,) = form["grant_type"]
+        self.grants.append(grant)
+        if client != f"{CLIENT}:{SECRET}":
+            return 401, {"error": "invalid_client"}
+        if grant == "refresh_token" and form["refresh_token"][0] not in self.refresh:
+            return 400, {"error": "invalid_grant"}
+        made = f"canary-access-{len(self.issued)}"
+        self.issued.append(made)
+        self.valid.add(made)
+        return 200, {"access_token": made, "token_type": "Bearer", "expires_in": 3600}
+
+
+@contextmanager
+def token_server() -> Iterator[TokenServer]:
+    here = TokenServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            client = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+            self._answer(*here.token(parse_qs(body), client))
+
+        def do_GET(self) -> None:
+            if self.path.startswith("/v1/"):
+                known = self.headers["X-Vault-Token"] == "canary-vault-token"
+                self._answer(200 if known else 403, {"data": {"data": here.vault}} if known else {})
+                return
+            token = self.headers["Authorization"].removeprefix("Bearer ")
+            here.calls.append(token)
+            self._answer(200 if token in here.valid else 401, {"got": token})
+
+        def _answer(self, status: int, found: dict[str, Any]) -> None:
+            body = json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    here.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)
+    thread.start()
+    try:
+        yield here
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

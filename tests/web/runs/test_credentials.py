@@ -1,0 +1,189 @@
+"""Credentials of tools: fetched when a call starts, made anew once if refused, and stored nowhere."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+
+from agents.credentials import Credential, Environment, File, OAuth, Vault, cache
+from agents.effect_handler import AgentEffects
+from agents.errors import CredentialMissing, DefinitionError, NotDone
+from agents.sdk import CredentialRefused, ToolContext, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from approvals.adapter import Approvals
+from approvals.models import Request
+from runtime.control.start import create
+from runtime.core.documents.compression import plain_text
+from runtime.core.enums import GateKind
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.support.engine import HandDriven
+from tests.support.oauth_server import CLIENT, SECRET, TokenServer, token_server
+from tests.support.pages import send, shows, text
+from tests.support.specs import Question, registry_of, spec_of
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenServer]:
+    monkeypatch.setenv("CRM_SECRET", SECRET)
+    cache.forget()
+    with token_server() as found:
+        yield found
+    cache.forget()
+
+
+def _crm(server: TokenServer, refresh: Path | None = None) -> OAuth:
+    return OAuth(
+        name="crm",
+        token_url=f"{server.url}/token",
+        client_id=CLIENT,
+        client_secret=Environment("crm_secret", "CRM_SECRET"),
+        refresh_token=None if refresh is None else File("crm_refresh", str(refresh)),
+    )
+
+
+def _agent(server: TokenServer, *credentials: Credential) -> Any:
+    @tool(effect="write", approval=True, credentials=credentials)
+    def look_up(context: ToolContext, text: str) -> dict[str, str]:
+        """Looks a customer up."""
+        headers = {"Authorization": f"Bearer {context.credentials['crm']}"}
+        answer = httpx2.get(f"{server.url}/api", headers=headers)
+        if answer.status_code == 401:
+            raise CredentialRefused(f"401 for {context.credentials['crm']}")
+        found: dict[str, str] = answer.json()
+        return found
+
+    @script
+    def clerk(turn: Turn) -> Reply:
+        done = turn.results
+        return call("look_up", text=str(len(done))) if len(done) < 2 else say(str(done[-1].content))
+
+    return spec_of("clerk", input=Question, model=clerk, tools=[look_up])
+
+
+class Desk(HandDriven):
+    """A worker with the agent that needs a credential, and the real approvals."""
+
+    def __init__(self, spec: Any) -> None:
+        super().__init__(AgentEffects(registry_of(spec)), Approvals())
+        with transaction.atomic():
+            self.run = create(
+                agent="clerk", input={"text": "go"}, requester=Actor(person="ada")
+            ).run
+        self.advance_once(self.run)
+
+    def asked(self, kind: GateKind = GateKind.APPROVAL) -> Request:
+        return Request.objects.get(run=self.run, status="pending", kind=kind)
+
+    def approve(self, bea: Client) -> Run:
+        send(bea, self.asked(), "approve")
+        return self.advance_once(self.run)
+
+
+def _stored() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        rows = []
+        for (table,) in cursor.fetchall():
+            cursor.execute(f'SELECT * FROM "{table}"')
+            rows += [str(row) for row in cursor.fetchall()]
+        cursor.execute("SELECT body FROM runtime_journalentry")
+        rows += [plain_text(body) for (body,) in cursor.fetchall()]
+    return "\n".join(rows)
+
+
+def test_a_token_that_lapses_while_the_run_waits_is_refreshed_and_a_person_replaces_a_withdrawn_one(
+    by_hand: None,
+    cast: object,
+    ada: Client,
+    bea: Client,
+    server: TokenServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    refresh = tmp_path / "refresh"
+    refresh.write_text("canary-refresh-1\n")
+    desk = Desk(_agent(server, _crm(server, refresh)))
+    try:
+        assert server.grants == [], "nothing is fetched before the call may start"
+        assert desk.approve(bea).status == "suspended"
+        server.lapse()  # while the second call waits
+        server.withdraw()
+        assert desk.approve(bea).status == "suspended"
+        assert server.calls == ["canary-access-0"] * 2
+        assert server.grants == ["refresh_token"] * 2
+        hold = desk.asked(GateKind.HOLD)
+        why = f"replace {refresh}"
+        shows(ada, desk.run, "The credential crm has expired or was withdrawn", why)
+        shows(bea, hold, "The credential crm has expired or was withdrawn", why)
+        run = Run.objects.get(id=desk.run)
+        assert (run.owner, run.due_at) == (None, None)
+        server.withdraw("canary-refresh-2")
+        refresh.write_text("canary-refresh-2\n")
+        send(bea, hold, "continue")
+        assert desk.advance_once(desk.run).status == "completed"
+        server.lapse()
+        pages = [f"/runs/{desk.run}/", f"/runs/{desk.run}/?tab=transcript", f"/a/{hold.id}/"]
+        seen = "".join(text(bea, page) for page in pages)
+    finally:
+        desk.close()
+    out, err = capfd.readouterr()
+    told = _stored() + seen + caplog.text + out + err
+    assert not [one for one in ("access", "refresh", "client") if f"canary-{one}" in told]
+    assert "••••" in (Run.objects.get(id=desk.run).output or "").encode().decode("unicode_escape")
+
+
+def test_a_lapsed_token_is_refreshed_once_and_the_call_repeated(
+    by_hand: None, cast: object, bea: Client, server: TokenServer
+) -> None:
+    desk = Desk(_agent(server, _crm(server)))
+    try:
+        desk.approve(bea)
+        server.lapse()
+        assert desk.approve(bea).status == "completed"
+    finally:
+        desk.close()
+    assert server.grants == ["client_credentials"] * 2
+    assert server.calls == ["canary-access-0", "canary-access-0", "canary-access-1"]
+
+
+def test_each_provider_says_what_a_person_must_do(
+    server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", "canary-vault-token")
+    token = Environment("vault_token", "VAULT_TOKEN")
+    url = f"{server.url}/v1/secret/data/crm"
+    vault = Vault(name="crm", url=url, field="password", token=token)
+    assert cache.resolve([vault], 5.0) == {"crm": "canary-vault-password"}
+    monkeypatch.setenv("VAULT_TOKEN", "canary-other")
+    monkeypatch.delenv("CRM_SECRET")
+    for credential, said in (
+        (Environment("crm", "CRM_SECRET"), "set CRM_SECRET for the workers"),
+        (File("crm", str(tmp_path / "none")), f"put it into {tmp_path / 'none'}"),
+        (_crm(server), "set CRM_SECRET for the workers"),
+        (vault, f"put password at {url}"),
+    ):
+        with pytest.raises(CredentialMissing, match=said.replace("/", "/")) as caught:
+            cache.resolve([credential], 5.0)
+        assert "canary" not in str(caught.value)
+    gone = Vault(name="crm", url="http://127.0.0.1:9/v1/x", field="a", token=token)
+    with pytest.raises(NotDone, match="cannot be reached"):
+        cache.resolve([gone], 5.0)
+    assert "canary" not in repr(_crm(server).fetch) + repr(vault.fetch)
+
+
+def test_a_tool_with_credentials_takes_its_context() -> None:
+    crm: Any = Environment("crm", "CRM")
+    cases: dict[str, Any] = {"context: ToolContext": [crm], "two of": [crm, crm], "a name": ["crm"]}
+    for said, given in cases.items():
+        with pytest.raises(DefinitionError, match=said):
+
+            @tool(credentials=given)
+            def look_up(text: str) -> str:
+                """Looks up."""
+                return text
