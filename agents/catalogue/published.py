@@ -13,11 +13,11 @@ from agents.registry import Registry
 from agents.sdk import inputs
 from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from runtime.core.digest import is_text, sha256_of
-from runtime.core.enums import Risk
+from runtime.core.enums import EffectClass, Risk
 from runtime.core.events import Change
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
-from runtime.ports.agents import PublishedChange
+from runtime.ports.agents import PublishedChange, ToolSchemas
 from runtime.store import pool
 
 PUBLISHED = (
@@ -114,6 +114,18 @@ class Catalogue:
         for tools, subagents in PublishedAgent.objects.values_list("tools", "subagents"):
             found |= {str(tool["name"]) for tool in tools} | {str(name) for name in subagents}
         return frozenset(found)
+
+    def tool_schemas(self, agent: str, tool: str) -> ToolSchemas | None:
+        """Return the schemas of a tool of an agent, None if it has no such tool."""
+        rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
+        found = next((one for tools in rows for one in tools if one["name"] == tool), None)
+        if found is None:
+            return None
+        return ToolSchemas(
+            arguments=found["schema"],
+            result=found.get("result_schema"),
+            effect=EffectClass(found["effect"]),
+        )
 
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""

@@ -37,6 +37,7 @@ from agents.sdk.conversation_texts import (
     ANSWERED_BY_POLICY,
     ANSWERED_QUESTION,
     ASKS,
+    CHANGED,
     CUT,
     EDITED,
     EXPIRED,
@@ -351,7 +352,9 @@ def _told(
     kept = result["content"]
     content = kept if tool is None else secrets.open_result(tool, kept)
     outcome, told = _wording(result["outcome"], content, result.get("verdict"))
-    if "reported_by" in result:
+    if "changed_by" in result:
+        told = f"{CHANGED}{json.dumps(content, ensure_ascii=False)}"
+    elif "reported_by" in result:
         words = _given(result, question=result["tool"] in questions)
         told = f"{words}{json.dumps(content, ensure_ascii=False)}"
     elif result["tool"] in questions and result.get("verdict") == "expire":

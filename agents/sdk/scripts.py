@@ -34,6 +34,7 @@ from agents.sdk.conversation_texts import (
     ANSWERED_BY_POLICY,
     ANSWERED_QUESTION,
     ASKS,
+    CHANGED,
     EDITED,
     MEMORY,
     MESSAGE,
@@ -49,6 +50,7 @@ from agents.sdk.spec import FINAL_ANSWER
 from runtime.core.denial_text import CHANGES
 
 _TOLD = (
+    CHANGED,
     REPORTED,
     ANSWERED,
     ANSWERED_BY_POLICY,

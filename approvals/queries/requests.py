@@ -116,6 +116,12 @@ class Approval:
         return found if isinstance(found, dict) else None
 
     @property
+    def changed_in_fork_by(self) -> str:
+        """The person who gave the arguments in a fork, empty if the model did."""
+        found = self.preview.get("changed_by") if isinstance(self.preview, dict) else None
+        return found if isinstance(found, str) else ""
+
+    @property
     def reviewer_may_write(self) -> bool:
         """Whether the rule lets people who may decide this request write to its run."""
         return writers.allowed(self.kind, self.demands)

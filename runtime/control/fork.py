@@ -3,11 +3,11 @@
 import json
 from uuid import UUID
 
-from runtime.control import access
+from runtime.control import access, fork_input
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import status_of
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.events import Forked, RunStarted
+from runtime.core.events import ForkChange, Forked, RunStarted
 from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.origin import joined, merged, steered_by
 from runtime.core.machine.replay import Entry
@@ -19,12 +19,12 @@ from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
 
-def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
+def fork(*, run: UUID, position: object, actor: Actor, change: object = None) -> UUID:
     """Start a new run from the state of this one after entry `position`. Return its id.
 
-    The fork repeats no recorded call and inherits no approval. Raise, in this order: NoSuchRun; Forbidden
-    (`not_eligible`); InvalidInput naming `position`; NoSuchEntry; NotQuiescent; Tampered, KeyMissing or
-    NewerSchema.
+    The fork repeats no recorded call and inherits no approval. `change` is what the actor changes in it (see
+    runtime.control.fork_input). Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming
+    `position`; NoSuchEntry; NotQuiescent; Tampered, KeyMissing or NewerSchema; InvalidInput naming `change`.
     """
     found = access.readable(run, actor)
     if not wiring.access().may_fork(actor, found.requester):
@@ -34,8 +34,10 @@ def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
     if not 1 <= position <= found.position:
         raise InvalidInput("position", f"must be an entry of the run: 1 to {found.position}")
     with atomic() as connection:
-        new = _copy(connection, run, position, actor)
+        new, made = _copy(connection, run, position, actor, change)
         where: dict[str, str | None] = {"position": str(position)}
+        if made is not None:
+            where["changed"] = " ".join([made.kind, made.frame, made.call or str(made.number)])
         approvals = wiring.approvals()
         approvals.record_audit(
             run=run, actor=actor, act="forked", detail={"into": str(new), **where}
@@ -47,17 +49,22 @@ def fork(*, run: UUID, position: object, actor: Actor) -> UUID:
     return new
 
 
-def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUID:
-    """Write the new run, due at once and without a business key."""
+def _copy(
+    connection: Connection, run: UUID, position: int, actor: Actor, given: object
+) -> tuple[UUID, ForkChange | None]:
+    """Write the new run, due at once and without a business key. Return its id and the change in it."""
     born, _ = starts.peek(connection)
     runs.lock_against_retention(connection, run)
     now = journal.state_at(connection, run, position)
     now = joined(now, *runs.origin(connection, run))
     if not quiescent(now):
         raise NotQuiescent
+    now, change = without_permissions(now), None
+    if given is not None:
+        now, change = fork_input.apply(now, given, actor.person)
     events = (
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
-        Forked(of=run, position=position, by=actor.person, state=forked(now)),
+        Forked(of=run, position=position, by=actor.person, state=forked(now), change=change),
     )
     first = journal.sign(born.run, 1, "", Entry(at=born.at, events=events))
     row = {
@@ -68,7 +75,7 @@ def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUI
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),
-        "status": status_of(without_permissions(now), held=False),
+        "status": status_of(now, held=False),
         "head": first.seal.mac,
         "unheard": len(now.unheard),
     }
@@ -76,4 +83,4 @@ def _copy(connection: Connection, run: UUID, position: int, actor: Actor) -> UUI
     journal.append_first(connection, first)
     blobs.share(connection, born.run, blob_refs(now))
     blobs.share_remembered(connection, born.run, now.memory)
-    return born.run
+    return born.run, change

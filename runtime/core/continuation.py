@@ -101,10 +101,14 @@ SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, Ca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """The person who last changed the arguments of a call, and the arguments that its model had `proposed`."""
+    """The person who last changed the arguments of a call, and the arguments that its model had `proposed`.
+
+    If a person gave them `in_fork`, they replace the model's for good: the call is asked again about them.
+    """
 
     by: str
     proposed: Any
+    in_fork: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +138,9 @@ class Call:
     a result that is stored by its hash. `verdict` is kept if the model must learn more than the state says: an expiry,
     a request for changes, or a call that was given up. `edited` is set if a person changed `args`. `preview` is the
     newest one, until a gate shows it or the call starts; `shown` is the one that the last gate showed. `revises` is set
-    if the call revises an earlier one. A settled call has none of these three.
-    `credential` says which credential people must replace before the call starts again, and how.
+    if the call revises an earlier one. A settled call has none of these three. `credential` says which credential
+    people must replace before the call starts again, and how. `changed_by` is the person who replaced the result in a
+    fork.
     """
 
     id: str
@@ -159,6 +164,7 @@ class Call:
     shown: Preview | None = None
     revises: Revision | None = None
     credential: str = ""
+    changed_by: str | None = None
 
     @property
     def proposed(self) -> Any:

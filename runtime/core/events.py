@@ -521,16 +521,28 @@ class AgentChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForkChange:
+    """The place that a person changed in a fork: an undelivered message by its `number`, or part of a call."""
+
+    kind: Literal["message", "result", "arguments"]
+    frame: str = ""
+    call: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
     """The run starts as a copy of run `of` after entry `position`, without its permissions.
 
-    `state` is that copy as JSON (see runtime.core.machine.forks).
+    `state` is that copy as JSON (see runtime.core.machine.forks), with what the person `by` changed in it, None for an
+    exact copy.
     """
 
     of: UUID
     position: int
     by: str
     state: Any
+    change: ForkChange | None = None
     type: Literal["Forked"] = "Forked"
 
 

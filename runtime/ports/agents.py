@@ -116,6 +116,15 @@ class TurnBoundary:
     messages: tuple[dict[str, Any], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSchemas:
+    """The JSON Schemas of a tool's arguments and of its result, which is None if the tool declares none."""
+
+    arguments: dict[str, Any]
+    result: dict[str, Any] | None
+    effect: EffectClass
+
+
 class CallRejected(Exception):
     """A proposed call cannot be made: unknown tool or arguments that break its schema; the model sees the error."""
 
@@ -158,6 +167,9 @@ class AgentCatalogue(Protocol):
 
     def tools(self) -> frozenset[str]:
         """Return the names of all tools of published agents, and of those that agents call as tools."""
+
+    def tool_schemas(self, agent: str, tool: str) -> "ToolSchemas | None":
+        """Return the schemas of a tool of an agent as it was last published, None if it has no such tool."""
 
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""

@@ -43,7 +43,8 @@ class ReviewSnapshot:
 
     `preview` holds what the worker found out about the call before it asked: `shown` is its preview, `before` the
     different one that was approved, `missing` says why there is none, `unjudged` why the risk could not be judged.
-    `plan` is the item at work in the plan that the calling agent keeps, with its number. None if there is nothing.
+    `plan` is the item at work in the plan that the calling agent keeps, with its number. `changed_by` is the
+    person who gave the arguments in a fork. None if there is nothing.
 
     A call that revises an earlier one, to which a person requested changes at the gate `revises`, has the number
     `revision`, from 2 on. `allowed` is the use of the allowance that passes the call, so that its gate is decided as

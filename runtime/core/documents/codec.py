@@ -237,6 +237,8 @@ def _text(event: Event) -> str:
 def _number(event: Event) -> int:
     """Return the schema of an entry with this event: earlier releases must not read it."""
     match event:
+        case Forked() if event.change is not None:
+            return ORIGINS
         case Forked():
             with suppress(Unreadable):  # the reducer reports that
                 return _number_of(state_of(event))
@@ -291,8 +293,10 @@ def _number_of(now: Continuation) -> int:
 
 
 def _is_new(frame: Frame) -> bool:
-    """Tell whether a frame holds something of ORIGINS, besides its calls."""
-    return bool(frame.todo or frame.cut or (frame.outage and frame.outage.tries))
+    """Tell whether a frame holds something of ORIGINS, besides the terms of its calls."""
+    if frame.todo or frame.cut or (frame.outage and frame.outage.tries):
+        return True
+    return any(call.changed_by or (call.edited and call.edited.in_fork) for call in frame.calls)
 
 
 def _number_of_terms(terms: CallOptions) -> int:

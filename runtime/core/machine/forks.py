@@ -13,6 +13,7 @@ from runtime.core.effect_classes import RULES
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Exported, Forked, Imported, TravelEvent
 from runtime.core.fast_replace import replace
+from runtime.core.machine.calls.edits import unedited
 from runtime.core.machine.origin import joined, merged
 
 _PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING, CallState.WAITING})
@@ -104,7 +105,8 @@ def _without_permission(call: Call) -> Call:
     if call.state is CallState.UNKNOWN or _was_in_doubt(call):
         return replace(call, state=CallState.UNKNOWN, gate=None, until=None)
     if call.state in _PERMITTED:
-        return Call(id=call.id, tool=call.tool, args=call.proposed)
+        first = unedited(call)
+        return Call(id=call.id, tool=call.tool, args=first.args, edited=first.edited)
     return call
 
 

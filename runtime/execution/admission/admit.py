@@ -133,7 +133,9 @@ class Admission:
     @staticmethod
     def _is_changed(now: Continuation, frame: str, call: Call, terms: CallOptions) -> bool:
         """Say whether the call is one that a person changed, or asked to change: then a person is asked."""
-        return revision_of(now.frame(frame), call) is not None or terms.digest in now.edits
+        if call.edited is not None or terms.digest in now.edits:
+            return True
+        return revision_of(now.frame(frame), call) is not None
 
     def recheck(
         self, now: Continuation, frame: str, call: str, decision: Decision | None = None

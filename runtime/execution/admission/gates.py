@@ -152,6 +152,8 @@ def _preview(info: CallInfo, call: Call, frame: Frame) -> dict[str, Any] | None:
     differs = newest is not None and approved is not None and newest.material != approved.material
     if differs and approved is not None and approved.material:
         found["before"] = approved.shown
+    if call.edited is not None and call.edited.in_fork:
+        found["changed_by"] = call.edited.by
     if (place := plans.place_of(frame.todo)) is not None:
         found["plan"] = place
     return found or None

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.events import ToolStarted
+from runtime.core.events import BlobRef, ForkChange, ToolStarted
+from runtime.core.machine.calls.fork_changes import changeable
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.replay import initial
+from runtime.keyring.sealing import redacted_args
 from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.journal import JournalLine, read, states
 from runtime.queries.redaction import redact
@@ -30,13 +33,28 @@ class ReopenedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeableValue:
+    """A value that a person may change in the fork. `by` is the writer of a message, else empty; `value` is JSON.
+
+    `stored` says that a result is too large to be shown, and only its beginning is known.
+    """
+
+    change: ForkChange
+    agent: str
+    tool: str
+    by: str
+    value: Any
+    stored: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForkView:
     """A fork from `position`; `texts` say what that entry records.
 
     `previous` and `next` are the nearest entries that can be forked, 0 for none, with the first thing they record.
 
     `repeated` are calls with side effects that the original started after the entry; `inherited` are earlier ones,
-    whose results the fork keeps. `reopened` are the open calls.
+    whose results the fork keeps. `reopened` are the open calls. `changes` are the values that the forker may change.
     """
 
     position: int
@@ -50,6 +68,7 @@ class ForkView:
     repeated: tuple[CallRecord, ...]
     inherited: tuple[CallRecord, ...]
     reopened: tuple[ReopenedCall, ...]
+    changes: tuple[ChangeableValue, ...]
 
 
 def preview(run: UUID, position: int) -> ForkView | None:
@@ -80,6 +99,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
         repeated=tuple(call for call in calls if (call.frame, call.id) in later),
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
         reopened=_reopened(then) if then else (),
+        changes=_changes(then) if then and position in places else (),
     )
 
 
@@ -111,4 +131,22 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
         for frame in after.frames.values()
         for call in frame.of_turn()
         if call.state in (CallState.PROPOSED, CallState.UNKNOWN)
+    )
+
+
+def _changes(then: Continuation) -> tuple[ChangeableValue, ...]:
+    now = without_permissions(then)
+    return tuple(_changeable(now, change, value) for change, value in changeable(now))
+
+
+def _changeable(now: Continuation, change: ForkChange, value: Any) -> ChangeableValue:
+    if change.kind == "message":
+        by = now.unheard[change.number - 1].by
+        return ChangeableValue(change=change, agent=now.agent, tool="", by=by, value=value)
+    frame = now.frame(change.frame)
+    call = frame.find(change.call)
+    shown = redacted_args(call.tool, value) if change.kind == "arguments" else redact(value)
+    stored = isinstance(value, BlobRef)
+    return ChangeableValue(
+        change=change, agent=frame.agent, tool=redact(call.tool), by="", value=shown, stored=stored
     )

@@ -50,7 +50,7 @@ class CallRecord:
     person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
     last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
     those of the model, and `replaced` the digest of the action before. With `keeps_plan` its result is the plan of its
-    frame.
+    frame. `changed_by` is the person who replaced its result in a fork.
     """
 
     id: str
@@ -70,6 +70,7 @@ class CallRecord:
     late: bool = False
     digest: str = ""
     keeps_plan: bool = False
+    changed_by: str = ""
     edited_by: str = ""
     proposed: Any = None
     replaced: str = ""

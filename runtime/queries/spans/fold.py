@@ -8,7 +8,7 @@ entry that caused it gives the time.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 from uuid import UUID
@@ -26,7 +26,7 @@ from runtime.queries.journal import JournalLine
 from runtime.queries.labels import MessageKind, decision_text
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
-from runtime.queries.spans.forked import copied
+from runtime.queries.spans.forked import changed_text, copied
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
 from runtime.queries.spans.inquiries import InquiryRecord, follow
 from runtime.queries.spans.span import GateFacts, Span, Usage
@@ -58,11 +58,15 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The origin of a run: entry `position` of run `of`, or another installation if `of` is None."""
+    """The origin of a run: entry `position` of run `of`, or another installation if `of` is None.
+
+    `change` is what the person `by` changed in a fork, empty for an exact copy.
+    """
 
     by: str
     of: UUID | None = None
     position: int = 0
+    change: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +214,10 @@ class Fold:
                 )
         for unheard in state.unheard:
             self._received(unheard)
+        if event.change is not None:
+            what = changed_text(state, event.change)
+            self.origin = replace(self.origin, change=what)
+            self._decide_on_run(event.by, f"Changed {what} in this fork")
 
     def _imported(self, event: e.Imported) -> None:
         self.exported = False

@@ -7,6 +7,8 @@ from typing import Any
 
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
 from runtime.core.enums import Verdict
+from runtime.core.errors import UnknownSubject
+from runtime.core.events import ForkChange
 from runtime.core.machine.messages import MESSAGE
 from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redact
@@ -67,6 +69,7 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         answers=call.terms is not None and call.terms.answers,
         verdict=_verdict(call),
         decided_by=call.reported_by or "",
+        changed_by=call.changed_by or "",
         edited_by=call.edited.by if call.edited else "",
         proposed=redact(call.edited.proposed) if call.edited else None,
         attempt=call.attempt,
@@ -75,6 +78,16 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         lost=call.state is CallState.UNKNOWN,
         result=None if settled_badly else redact(call.stored or call.result),
     )
+
+
+def changed_text(state: Continuation, change: ForkChange) -> str:
+    """Say what a person changed in a fork."""
+    if change.kind == "message":
+        return "a message"
+    try:
+        return f"the {change.kind} of {redact(state.call(change.frame, change.call).tool)}"
+    except UnknownSubject:
+        return "a call"
 
 
 def _verdict(call: Call) -> Verdict | None:
@@ -122,5 +135,5 @@ def _result(frame: Frame, result: dict[str, Any], turn: int) -> Utterance:
         kind="result" if returned else "fault",
         by=result["tool"],
         value=frame.find(result["call"]).stored or result["content"],
-        reported_by=result.get("reported_by", ""),
+        reported_by=result.get("changed_by") or result.get("reported_by", ""),
     )

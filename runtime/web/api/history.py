@@ -80,9 +80,30 @@ class PastOut(Schema):
 
 
 class ForkIn(Body):
-    """The entry to fork from. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
+    """The entry to fork from. Any value is accepted, so that a caller who may not read the run gets 404, not 422.
+
+    `change` has the `value` that you give in the fork, and its place: `kind` is `message` with its `number` among the
+    undelivered ones, or `result` or `arguments` with `frame` and `call`. Null copies the run as it was.
+    """
 
     model_config = with_example(position=6)
+
+    change: Annotated[
+        Any,
+        WithJsonSchema(
+            {
+                "type": ["object", "null"],
+                "properties": {
+                    "kind": {"enum": ["message", "result", "arguments"]},
+                    "frame": {"type": "string"},
+                    "call": {"type": "string"},
+                    "number": {"type": "integer", "minimum": 1},
+                    "value": {},
+                },
+                "required": ["kind", "value"],
+            }
+        ),
+    ] = None
 
     position: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})] = None
 
@@ -122,10 +143,10 @@ def fork_run(request: Authenticated, run: UUID, body: ForkIn) -> Status[RunDetai
     """Start a new run from a copy of this one after an entry.
 
     Recorded calls are not repeated. Open requests are sent to reviewers again, and calls that the original made after
-    the entry may be made again.
+    the entry may be made again. You may change one value in it, which is marked as yours.
     """
     wiring.access().require(request.auth, "runs:start")
-    new = fork(run=run, position=body.position, actor=request.auth)
+    new = fork(run=run, position=body.position, actor=request.auth, change=body.change)
     return Status(201, readable(new, request.auth))
 
 

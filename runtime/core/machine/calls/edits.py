@@ -32,5 +32,7 @@ def remember_edit(now: Continuation, call: Call, event: GateDecided) -> Continua
 
 
 def unedited(call: Call) -> Call:
-    """Return the call as its model proposed it."""
-    return call if call.edited is None else replace(call, args=call.proposed, edited=None)
+    """Return the call as its model proposed it, or as a person gave it in a fork."""
+    if call.edited is None or call.edited.in_fork:
+        return call
+    return replace(call, args=call.proposed, edited=None)

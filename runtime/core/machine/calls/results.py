@@ -21,4 +21,6 @@ def result_of(call: Call) -> dict[str, Any]:
         result["answered"] = True
     if call.edited is not None:
         result |= {"edited_by": call.edited.by, "args": call.args}
+    if call.changed_by is not None:
+        result["changed_by"] = call.changed_by
     return result if call.reported_by is None else {**result, "reported_by": call.reported_by}

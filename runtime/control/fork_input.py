@@ -1,0 +1,97 @@
+"""Checks what a person changes in a fork: that it may be changed there, and that the new value fits its schema."""
+
+from typing import Any
+
+from runtime.control import access
+from runtime.control.edit import edit
+from runtime.core import json_schema
+from runtime.core.continuation import Continuation
+from runtime.core.digest import require_json
+from runtime.core.errors import NotJson
+from runtime.core.events import ForkChange
+from runtime.core.limits import MAX_MESSAGE, MAX_REPORTED, size_of
+from runtime.core.machine.calls.fork_changes import changeable, changed
+from runtime.errors import InvalidInput
+from runtime.keyring import sealing
+from runtime.ports import wiring
+from runtime.ports.agents import ToolSchemas
+
+FIELD = "change"
+VALUE = "change.value"
+_FIELDS = frozenset({"kind", "frame", "call", "number", "value"})
+
+
+def apply(now: Continuation, given: object, by: str) -> tuple[Continuation, ForkChange]:
+    """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or a part."""
+    if not isinstance(given, dict) or not given.keys() <= _FIELDS or "value" not in given:
+        raise InvalidInput(FIELD, "must have kind and value, with number, or frame and call")
+    place = {name: one for name, one in given.items() if name != "value"}
+    found = [(one, old) for one, old in changeable(now) if _names(one) == place]
+    if not found:
+        raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
+    [(change, old)] = found
+    value = _value(now, change, old, given["value"])
+    if value == old:
+        raise InvalidInput(VALUE, "is unchanged")
+    return changed(now, change, value, by), change
+
+
+def schemas_of(now: Continuation, change: ForkChange) -> ToolSchemas | None:
+    """Return the schemas of the tool of this call, as its agent was last published."""
+    frame = now.frame(change.frame)
+    tool = frame.find(change.call).tool
+    return wiring.catalogue().tool_schemas(frame.agent, tool)
+
+
+def _names(change: ForkChange) -> dict[str, Any]:
+    """Return the fields that name a change."""
+    if change.kind == "message":
+        return {"kind": change.kind, "number": change.number}
+    return {"kind": change.kind, "frame": change.frame, "call": change.call}
+
+
+def _value(now: Continuation, change: ForkChange, old: Any, given: Any) -> Any:
+    if change.kind == "message":
+        return access.text(VALUE, given, MAX_MESSAGE, required="must not be empty")
+    schemas = schemas_of(now, change)
+    if change.kind == "result":
+        return _result(schemas, given)
+    if schemas is None:
+        raise InvalidInput(VALUE, "cannot be checked: no worker has published this tool")
+    return _arguments(now, change, schemas, old, given)
+
+
+def _arguments(
+    now: Continuation, change: ForkChange, schemas: ToolSchemas, old: Any, given: Any
+) -> Any:
+    tool = now.call(change.frame, change.call).tool
+    try:
+        found = edit(
+            tool=tool,
+            schema=schemas.arguments,
+            path=now.path(change.frame, tool),
+            effect=schemas.effect,
+            args=old,
+            given=given,
+        )
+    except InvalidInput as exc:
+        unchanged = exc.detail.startswith("are unchanged")
+        detail = "is unchanged" if unchanged else exc.detail
+        raise InvalidInput(exc.field.replace("arguments", VALUE, 1), detail) from exc
+    return found.args
+
+
+def _result(schemas: ToolSchemas | None, given: Any) -> Any:
+    try:
+        require_json(given, VALUE)
+    except NotJson as exc:
+        raise InvalidInput(exc.where, exc.why) from exc
+    size = size_of(given)
+    if size > MAX_REPORTED:
+        raise InvalidInput(VALUE, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+    if sealing.looks_sealed(given):
+        raise InvalidInput(VALUE, "must not hold a sealed secret")
+    schema = schemas.result if schemas is not None else None
+    for problem in json_schema.problems(schema or {}, given, VALUE):
+        raise InvalidInput(problem.field, problem.detail)
+    return given

@@ -1,0 +1,116 @@
+"""The values that a person may change in a fork, and the state after each change."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from runtime.core import events
+from runtime.core.commands import CallModel, CheckCall
+from runtime.core.continuation import CallState, Continuation, Edited
+from runtime.core.documents import codec
+from runtime.core.documents.conversations import ORIGINS
+from runtime.core.enums import EffectClass, GateKind
+from runtime.core.events import Event, ForkChange
+from runtime.core.machine.calls.fork_changes import changeable, changed
+from runtime.core.machine.forks import forked, quiescent, without_permissions
+from runtime.core.machine.planning import plan
+from runtime.core.machine.replay import Entry, fold, initial
+from tests.core.machine.events import AT, begun, opened, options, replied
+
+FIRST: dict[str, Any] = {"frame": "0", "call": "c1.0"}
+SECOND: dict[str, Any] = {"frame": "0", "call": "c1.1"}
+ARGUMENTS, RESULT = (ForkChange(kind="arguments", **SECOND), ForkChange(kind="result", **FIRST))
+
+
+def made(call: dict[str, Any], *, failed: bool = False, **terms: Any) -> list[Event]:
+    ended: Event = events.ToolReturned(attempt=1, result={"id": 1}, **call)
+    if failed:
+        ended = events.ToolFailed(attempt=1, error="no such id", **call)
+    return [
+        events.CallAdmitted(terms=options(**terms), **call),
+        events.ToolStarted(attempt=1, at=AT, **call),
+        ended,
+    ]
+
+
+def gated(call: dict[str, Any]) -> Event:
+    terms = options(EffectClass.WRITE)
+    return events.GateOpened(gate=UUID(int=7), kind=GateKind.APPROVAL, terms=terms, **call)
+
+
+def after(*happened: Event) -> Continuation:
+    """The first state of a fork of a run whose agent asked for two calls."""
+    now = fold(initial(UUID(int=1)), [begun(), opened(), replied("t", "u"), *happened])
+    assert quiescent(now)
+    return without_permissions(now)
+
+
+SAID = events.MessageReceived(by="ada", text="use level 3")
+
+
+@pytest.mark.parametrize(
+    ("happened", "may_change"),
+    [
+        ((), [("arguments", {}), ("arguments", {})]),
+        ((*made(FIRST), gated(SECOND)), [("result", {"id": 1}), ("arguments", {})]),
+        ((*made(FIRST, failed=True), gated(SECOND)), [("result", "no such id"), ("arguments", {})]),
+        ((*made(FIRST), *made(SECOND)), [("result", {"id": 1})] * 2),
+        ((*made(FIRST, plan=True), gated(SECOND)), [("arguments", {})]),
+        ((*made(FIRST), *made(SECOND), replied("v")), [("arguments", {})]),
+        ((SAID, gated(SECOND)), [("message", "use level 3"), *[("arguments", {})] * 2]),
+        (
+            (*made(FIRST), events.CallRefused(reason="no", **SECOND)),
+            [("result", {"id": 1})],
+        ),
+    ],
+)
+def test_what_may_be_changed(happened: tuple[Event, ...], may_change: list[Any]) -> None:
+    found = list(changeable(after(*happened)))
+    assert [(change.kind, value) for change, value in found] == may_change
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_changed_result_is_a_person_s_and_the_call_is_not_made_again(
+    ended: bool, failed: bool
+) -> None:
+    rest = made(SECOND) if ended else [gated(SECOND)]
+    now = changed(after(*made(FIRST, failed=failed), *rest), RESULT, [2], "eve")
+    call = now.call("0", "c1.0")
+    assert (call.state, call.result, call.changed_by) == (CallState.RETURNED, [2], "eve")
+    if not ended:
+        assert plan(now) == (CheckCall(**SECOND),)
+        now = fold(now, made(SECOND))
+    assert plan(now) == (CallModel(frame="0"),)
+    first, second = now.frame("0").messages[-1]["results"]
+    assert (first["content"], first["changed_by"]) == ([2], "eve")
+    assert (second["content"], "changed_by" in second) == ({"id": 1}, False)
+
+
+def test_changed_arguments_stay_in_forks_of_the_fork() -> None:
+    now = changed(after(*made(FIRST), gated(SECOND)), ARGUMENTS, {"to": "bo"}, "eve")
+    edited = Edited(by="eve", proposed={}, in_fork=True)
+    for later in (now, without_permissions(now), without_permissions(fold(now, [gated(SECOND)]))):
+        call = later.call("0", "c1.1")
+        assert (call.state, call.args, call.edited) == (CallState.PROPOSED, {"to": "bo"}, edited)
+        assert plan(later) == (CheckCall(**SECOND),)
+
+
+def test_a_changed_message_is_its_editor_s() -> None:
+    now = changed(after(SAID, gated(SECOND)), ForkChange(kind="message", number=1), "no", "eve")
+    assert [(one.by, one.text) for one in now.unheard] == [("eve", "no")]
+
+
+@pytest.mark.parametrize("change", [ARGUMENTS, RESULT])
+def test_no_older_release_reads_a_changed_fork(change: ForkChange) -> None:
+    now = changed(after(*made(FIRST), gated(SECOND)), change, {"a": 1}, "eve")
+    assert codec.encode_continuation(now).startswith(f'{{"schema":{ORIGINS},')
+    event = events.Forked(of=now.run, position=4, by="eve", state=forked(now))
+    for one in (event, replace(event, state=forked(after()), change=change)):
+        text = codec.encode_entry(Entry(at=AT, events=(begun(requester="eve"), one)))
+        assert text.startswith(f'{{"schema":{ORIGINS},')
+        assert codec.decode_entry(text).events[1] == one
+    copy = fold(initial(uuid4()), [begun(requester="eve"), event])
+    assert copy.frames == now.frames

@@ -1,0 +1,159 @@
+"""A person changes a value in a fork: on the page, by the API, and every mark and refusal of it."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import Client
+
+from approvals.models import AuditEntry, Request
+from runtime.control.messages import send_message
+from runtime.models import Run
+from runtime.ports.access import Actor
+from runtime.queries.history import fork_preview
+from tests.support.api_client import Caller, field_of
+from tests.support.office import SCHEMA, Office
+from tests.support.pages import has, send, shows, text_of
+from tests.support.seeds import TOOL, published
+
+ARGUMENTS = {"kind": "arguments", "frame": "0.c1.0", "call": "c2.0"}
+RESULT = {"kind": "result", "frame": "0.c1.0", "call": "c1.0"}
+LOWER = {"username": "newhire", "security_level": 2}
+MADE = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+
+
+@pytest.fixture
+def run(office: Office) -> UUID:
+    """A run at the gate of set_privileges, whose tools a worker has published."""
+    plain = {**TOOL, "secret_args": [], "secret_result": False}
+    made = {**plain, "name": "create_account", "result_schema": MADE}
+    published(
+        "account_agent", tools=[{**plain, "schema": SCHEMA}, made], subagents=[], input_schema={}
+    )
+    return office.start()
+
+
+def gated(run: UUID) -> int:
+    return int(Run.objects.get(id=run).position)
+
+
+def returned(run: UUID) -> int:
+    """The entry after which the result of create_account is that of the last turn."""
+    views = (fork_preview.preview(run, place) for place in range(1, gated(run) + 1))
+    return next(
+        one.position for one in views if one and "result" in {c.change.kind for c in one.changes}
+    )
+
+
+def form(of: dict[str, str], value: Any) -> dict[str, str]:
+    name = f"{of['kind']}-{of['frame']}-{of['call']}-0"
+    return {**of, "field": name, "value": value if isinstance(value, str) else json.dumps(value)}
+
+
+def test_changed_arguments_are_marked_and_asked_again_and_nothing_is_repeated(
+    ada: Client, bea: Client, office: Office, run: UUID
+) -> None:
+    place = f"/runs/{run}/fork/{gated(run)}/"
+    shows(ada, place, "Arguments of <bdi>set_privileges", "&quot;security_level&quot;: 3")
+    shows(bea, place, hides=["Fork with this change"])
+    assert bea.post(place, form(ARGUMENTS, LOWER)).status_code == 403
+    new = UUID(ada.post(place, form(ARGUMENTS, LOWER))["Location"].split("/")[2])
+    office.advance(new)
+    request = office.request(new)
+    assert json.loads(request.args) == LOWER
+    shows(bea, request, "<bdi>ada</bdi> gave these arguments in a fork")
+    shows(ada, request, "You may read this, but not decide it.")
+    assert send(ada, request, "approve").status_code == 403
+    assert office.approve(new).status == "completed"
+    calls = [(call.tool, call.args) for call in office.effects.calls if call.run == new]
+    assert calls[0] == ("set_privileges", LOWER)
+    assert "create_account" not in dict(calls)
+    results = [m["results"] for m in office.effects.models[-2].messages if m["role"] == "results"]
+    told = [one for group in results for one in group if "edited_by" in one]
+    assert [one["edited_by"] for one in told] in (["ada"], [])
+    shows(ada, new, "<bdi>ada</bdi> changed the arguments of set_privileges")
+    shows(ada, f"/runs/{new}/?tab=transcript", "Changed the arguments of set_privileges in this")
+    shows(ada, f"/runs/{new}/?step=0.c1.0/c2.0", "changed by <bdi>ada", "proposed by the model")
+    changed = [one.detail for one in AuditEntry.objects.filter(run_id__in=(run, new))]
+    assert sum("arguments 0.c1.0 c2.0" in json.dumps(one) for one in changed) == 2
+    assert json.loads(office.request(run).args)["security_level"] == 3
+
+
+def test_a_changed_result_goes_to_the_model_as_a_person_s(
+    ada: Client, ada_api: Caller, office: Office, run: UUID
+) -> None:
+    change = {**RESULT, "value": {"id": 9}}
+    answer = ada_api.post(f"/runs/{run}/fork", {"position": returned(run), "change": change})
+    assert answer.status_code == 201
+    new = UUID(answer.json()["id"])
+    office.advance(new)
+    (result,) = office.effects.models[-1].messages[-1]["results"]
+    assert (result["content"], result["changed_by"]) == ({"id": 9}, "ada")
+    assert not [call for call in office.effects.calls if call.run == new]
+    shows(ada, f"/runs/{new}/?tab=transcript", "given by <bdi>ada</bdi>")
+    shows(ada, f"/runs/{new}/?step=0.c1.0/c1.0", "changed in the fork by <bdi>ada")
+
+
+def test_a_changed_message_is_from_its_editor(admin_api: Caller, office: Office, run: UUID) -> None:
+    send_message(run=run, actor=Actor(person="ada"), text="use level 4")
+    office.advance(run)
+    change = {"kind": "message", "number": 1, "value": "use level 1"}
+    answer = admin_api.post(f"/runs/{run}/fork", {"position": gated(run), "change": change})
+    new = UUID(answer.json()["id"])
+    office.advance(new)
+    assert set(Request.objects.get(run=new).origin) == {"ada", "admin"}
+    office.approve(new)
+    heard = [m for m in office.effects.models[-1].messages if m["role"] == "message"]
+    assert heard == [{"role": "message", "by": "admin", "content": "use level 1"}]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({**ARGUMENTS, "value": {**LOWER, "security_level": 9}}, "change.value.security_level"),
+        ({**ARGUMENTS, "value": {"username": "newhire"}}, "change.value.security_level"),
+        ({**ARGUMENTS, "value": {**LOWER, "more": 1}}, "change.value.more"),
+        ({**ARGUMENTS, "value": []}, "change.value"),
+        ({**ARGUMENTS, "value": {**LOWER, "security_level": 3}}, "change.value"),
+        ({**ARGUMENTS, "call": "c1.0", "value": LOWER}, "change"),
+        ({**RESULT, "value": 1}, "change"),
+        ({"kind": "message", "number": 1, "value": "x"}, "change"),
+        ({"kind": "state", "value": 1}, "change"),
+        (ARGUMENTS, "change"),
+        ({**ARGUMENTS, "value": LOWER, "by": "bea"}, "change"),
+        ("x", "change"),
+    ],
+)
+def test_what_does_not_fit_names_its_field(
+    ada_api: Caller, run: UUID, change: Any, field: str
+) -> None:
+    answer = ada_api.post(f"/runs/{run}/fork", {"position": gated(run), "change": change})
+    assert field_of(answer) == (422, field)
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"id": "9"}, "change.value.id"),
+        ({}, "change.value.id"),
+        ({"id": 9, "x": "y" * 65_536}, "change.value"),
+        ({"id": 9, "x": {"$secret": "v1"}}, "change.value"),
+    ],
+)
+def test_a_result_fits_its_schema(ada_api: Caller, run: UUID, value: Any, why: str) -> None:
+    body = {"position": returned(run), "change": {**RESULT, "value": value}}
+    assert field_of(ada_api.post(f"/runs/{run}/fork", body)) == (422, why)
+
+
+def test_a_refused_form_keeps_its_text(ada: Client, run: UUID) -> None:
+    place = f"/runs/{run}/fork/{gated(run)}/"
+    for value, why in (
+        ('{"username": "<i>', "is not JSON"),
+        ({**LOWER, "security_level": 99}, "must be at most 5"),
+    ):
+        page = text_of(ada.post(place, form(ARGUMENTS, value)), 422)
+        has(page, why, 'aria-invalid="true"', '<details class="fold" open', hides=["<i>"])
+        has(page, "&quot;&lt;i&gt;" if "JSON" in why else "99")
+    assert Run.objects.count() == 1
