@@ -14,7 +14,7 @@ from agents import previews, secrets
 from agents.credentials import cache
 from agents.errors import CredentialMissing, CredentialRefused, NotDone, NotSealed, ToolError
 from agents.sdk import ToolContext
-from agents.sdk.conversation_texts import REPEATED
+from agents.sdk.scripts.conversation_texts import REPEATED
 from agents.sdk.sentences import REDACTED, describe_exception
 from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json

@@ -30,7 +30,7 @@ from agents.llm import held_answers, replies
 from agents.llm.plain_replies import NO_TIME
 from agents.llm.pricing import cost_of
 from agents.sdk import outputs
-from agents.sdk.conversation_texts import (
+from agents.sdk.scripts.conversation_texts import (
     ABOUT_ANSWER,
     ANSWER_IT,
     ANSWERED,

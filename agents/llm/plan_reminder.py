@@ -5,7 +5,7 @@ The message is made anew for each request and not stored, so it never breaks the
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
-from agents.sdk.conversation_texts import PLAN
+from agents.sdk.scripts.conversation_texts import PLAN
 from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import PlanItem
 

@@ -16,7 +16,7 @@ from pydantic_ai.models import Model
 from agents import endpoints
 from agents.endpoints import Endpoint, provider_of
 from agents.errors import RegistryError
-from agents.llm.clients import client_of, import_for
+from agents.llm.clients.models import client_of, import_for
 from agents.registry import Registry
 from agents.sdk.sentences import REDACTED
 from agents.sdk.spec import AgentSpec

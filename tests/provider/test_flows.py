@@ -9,7 +9,7 @@ import pytest
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from agents.sdk import conversation_texts
+from agents.sdk.scripts import conversation_texts
 from runtime.core.call_options import RetryPolicy
 from runtime.core.enums import Verdict
 from runtime.models import Run

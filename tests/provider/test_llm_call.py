@@ -21,11 +21,12 @@ from pytest_django import Settings
 from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint, Kind
 from agents.llm import event_loop
+from agents.llm.clients.openai_client import Client
 from agents.llm.messages import to_provider, tools_of
-from agents.llm.openai_client import Client
 from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
-from agents.sdk import conversation_texts, tool
+from agents.sdk import tool
+from agents.sdk.scripts import conversation_texts
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelFailure, Outcome

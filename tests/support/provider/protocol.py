@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from agents.sdk.conversation_texts import EXPIRED, REFUSED
+from agents.sdk.scripts.conversation_texts import EXPIRED, REFUSED
 from runtime.core.denial_text import DENIED
 
 DONE = b"data: [DONE]\n\n"

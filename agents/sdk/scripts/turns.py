@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo
 
-from agents.sdk.conversation_texts import (
+from agents.sdk.scripts.conversation_texts import (
     ABOUT_ANSWER,
     ANSWERED,
     ANSWERED_BY_POLICY,

@@ -42,7 +42,7 @@ def _openai(endpoint: Endpoint, model: str) -> Model:
     from openai import DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel
 
-    from agents.llm.openai_client import Client, PlainClient
+    from agents.llm.clients.openai_client import Client, PlainClient
 
     client = (Client if endpoint.streams else PlainClient)(
         api_key=endpoint.key or NO_KEY,
@@ -100,7 +100,7 @@ def _anthropic(endpoint: Endpoint, model: str) -> Model:
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    from agents.llm.anthropic_client import PlainAnthropicModel
+    from agents.llm.clients.anthropic_client import PlainAnthropicModel
 
     client = AsyncAnthropic(
         api_key=endpoint.key,
