@@ -85,7 +85,8 @@ class CheckedTransport(HTTPTransport):
         super().__init__(
             verify=_authorities(), limits=Limits(max_keepalive_connections=0), trust_env=False
         )
-        self._sites, self._private = sites, private
+        self._sites = sites
+        self._private = private
 
     def handle_request(self, request: Request) -> Response:
         """Send the request to the checked address of its host. Raises ToolError if there is none."""
