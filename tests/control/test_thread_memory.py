@@ -19,6 +19,8 @@ from runtime.core.limits import MAX_REMEMBERED_TEXT
 from runtime.errors import InvalidInput
 from runtime.models import Blob, JournalEntry, Run
 from runtime.ports.access import Actor
+from runtime.store import pool
+from runtime.store.tables import blobs
 from runtime.upkeep import retention
 from tests.support.engine import bodies, events
 from tests.support.fake_ports import say, turns
@@ -178,7 +180,25 @@ def test_erasing_a_run_erases_it_from_memories_and_forks(thread: Thread, client:
     assert thread.told(thread.answered(ADA))[:1] != []  # second is remembered, first is not
 
 
+def test_a_fork_keeps_its_memory_when_its_original_is_erased(thread: Thread) -> None:
+    thread.answered(ADA)
+    second = thread.waiting(ADA)
+    copy = fork(run=second, position=2, actor=ADA)
+    thread.office.advance(copy)
+    thread.office.approve(second)
+    assert retention.erase(second)
+    with pool.own() as own:
+        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
+        blobs.collect(own, 10)
+    thread.office.approve(copy)
+    assert thread.told(copy)[-1] == ("answered", "hr_onboarding", ANSWER)
+
+
 def test_a_journal_that_does_not_verify_is_not_remembered(thread: Thread) -> None:
+    first = thread.answered(ADA)
+    Run.objects.filter(id=first).update(head="0" * 64)
+    assert thread.told(thread.answered(ADA, name="t")) == []
+    Run.objects.all().update(thread=None)
     first = thread.answered(ADA)
     JournalEntry.objects.filter(run_id=first, position=1).update(key_id="other")
     assert thread.told(thread.answered(ADA)) == []
