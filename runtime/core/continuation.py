@@ -103,12 +103,20 @@ SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, Ca
 class Edited:
     """The person who last changed the arguments of a call, and the arguments that its model had `proposed`.
 
-    If a person gave them `in_fork`, they replace the model's for good: the call is asked again about them.
+    If a person gave them `in_fork`, they replace the model's for good: the call is asked again about them. If `by`
+    approved the call with other arguments than those, `given` are those, and `given_by` is the person of the fork.
     """
 
     by: str
     proposed: Any
     in_fork: bool = False
+    given: Any = None
+    given_by: str = ""
+
+    @property
+    def of_fork(self) -> bool:
+        """Tell whether a person gave arguments in a fork, even if another one changed them later."""
+        return self.in_fork or self.given_by != ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,15 @@
 """One pass over a journal gives frames, calls and spans whose states agree."""
 
-from runtime.core.continuation import SETTLED
+from dataclasses import replace
+
+from runtime.core.continuation import SETTLED, Call, CallState, Edited
 from runtime.core.enums import Verdict
 from runtime.core.events import Forked
 from runtime.core.machine.forks import state_of
 from runtime.queries.spans.fold import Fold, fold
+from runtime.queries.spans.forked import copied
 from runtime.queries.spans.states import SpanResult, SpanState
-from tests.core.machine.events import AT
+from tests.core.machine.events import AT, after, frame_of
 from tests.core.machine.walks import Walk
 from tests.queries.test_states import lines_of
 
@@ -56,3 +59,15 @@ def test_a_fork_says_whose_results_it_copied() -> None:
                 shown.add((call.answered, record.verdict))
     told = {(False, one) for one in (None, Verdict.HAPPENED, Verdict.REQUEST_CHANGES)}
     assert (True, Verdict.ANSWER) in shown <= {(True, Verdict.ANSWER), *told}
+
+
+def test_a_fork_that_is_tried_again_shows_the_arguments_that_a_person_gave_in_it() -> None:
+    first = Edited(by="eve", proposed={"a": 1}, in_fork=True)
+    later = Edited(by="bea", proposed={"a": 1}, given={"a": 2}, given_by="eve")
+    for level, edited in ((2, first), (3, later)):
+        call = Call(id="c1.0", tool="t", args={"a": level}, edited=edited, state=CallState.CLOSED)
+        state = replace(after(), frames={"0": frame_of(turn=1, calls=(call,))})
+        [(record, _)] = copied(state, AT)
+        shown = record.by_id["c1.0"]
+        shown.reopen()
+        assert (shown.args, shown.edited_by, shown.proposed) == ({"a": 2}, "eve", {"a": 1})

@@ -296,7 +296,7 @@ def _is_new(frame: Frame) -> bool:
     """Tell whether a frame holds something of ORIGINS, besides the terms of its calls."""
     if frame.todo or frame.cut or (frame.outage and frame.outage.tries):
         return True
-    return any(call.changed_by or (call.edited and call.edited.in_fork) for call in frame.calls)
+    return any(call.changed_by or (call.edited and call.edited.of_fork) for call in frame.calls)
 
 
 def _number_of_terms(terms: CallOptions) -> int:

@@ -50,7 +50,8 @@ class CallRecord:
     person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
     last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
     those of the model, and `replaced` the digest of the action before. With `keeps_plan` its result is the plan of its
-    frame. `changed_by` is the person who replaced its result in a fork.
+    frame. `changed_by` is the person who replaced its result in a fork. `given` are the arguments that a person gave in
+    a fork, `given_by` that person.
     """
 
     id: str
@@ -73,6 +74,8 @@ class CallRecord:
     changed_by: str = ""
     edited_by: str = ""
     proposed: Any = None
+    given: Any = None
+    given_by: str = ""
     replaced: str = ""
     result: Any = None
     child: str | None = None
@@ -268,7 +271,9 @@ class CallRecord:
         if self.state is CallState.CLOSED:
             lost = CallState.UNKNOWN if self.lost else CallState.PROPOSED
             self.state, self.note = CallState.DELEGATED if self.child else lost, ""
-            if self.edited_by and not self.lost:
+            if self.given_by and not self.lost:
+                self.args, self.edited_by = self.given, self.given_by
+            elif self.edited_by and not self.lost:
                 self.args, self.proposed, self.edited_by = self.proposed, None, ""
 
     def end(self, at: datetime) -> None:

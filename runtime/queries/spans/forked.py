@@ -9,6 +9,7 @@ from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Fr
 from runtime.core.enums import Verdict
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import ForkChange
+from runtime.core.machine.calls.edits import unedited
 from runtime.core.machine.messages import MESSAGE
 from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redact
@@ -72,12 +73,21 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         changed_by=call.changed_by or "",
         edited_by=call.edited.by if call.edited else "",
         proposed=redact(call.edited.proposed) if call.edited else None,
+        **_given(call),
         attempt=call.attempt,
         started_at=call.started_at,
         keeps_plan=bool(call.terms and call.terms.plan),
         lost=call.state is CallState.UNKNOWN,
         result=None if settled_badly else redact(call.stored or call.result),
     )
+
+
+def _given(call: Call) -> dict[str, Any]:
+    """Return the arguments that a person gave in a fork, and that person."""
+    first = unedited(call)
+    if first.edited is None:
+        return {}
+    return {"given": redact(first.args), "given_by": first.edited.by}
 
 
 def changed_text(state: Continuation, change: ForkChange) -> str:

@@ -8,14 +8,15 @@ import pytest
 
 from runtime.core import events
 from runtime.core.commands import CallModel, CheckCall
-from runtime.core.continuation import CallState, Continuation, Edited
+from runtime.core.continuation import CallState, Continuation, Edited, Phase
 from runtime.core.documents import codec
 from runtime.core.documents.conversations import ORIGINS
-from runtime.core.enums import EffectClass, GateKind
+from runtime.core.enums import Edit, EffectClass, GateKind, Verdict
 from runtime.core.events import Event, ForkChange
 from runtime.core.machine.calls.fork_changes import changeable, changed
 from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.planning import plan
+from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, fold, initial
 from tests.core.machine.events import AT, begun, opened, options, replied
 
@@ -96,6 +97,27 @@ def test_changed_arguments_stay_in_forks_of_the_fork() -> None:
         call = later.call("0", "c1.1")
         assert (call.state, call.args, call.edited) == (CallState.PROPOSED, {"to": "bo"}, edited)
         assert plan(later) == (CheckCall(**SECOND),)
+
+
+def test_a_run_tried_again_asks_about_the_arguments_of_the_fork_not_of_the_model() -> None:
+    now = changed(after(*made(FIRST), gated(SECOND)), ARGUMENTS, {"to": "bo"}, "eve")
+    for args in ({"to": "cy"}, {"to": "di"}):
+        edit = Edit(args=args, digest="sha256:e")
+        said = events.GateDecided(
+            gate=UUID(int=7), verdict=Verdict.EDIT, by="bea", reason="", edit=edit, **SECOND
+        )
+        now = fold(now, [gated(SECOND), said])
+        call = now.call("0", "c1.1")
+        assert (call.args, call.edited and call.edited.by, call.proposed) == (args, "bea", {})
+    assert codec.encode_continuation(now).startswith(f'{{"schema":{ORIGINS},')
+    assert codec.decode_continuation(codec.encode_continuation(now)) == now
+    frame = now.frame("0").with_call(replace(now.call("0", "c1.1"), state=CallState.CLOSED))
+    failed = replace(now, phase=Phase.FAILED, frames={}, left={"0": frame})
+    again = evolve(failed, events.Retried(by="admin", reason=""))
+    for later in (again, without_permissions(now)):
+        call = later.call("0", "c1.1")
+        edited = Edited(by="eve", proposed={}, in_fork=True)
+        assert (call.state, call.args, call.edited) == (CallState.PROPOSED, {"to": "bo"}, edited)
 
 
 def test_a_changed_message_is_its_editor_s() -> None:

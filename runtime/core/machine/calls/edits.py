@@ -16,11 +16,15 @@ def edit_call(call: Call, event: GateDecided) -> Call:
     """Return the call with the arguments of the edit. Raises IllegalTransition if the event has none."""
     if event.edit is None or call.terms is None:
         raise IllegalTransition("Call", "without an edit", f"{event.type}:{event.verdict}", call.id)
+    edited = Edited(by=event.by, proposed=call.proposed)
+    first = unedited(call)
+    if first.edited is not None:  # a person of a fork gave them
+        edited = dataclasses.replace(edited, given=first.args, given_by=first.edited.by)
     return replace(
         call,
         args=event.edit.args,
         terms=dataclasses.replace(call.terms, digest=event.edit.digest),
-        edited=Edited(by=event.by, proposed=call.proposed),
+        edited=edited,
     )
 
 
@@ -35,4 +39,7 @@ def unedited(call: Call) -> Call:
     """Return the call as its model proposed it, or as a person gave it in a fork."""
     if call.edited is None or call.edited.in_fork:
         return call
-    return replace(call, args=call.proposed, edited=None)
+    if not call.edited.of_fork:
+        return replace(call, args=call.proposed, edited=None)
+    given = Edited(by=call.edited.given_by, proposed=call.proposed, in_fork=True)
+    return replace(call, args=call.edited.given, edited=given)
