@@ -381,7 +381,7 @@ class ScheduleTime(models.Model):
 
 
 class ReceivedEvent(models.Model):
-    """An event as it was received, under a MAC. `key` is the id of its ExternalEvent."""
+    """An event as it was received, under a MAC. `key` has the id of its ExternalEvent, or of a delivery."""
 
     seq = models.BigAutoField(primary_key=True)
     key = models.TextField(unique=True)

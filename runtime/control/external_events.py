@@ -98,7 +98,7 @@ def _deliver(
     external_events.count(connection, key, len(ended))
     number = received_events.insert(
         connection,
-        key=key,
+        key=json.dumps(["sent", key]),
         source=source,
         id=id,
         name=name,

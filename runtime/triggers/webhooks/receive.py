@@ -86,7 +86,7 @@ def _receive(
     source = f"webhook:{place}"
     number = received_events.insert(
         connection,
-        key=json.dumps([source, delivery]),
+        key=json.dumps(["webhook", str(place), delivery]),  # no event that a person sends has it
         source=source,
         id=delivery,
         name=one.definition.event,

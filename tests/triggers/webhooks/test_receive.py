@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from approvals.policy import Group
+from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerified, Tampered
 from runtime.models import ReceivedEvent, Run, TriggerAct, TriggerEvent, Webhook
@@ -20,7 +21,7 @@ from tests.support.api_client import Caller
 from tests.support.engine import ADA, events
 from tests.support.office import BEA
 from tests.support.seeds import Cast
-from tests.triggers.events.conftest import DATA, Desk, told
+from tests.triggers.events.conftest import DATA, HOOK, SAID, Desk, told
 
 BODY = json.dumps(DATA).encode()
 
@@ -42,6 +43,18 @@ def test_a_delivery_starts_one_run_of_the_owner(desk: Desk) -> None:
     run = Run.objects.get()
     assert (run.requester, events(run.id)[0]["makers"]) == ("ada", [])
     assert ReceivedEvent.objects.get().subject == "hired"
+
+
+def test_no_sent_event_keeps_a_delivery_out(desk: Desk) -> None:
+    made = desk.make(name="Hook")
+    hook = webhook_changes.make(id=made, scheme="github", actor=ADA)
+    changes.change(id=made, sent={**SAID, "event": "hooked"}, actor=ADA)
+    key = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+    for source, name in ((f"webhook:{made}", key), ("", json.dumps(["webhook", str(made), key]))):
+        deliver(id=name, source=source, name="hired", data={}, actor=HOOK)
+    assert receive(hook.address, signed(hook.secret), BODY).new
+    desk.sweep()
+    assert told(made) == [(key, "started", "")]
 
 
 def test_what_does_not_verify_is_counted_and_starts_nothing(desk: Desk) -> None:
