@@ -48,12 +48,12 @@ class NotDone(AgentsError):
 class CredentialRefused(NotDone):
     """The other side refused the credential as expired or withdrawn, and nothing happened.
 
-    It is made anew once, and the call is repeated.
+    The worker fetches a new one once, and repeats the call.
     """
 
 
 class CredentialMissing(AgentsError):
-    """A credential cannot be had until a person acts. The text says which, and what to do."""
+    """A person must act before a worker can get a credential. The text says which, and what to do."""
 
 
 class NotSealed(AgentsError):

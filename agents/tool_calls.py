@@ -71,7 +71,7 @@ def _problem(location: tuple[int | str, ...], message: str, where: str = "argume
 
 
 def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
-    """Run a tool and return its outcome, with its credentials. A refused credential is fetched anew, once."""
+    """Run a tool and return its outcome, with its credentials. Fetch a new one for a refused credential, once."""
     given: dict[str, str] = {}
     for anew in (False, True) if tool.credentials else (False,):
         try:

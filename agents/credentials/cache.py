@@ -13,7 +13,7 @@ _known: dict[Credential, tuple[str, float]] = {}
 def resolve(
     credentials: Iterable[Credential], seconds: float, *, anew: bool = False
 ) -> dict[str, str]:
-    """Return the secret of each credential by name, with `anew` no remembered one. Raise as `fetch`."""
+    """Return the secret of each credential by name, none from memory with `anew`. Raise as `fetch`."""
     return {one.name: _secret(one, seconds, anew) for one in credentials}
 
 

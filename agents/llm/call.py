@@ -253,7 +253,7 @@ class _Call:
             failure,
             model=self.model,
             fallback=self._fallback,
-            partial=self._kept(plain(text)),  # as long as an error at most
+            partial=self._kept(plain(text)),  # at most as long as an error
             tokens=-(-len(text) // CHARACTERS),
         )
 

@@ -156,7 +156,7 @@ def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
 
 
 def after_cut(agent: AgentSpec, cut: CutReply | None, instructions: str = "") -> list[ModelMessage]:
-    """Return the message about a reply that was cut off, none without one. It is made anew for each attempt."""
+    """Return the message about a reply that was cut off, none without one. Each attempt gets its own."""
     if cut is None:
         return []
     since = cut.since.isoformat(timespec="seconds")

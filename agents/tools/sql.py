@@ -1,4 +1,4 @@
-"""Questions of agents to a Postgres database, which they can only read."""
+"""Queries of agents on a Postgres database, which they can only read."""
 
 import os
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ _ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """A step that would go another way today. `path` goes from the run's agent to the agent or tool of the step."""
+    """A step that would now go another way. `path` goes from the run's agent to the agent or tool of the step."""
 
     position: int
     path: tuple[str, ...]
@@ -48,7 +48,7 @@ class Divergence:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """The divergences of a run in order, and the numbers of steps compared. `kept` replies were not asked again."""
+    """The divergences of a run in order, and the numbers of steps compared. `kept` replies are those of the record."""
 
     divergences: list[Divergence] = field(default_factory=list)
     agents: int = 0

@@ -1,4 +1,4 @@
-"""The model calls of a run that wait for the rate limit of their provider, which its page could only guess."""
+"""Adds the model calls of a run that wait for the rate limit of their provider."""
 
 from typing import ClassVar
 

@@ -82,14 +82,14 @@ def resume(*, id: UUID, actor: Actor) -> None:
 
 
 def end(*, id: UUID, actor: Actor) -> None:
-    """End a schedule for good; times that wait are skipped. Runs go on. Raise as `change`."""
+    """End a schedule for good; times that wait are skipped. Its runs continue. Raise as `change`."""
     with _locked(id, actor) as held:
         schedule_times.skip_waiting(held.connection, id, "the schedule was ended")
         _record(held, "ended", actor, status=Status.ENDED)
 
 
 def run_now(*, id: UUID, actor: Actor, at: object = None) -> UUID:
-    """Start a run at once, also while another one goes on or the schedule is paused.
+    """Start a run at once, also beside another one, and while the schedule is paused.
 
     The same time `at` starts one run. Raise as `change`, and as control.start.start for the owner.
     """

@@ -150,7 +150,7 @@ def _apply(connection: Connection, schedule: UUID, one: Schedule, step: Step) ->
 
 
 def _start_waiting(connection: Connection, schedule: UUID, one: Schedule) -> None:
-    """Start the next time that waits if no run goes on, or several if they may overlap."""
+    """Start the next time that waits if every run has ended, or several if they may overlap."""
     overlaps = one.definition.overlap is Overlap.ALLOW
     found = schedule_times.open_times(connection, schedule)
     if not found.waiting or (found.running and not overlaps):

@@ -1,4 +1,4 @@
-"""`manage.py replay_run`: say at which steps a recorded run would go another way with the agents of today."""
+"""`manage.py replay_run`: say at which steps a recorded run would go another way with the current agents."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Command(BaseCommand):
     """Replays one run and prints where it diverges."""
 
     help = (
-        "Replay a recorded run with the agents and the policy of today, without any effect. Print each step that"
+        "Replay a recorded run with the current agents and policy, without any effect. Print each step that"
         " would go another way, and end with 1 if there is any. Scripts are asked again; replies of models stand."
     )
 

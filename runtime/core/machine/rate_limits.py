@@ -1,4 +1,4 @@
-"""Lists the model calls that the rate limit of their provider puts off."""
+"""Lists the model calls that wait for the rate limit of their provider."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -23,7 +23,7 @@ _ROW = """
 
 
 class State(StrEnum):
-    """What became of an event. A run that has ended gives it the status of the run."""
+    """The state of an event. Once its run has ended, it is the status of the run."""
 
     NEW = "new"  # no sweeper has looked at it
     WAITING = "waiting"  # its run starts later
@@ -156,7 +156,7 @@ def skip_waiting(
 
 
 def running(connection: Connection, trigger: UUID) -> dict[str, int]:
-    """Give the rows of ended runs the status of the run, and count the runs that go on, by key."""
+    """Give the rows of ended runs the status of the run, and count the other runs by key."""
     connection.execute(
         """
         UPDATE runtime_triggerevent t SET state = r.status FROM runtime_run r

@@ -87,14 +87,14 @@ def resume(*, id: UUID, actor: Actor) -> None:
 
 
 def end(*, id: UUID, actor: Actor) -> None:
-    """End a trigger for good; events that wait are skipped. Runs go on. Raise as `change`."""
+    """End a trigger for good; events that wait are skipped. Its runs continue. Raise as `change`."""
     with locked(id, actor) as held:
         trigger_events.skip_waiting(held.connection, id, ENDED)
         record(held, "ended", actor, status=Status.ENDED)
 
 
 def retry(*, id: UUID, number: int, actor: Actor) -> None:
-    """Handle an event again that started no run, by the definition of now. Raise as `change`, or NotRetried."""
+    """Handle an event again that started no run, by the current definition. Raise as `change`, or NotRetried."""
     with locked(id, actor) as held:
         row = trigger_events.read(held.connection, id, number)
         if row is None or row.run is not None or row.state not in RETRIED:

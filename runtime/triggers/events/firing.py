@@ -49,7 +49,7 @@ def fire_due(_: Connection, stop: threading.Event) -> None:
 
 
 def _fire_next(passed: list[UUID]) -> bool:
-    """Handle a trigger, without those that this round has passed. False if there is none."""
+    """Handle a trigger that this round has not passed. Return False if there is none."""
     with atomic() as connection:
         now = pool.now(connection)
         row = triggers.lock_due(connection, now, passed)

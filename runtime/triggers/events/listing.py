@@ -68,7 +68,7 @@ class TriggerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What a definition makes of one event: nothing is started or kept.
+    """The result of trying a definition on one event: nothing is started or kept.
 
     `problem` names the wrong place and says why, empty without one. `input` and the keys are None without a result.
     """
@@ -102,7 +102,7 @@ def one(id: UUID, actor: Actor, before: int | None = None) -> TriggerView:
 def tried(
     sent: Mapping[str, object], actor: Actor, *, sample: Any = None, id: UUID | None = None
 ) -> list[Trial]:
-    """Say what a definition makes of a sample, and of the newest events of a trigger. It starts and keeps nothing.
+    """Try a definition on a sample, and on the newest events of a trigger. It starts and keeps nothing.
 
     Raise Forbidden, NoSuchTrigger, UnknownAgent, or InvalidInput naming the field, `sample` if it is that.
     """

@@ -30,7 +30,7 @@ def due(
     starts: Sequence[datetime],
     now: datetime,
 ) -> Plan:
-    """Return the plan for events that wait, in order, runs that go on by key, and recent starts, the oldest first."""
+    """Return the plan for events that wait, in order, active runs by key, and recent starts, the oldest first."""
     going, recent = dict(running), list(starts)
     begin, again = list[WaitingEvent](), list[datetime]()
     for event in waiting:

@@ -177,7 +177,7 @@ def read_schedule(
 
 @router.post("/schedules/{uuid:schedule}/change", response=ScheduleOut)
 def change_schedule(request: Authenticated, schedule: UUID, body: ScheduleIn) -> dict[str, Any]:
-    """Replace all that a schedule says. You become one of its makers."""
+    """Replace the definition of a schedule. You become one of its makers."""
     changes.change(id=schedule, sent=body.dict(), actor=request.auth)
     return _shown(request, schedule)
 
@@ -198,20 +198,20 @@ def resume_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
 
 @router.post("/schedules/{uuid:schedule}/end", response=ScheduleOut)
 def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
-    """End a schedule for good. Its runs go on."""
+    """End a schedule for good. Its runs continue."""
     changes.end(id=schedule, actor=request.auth)
     return _shown(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/run-now", response=RunNowOut)
 def run_schedule_now(request: Authenticated, schedule: UUID, body: RunNowIn) -> dict[str, Any]:
-    """Start a run at once, also while another one goes on or the schedule is paused."""
+    """Start a run at once, also beside another one, and while the schedule is paused."""
     return {"run": changes.run_now(id=schedule, actor=request.auth, at=body.at)}
 
 
 @router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
 def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) -> dict[str, Any]:
-    """Start a run for each past time of a range that the schedule has not had, one after another."""
+    """Start a run for each past time of a range that has no run, one after another."""
     times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
     return {"times": times}
 

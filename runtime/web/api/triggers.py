@@ -1,4 +1,4 @@
-"""The API of triggers: make, change, pause, resume, end and try one, retry its events, read what became of them."""
+"""The API of triggers: make, change, pause, resume, end and try one, retry its events, read their outcomes."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -190,7 +190,7 @@ class TriggerOut(Schema):
 
 
 class TrialOut(Schema):
-    """What a trigger makes of an event; `problem` names the wrong place and says why."""
+    """The result of a trial for one event; `problem` names the wrong place and says why."""
 
     event: str
     passes: bool
@@ -221,7 +221,7 @@ def make_trigger(request: Authenticated, body: TriggerIn) -> Status[dict[str, An
 
 @router.post("/triggers/try", response=Trials)
 def try_trigger(request: Authenticated, body: TrialIn) -> dict[str, Any]:
-    """Say what a trigger would make of a sample. Nothing is started or kept."""
+    """Try a trigger on a sample. Nothing is started or kept."""
     sent = body.dict()
     return {"items": listing.tried(sent, request.auth, sample=sent.pop("sample"))}
 
@@ -236,14 +236,14 @@ def read_trigger(
 
 @router.post("/triggers/{uuid:trigger}/change", response=TriggerOut)
 def change_trigger(request: Authenticated, trigger: UUID, body: TriggerIn) -> dict[str, Any]:
-    """Replace all that a trigger says. You become one of its makers."""
+    """Replace the definition of a trigger. You become one of its makers."""
     changes.change(id=trigger, sent=body.dict(), actor=request.auth)
     return _shown(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/try", response=Trials)
 def try_change(request: Authenticated, trigger: UUID, body: TrialIn) -> dict[str, Any]:
-    """Say what a changed trigger would make of a sample and of its newest events. Nothing is started or kept."""
+    """Try a changed trigger on a sample and on its newest events. Nothing is started or kept."""
     sent = body.dict()
     sample = sent.pop("sample")
     return {"items": listing.tried(sent, request.auth, sample=sample, id=trigger)}
@@ -265,7 +265,7 @@ def resume_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
 
 @router.post("/triggers/{uuid:trigger}/end", response=TriggerOut)
 def end_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
-    """End a trigger for good. Its runs go on."""
+    """End a trigger for good. Its runs continue."""
     changes.end(id=trigger, actor=request.auth)
     return _shown(request, trigger)
 
@@ -286,7 +286,7 @@ def make_webhook(request: Authenticated, trigger: UUID, body: WebhookIn) -> dict
 
 @router.post("/triggers/{uuid:trigger}/webhook/remove", response=TriggerOut)
 def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
-    """Remove the webhook of a trigger: its address is not found any more."""
+    """Remove the webhook of a trigger: its address answers 404."""
     webhook_changes.remove(id=trigger, actor=request.auth)
     return _shown(request, trigger)
 

@@ -44,7 +44,7 @@ class _Form:
 @require_http_methods(["GET", "HEAD", "POST"])
 @starters
 def new(request: HttpRequest) -> HttpResponse:
-    """Choose an agent, then say which events start it on which input; or try that, or make the trigger."""
+    """Choose an agent, then fill in, try or send the form of its trigger."""
     agent = request.POST.get("agent") or request.GET.get("agent") or ""
     schema = input_schema(agent)
     if schema is None:
@@ -58,7 +58,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @starters
 def change(request: HttpRequest, id: UUID) -> HttpResponse:
-    """Show what a trigger says, try other words, or change it."""
+    """Show the definition of a trigger, try another one, or change it."""
     try:
         shown = listing.one(id, actor_of(request))
     except NoSuchTrigger as exc:
@@ -72,7 +72,7 @@ def change(request: HttpRequest, id: UUID) -> HttpResponse:
 
 
 def _sent(request: HttpRequest, agent: str, id: UUID | None) -> HttpResponse:
-    """Try, make or change what the form says; or show it again, with each problem at its field."""
+    """Try, make or change the trigger of the form; or show the form again, with each problem at its field."""
     form, sent = _read(agent, request.POST)
     if form.problems:
         return _page(request, form, id, status=422)
@@ -130,7 +130,7 @@ def _suggested(schema: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _texts(said: Definition) -> dict[str, str]:
-    """Return what the fields of a trigger show."""
+    """Return the texts of the fields for a trigger."""
     numbers = {name: getattr(said, name) for name in NUMBERS}
     return {
         **{name: getattr(said, name) for name in TEXTS},
