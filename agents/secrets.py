@@ -7,6 +7,7 @@ another place does not open there, so no other tool can reveal it.
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from agents.errors import NotSealed
 from agents.sdk.sentences import REDACTED
@@ -79,6 +80,12 @@ def redact(tool: ToolSpec, args: Any, text: str) -> str:
     return text
 
 
+def forms(secret: str) -> set[str]:
+    """Return the ways in which errors write a secret text: as it is, in JSON, by repr, and in a URL."""
+    quoted = {json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, ""), quote_plus(secret)}
+    return {secret, secret.strip(), *quoted} - {""}
+
+
 def _is_secret(tool: ToolSpec, name: str) -> bool:
     return name in tool.secret_args or name not in tool.schema["properties"]
 
@@ -103,10 +110,10 @@ def _open(sealed: dict[str, str], place: bytes) -> Any:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Yield every text in a value, as it is and as JSON and repr quote it."""
+    """Yield every text in a value, as it is and as errors quote it."""
     match value:
         case str():
-            yield from {value, json.dumps(value)[1:-1], repr(value)[1:-1]} - {""}
+            yield from forms(value)
         case bool() | None:
             return
         case int() | float():

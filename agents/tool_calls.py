@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,6 +73,7 @@ def _problem(location: tuple[int | str, ...], message: str, where: str = "argume
 def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
     """Run a tool and return its outcome, with its credentials. Fetch a new one for a refused credential, once."""
     given: dict[str, str] = {}
+    context = context_of(request)  # before the credentials: fetching them takes time of the call
     for anew in (False, True) if tool.credentials else (False,):
         try:
             given = cache.resolve(tool.credentials, request.deadline, anew=anew)
@@ -80,9 +81,7 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
             return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
         except NotDone as exc:
             return _not_done(exc, str(exc))
-        outcome = _outcome(
-            tool, arguments, opened, replace(context_of(request), credentials=given), request
-        )
+        outcome = _outcome(tool, arguments, opened, replace(context, credentials=given), request)
         if outcome is not None:
             return outcome
     if not tool.credentials:
@@ -101,17 +100,17 @@ def _not_done(exc: NotDone, text: str) -> ToolFailure:
     )
 
 
-def _without(given: Mapping[str, str], value: Any) -> Any:
-    """Replace credentials in a text or a result, which are stored."""
+def _without(forms: Sequence[str], value: Any) -> Any:
+    """Replace credentials in a text or a result, which are stored. `forms` are all ways to write them."""
     match value:
         case str():
-            for secret in sorted(given.values(), key=len, reverse=True):
-                value = value.replace(secret, REDACTED)
+            for form in forms:
+                value = value.replace(form, REDACTED)
             return value
         case list():
-            return [_without(given, one) for one in value]
+            return [_without(forms, one) for one in value]
         case dict():
-            return {_without(given, name): _without(given, one) for name, one in value.items()}
+            return {_without(forms, name): _without(forms, one) for name, one in value.items()}
         case _:
             return value
 
@@ -127,17 +126,15 @@ def _outcome(
 
     Secret arguments are redacted in every error, credentials also in the result.
     """
+    written = {form for one in context.credentials.values() for form in secrets.forms(one)}
+    hidden = sorted(written, key=len, reverse=True)
 
     def told(text: str) -> str:
-        return plain(_without(context.credentials, secrets.redact(tool, opened, text)))
+        return plain(_without(hidden, secrets.redact(tool, opened, text)))
 
     try:
         found = _run(tool, arguments, request, context)
-        return (
-            replace(found, value=_without(context.credentials, found.value))
-            if context.credentials
-            else found
-        )
+        return replace(found, value=_without(hidden, found.value)) if hidden else found
     except CredentialRefused:
         return None
     except ToolError as exc:

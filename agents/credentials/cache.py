@@ -4,7 +4,9 @@ import threading
 import time
 from collections.abc import Iterable
 
-from agents.credentials.providers import Credential
+from agents.credentials.providers import Credential, Secret
+from agents.errors import CredentialMissing, NotDone
+from runtime.core.enums import FailureCause
 
 _lock = threading.Lock()
 _known: dict[Credential, tuple[str, float]] = {}
@@ -23,12 +25,23 @@ def forget() -> None:
         _known.clear()
 
 
+def _fetched(credential: Credential, seconds: float) -> Secret:
+    """Fetch the secret. Any other error may quote one, so it becomes NotDone with its type alone."""
+    try:
+        return credential.fetch(seconds)
+    except (CredentialMissing, NotDone):
+        raise
+    except Exception as exc:
+        why = f"the credential {credential.name} cannot be fetched: {type(exc).__name__}"
+        raise NotDone(why, cause=FailureCause.SETUP) from None
+
+
 def _secret(credential: Credential, seconds: float, anew: bool) -> str:
     with _lock:
         value, until = _known.get(credential, ("", 0.0))
     if value and not anew and time.monotonic() < until:
         return value
-    began, found = time.monotonic(), credential.fetch(seconds)
+    began, found = time.monotonic(), _fetched(credential, seconds)
     with _lock:
         _known.pop(credential, None)
         if found.seconds > 0:

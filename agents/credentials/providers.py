@@ -3,7 +3,9 @@
 An error says which credential is missing and what a person must do. It never quotes a secret or a server's answer.
 """
 
+import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +16,7 @@ from agents.errors import CredentialMissing, NotDone
 from runtime.core.enums import FailureCause
 
 MOST_SECONDS = 10.0  # for one request to a token server
+MOST_BYTES = 256 * 1024  # of its answer, decompressed
 LEEWAY = 30.0  # seconds before its end a token is not used again
 _REFUSED = frozenset({400, 401, 403, 404})
 
@@ -151,21 +154,41 @@ def _where(part: Environment | File) -> str:
 def _request(
     name: str, method: str, url: str, seconds: float, **more: Any
 ) -> dict[str, Any] | None:
-    """Return the answer's JSON object, None if the server refuses. Raise NotDone if it cannot be reached."""
+    """Return the answer's JSON object, None if the server refuses. Raise NotDone if it cannot be reached.
+
+    An answer may take `seconds` in all, and have MOST_BYTES. No redirect is followed, for it would get the secret.
+    """
+    most = min(seconds, MOST_SECONDS)
+    until = time.monotonic() + most
     try:
-        with httpx2.Client(timeout=min(seconds, MOST_SECONDS), trust_env=False) as client:
-            answer = client.request(method, url, **more)
+        with (
+            httpx2.Client(timeout=most, trust_env=False) as client,
+            client.stream(method, url, **more) as answer,
+        ):
+            body = _read(name, answer, until)
     except httpx2.HTTPError as exc:
         why = f"the server of the credential {name} cannot be reached: {type(exc).__name__}"
         raise NotDone(why, cause=FailureCause.NETWORK) from None
     if answer.status_code in _REFUSED:
         return None
     try:
-        found = answer.json() if answer.is_success else None
-    except ValueError:
+        found = json.loads(body) if answer.is_success else None
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise NotDone(
             f"the server of the credential {name} answered with status {answer.status_code}"
         )
     return found
+
+
+def _read(name: str, answer: httpx2.Response, until: float) -> bytes:
+    body = bytearray()
+    for chunk in answer.iter_bytes():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise NotDone(f"the answer of the server of the credential {name} is too long")
+        if time.monotonic() > until:
+            why = f"the server of the credential {name} did not end its answer in time"
+            raise NotDone(why, cause=FailureCause.TIME)
+    return bytes(body)

@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -58,9 +58,10 @@ def request(
     """
     reads = method in ("GET", "HEAD")
     content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+    _require_headers(headers)
     given = {**headers, **({"Content-Type": "application/json"} if content is not None else {})}
     with Client(
-        transport=CheckedTransport(sites, private=private),
+        transport=CheckedTransport(sites, private=private, own=headers),
         timeout=context.remaining(),
         max_redirects=MAX_REDIRECTS,
         trust_env=False,
@@ -78,21 +79,31 @@ def request(
 
 
 class CheckedTransport(HTTPTransport):
-    """Connects to allowed sites at addresses that it checked itself; also after each redirect."""
+    """Connects to allowed sites at addresses that it checked itself; also after each redirect.
 
-    def __init__(self, sites: Sequence[Site], *, private: bool) -> None:
+    The headers `own` go to the site of the first request alone.
+    """
+
+    def __init__(self, sites: Sequence[Site], *, private: bool, own: Collection[str] = ()) -> None:
         # A kept connection was checked for one name, and could be used again for another at the same address.
         super().__init__(
             verify=_authorities(), limits=Limits(max_keepalive_connections=0), trust_env=False
         )
         self._sites = sites
         self._private = private
+        self._own = own
+        self._first = ""
 
     def handle_request(self, request: Request) -> Response:
         """Send the request to the checked address of its host. Raises ToolError if there is none."""
         if why := refusal(str(request.url), self._sites):
             raise ToolError(why)
         host = request.url.raw_host.decode("ascii")
+        site = f"{request.url.scheme}://{request.url.netloc.decode()}"
+        self._first = self._first or site
+        if site != self._first:
+            for name in {name.lower() for name in self._own} - {"host"}:
+                request.headers.pop(name, None)
         address = self._address(host, request.url.port)
         request.extensions = {**request.extensions, "sni_hostname": host}
         named = request.url
@@ -112,6 +123,16 @@ class CheckedTransport(HTTPTransport):
             if not (self._private or is_public(address)):
                 raise ToolError(f"url: {host} is at {address}, which is not a public address")
         return addresses[0]
+
+
+def _require_headers(headers: Mapping[str, str]) -> None:
+    """Raise NotDone for a value that cannot be sent: the client's own error would quote it."""
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable() and value == value.strip()):
+            raise NotDone(
+                f"the header {name} has spaces or line breaks around it, or a character that cannot be sent",
+                cause=FailureCause.SETUP,
+            )
 
 
 @cache

@@ -201,15 +201,26 @@ def test_a_redirect_is_followed_to_allowed_sites_alone(site: Site, other: Site) 
     with pytest.raises(ToolError, match="is not allowed"):
         _get(site)(context(), start)
     assert other.requests == []
-    both = _get(site, other, headers=lambda: {"Authorization": "Bearer abc"})
+    own = {"Authorization": "Bearer abc", "X-Api-Key": "abc"}
+    both = _get(site, other, headers=lambda: own)
     assert both(context(), start)["body"] == {"ok": True}
-    assert "Authorization" not in other.requests[0][2]
+    assert own.items() <= site.requests[-1][2].items()
+    assert not own.keys() & other.requests[0][2].keys()
     loop = site.says("/loop", status=302, Location="/loop")
     with pytest.raises(ToolError, match="url: "):
         _get(site)(context(), loop)
     post = http_request("POST", sites=[site.url], private=True)
     assert post(context(), start, {})["status"] == 302  # a write is not sent twice
     assert len(other.requests) == 1
+
+
+@pytest.mark.parametrize("value", ["canary\n", "canary\r\nX: y", "canaryé"])
+def test_no_error_quotes_a_header_that_cannot_be_sent(site: Site, value: str) -> None:
+    post = http_request("POST", sites=[site.url], headers=lambda: {"Key": value}, private=True)
+    with pytest.raises(NotDone, match="the header Key") as caught:
+        post(context(), site.says("/"), {})
+    assert "canary" not in str(caught.value)
+    assert site.requests == []
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Credentials of tools: fetched when a call starts, made anew once if refused, and stored nowhere."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -11,7 +13,7 @@ from django.test import Client
 
 from agents.credentials import Credential, Environment, File, OAuth, Vault, cache
 from agents.effect_handler import AgentEffects
-from agents.errors import CredentialMissing, DefinitionError, NotDone
+from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from approvals.adapter import Approvals
@@ -21,10 +23,11 @@ from runtime.core.documents.compression import plain_text
 from runtime.core.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
+from runtime.ports.effects import ToolFailure
 from tests.support.engine import HandDriven
 from tests.support.oauth_server import CLIENT, SECRET, TokenServer, token_server
 from tests.support.pages import send, shows, text
-from tests.support.specs import Question, registry_of, spec_of
+from tests.support.specs import Question, handler_of, registry_of, spec_of, tool_request
 
 
 @pytest.fixture
@@ -175,6 +178,60 @@ def test_each_provider_says_what_a_person_must_do(
     with pytest.raises(NotDone, match="cannot be reached"):
         cache.resolve([gone], 5.0)
     assert "canary" not in repr(_crm(server).fetch) + repr(vault.fetch)
+
+
+class _Broken:
+    """A credential of an author that fails with a secret in its error."""
+
+    name = "crm"
+
+    def fetch(self, seconds: float) -> Any:
+        raise ValueError("canary")
+
+
+def test_no_failure_to_fetch_quotes_a_secret_or_ends_the_worker(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", "canary-é")
+    token = Environment("vault_token", "VAULT_TOKEN")
+    cases: list[tuple[Credential, str]] = [
+        (_Broken(), "cannot be fetched: ValueError"),
+        (Vault(name="crm", url=server.url, field="a", token=token), "cannot be fetched: Unicode"),
+    ]
+    for credential, said in cases:
+        with pytest.raises(NotDone, match=said) as caught:
+            cache.resolve([credential], 5.0)
+        assert "canary" not in str(caught.value)
+
+
+def test_a_token_server_cannot_answer_without_end(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", "canary-vault-token")
+    token = Environment("vault_token", "VAULT_TOKEN")
+    vault = Vault(name="crm", url=f"{server.url}/v1/crm", field="password", token=token)
+    server.vault = {"password": "x" * 300_000}
+    with pytest.raises(NotDone, match="is too long"):
+        cache.resolve([vault], 5.0)
+
+
+def test_no_error_of_a_tool_quotes_its_credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRM_SECRET", "canary/é+1\n")
+
+    @tool(effect="read", credentials=[Environment("crm", "CRM_SECRET")])
+    def look_up(context: ToolContext, text: str) -> str:
+        """Looks up."""
+        secret = context.credentials["crm"]
+        raise ToolError(
+            f"{text}: {secret!r} {json.dumps(secret)} {quote(secret, '')} {secret.strip()}"
+        )
+
+    outcome = handler_of(spec_of("clerk", tools=[look_up])).perform(
+        tool_request("clerk", "look_up", {"text": "why"})
+    )
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.error.startswith("why: ")
+    assert "canary" not in outcome.error
 
 
 def test_a_tool_with_credentials_takes_its_context() -> None:
