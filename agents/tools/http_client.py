@@ -147,10 +147,10 @@ def is_public(address: str) -> bool:
     inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
     if inside is not None:
         return is_public(str(inside))
-    # NAT64 (RFC 6052) carries an IPv4 address in its last 32 bits.
-    if ip in ipaddress.ip_network("64:ff9b::/96"):
-        return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
-    return ip.is_global and not ip.is_multicast
+    # NAT64 (RFC 6052) and the old IPv4-compatible form carry an IPv4 address in their last 32 bits.
+    if ip.version == 6 and int(ip) >> 32 in (0, 0x64FF9B << 64):
+        return ip.is_global and is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
+    return ip.is_global and not ip.is_multicast and not getattr(ip, "is_site_local", False)
 
 
 def _answer(context: ToolContext, response: Response) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from runtime.core.events import ForkChange
 from runtime.core.limits import MAX_MESSAGE, MAX_REPORTED, size_of
 from runtime.core.machine.calls.fork_changes import changeable, changed
 from runtime.errors import InvalidInput
-from runtime.keyring import sealing
+from runtime.keyring import held, sealing
 from runtime.ports import wiring
 from runtime.ports.agents import ToolSchemas
 
@@ -30,6 +30,8 @@ def apply(now: Continuation, given: object, by: str) -> tuple[Continuation, Fork
     if not found:
         raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
     [(change, old)] = found
+    if change.kind == "arguments" and held.args(now.call(change.frame, change.call).tool, old):
+        raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
     value = _value(now, change, old, given["value"])
     if value == old:
         raise InvalidInput(VALUE, "is unchanged")

@@ -10,6 +10,7 @@ from runtime.core.events import BlobRef, ForkChange, ToolStarted
 from runtime.core.machine.calls.fork_changes import changeable
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.core.machine.replay import initial
+from runtime.keyring import held
 from runtime.keyring.sealing import redacted_args
 from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.journal import JournalLine, read, states
@@ -136,7 +137,12 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
 
 def _changes(then: Continuation) -> tuple[ChangeableValue, ...]:
     now = without_permissions(then)
-    return tuple(_changeable(now, change, value) for change, value in changeable(now))
+    return tuple(
+        _changeable(now, change, value)
+        for change, value in changeable(now)
+        if change.kind != "arguments"
+        or not held.args(now.call(change.frame, change.call).tool, value)
+    )
 
 
 def _changeable(now: Continuation, change: ForkChange, value: Any) -> ChangeableValue:

@@ -120,6 +120,11 @@ def test_only_reviewers_read_a_held_answer_before_its_release(
             reason="",
             actor=Actor(person="ada"),
         )
+    last = Run.objects.get(id=run).position
+    shows(ada, f"/runs/{run}/fork/{last}/", hides=["Your arguments as JSON"])
+    guess = {"kind": "arguments", "frame": "0", "call": "c1.0", "value": {"answer": DRAFT}}
+    refused = ada_api.post(f"/runs/{run}/fork", {"position": last, "change": guess})
+    assert (refused.status_code, "unchanged" in refused.content.decode()) == (422, False)
     send(bea, request, "deny", reason="Be kind.")
     desk.advance_once(run)
     again = Request.objects.get(run=run, status="pending")
