@@ -18,8 +18,9 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import runs
 from runtime.store.pool import Connection
-from runtime.store.tables import external_events, received_events, signals, trigger_events, waits
+from runtime.store.tables import external_events, signals, waits
 from runtime.store.tables.external_events import ExternalEvent
+from runtime.store.tables.triggers import received_events, trigger_events
 from runtime.store.tables.waits import EventWait
 
 SCOPE = "events:send"

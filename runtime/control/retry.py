@@ -15,12 +15,7 @@ from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
-from runtime.store.tables import (
-    blobs,
-    continuations,
-    journal,
-    signals,
-)
+from runtime.store.tables import blobs, continuations, journal, signals
 
 
 def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:

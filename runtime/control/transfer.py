@@ -40,14 +40,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.runs import LockedRow
-from runtime.store.tables import (
-    blobs,
-    continuations,
-    gates,
-    journal,
-    signals,
-    waits,
-)
+from runtime.store.tables import blobs, continuations, gates, journal, signals, waits
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})
 _A_DAY = 24 * 60 * 60 * 1000

@@ -35,14 +35,7 @@ from runtime.ports.approvals import Approvals, Part
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.records import Records
-from runtime.store.tables import (
-    blobs,
-    continuations,
-    journal,
-    late_outcomes,
-    ledger,
-    signals,
-)
+from runtime.store.tables import blobs, continuations, journal, late_outcomes, ledger, signals
 from runtime.store.tables.late_outcomes import LateOutcome
 
 log = logging.getLogger(__name__)

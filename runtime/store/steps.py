@@ -27,14 +27,7 @@ from runtime.ports.approvals import Part
 from runtime.store import failpoints, leases, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
-from runtime.store.tables import (
-    blobs,
-    continuations,
-    gates,
-    signals,
-    spent,
-    waits,
-)
+from runtime.store.tables import blobs, continuations, gates, signals, spent, waits
 from runtime.store.tables.journal import APPEND, SignedEntry, was_written
 from runtime.store.tables.ledger import Spend
 

@@ -10,15 +10,15 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from runtime.control.transaction import atomic
-from runtime.errors import Forbidden, InvalidInput, NoSuchSchedule, ScheduleEnded
+from runtime.errors import InvalidInput, NoSuchSchedule, ScheduleEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import schedule_times, schedules
-from runtime.store.tables.schedule_times import Kind, State
-from runtime.store.tables.schedules import ScheduleRow
-from runtime.triggers import definition, firing, plan, schedule
+from runtime.store.tables.triggers import schedule_times, schedules
+from runtime.store.tables.triggers.schedule_times import Kind, State
+from runtime.store.tables.triggers.schedules import ScheduleRow
+from runtime.triggers import definition, firing, plan, rights, schedule
 from runtime.triggers.definition import Definition
 from runtime.triggers.schedule import Schedule, Status
 
@@ -150,13 +150,9 @@ def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
 def readable(connection: Connection, id: UUID, actor: Actor) -> ScheduleRow:
     """Return a schedule that the actor may read: their own, or any as an admin. Raise NoSuchSchedule."""
     row = schedules.read(connection, id)
-    if row is None or not _reads(row, actor):
+    if row is None or not rights.may_read(row.owner, actor):
         raise NoSuchSchedule
     return row
-
-
-def _reads(row: ScheduleRow, actor: Actor) -> bool:
-    return row.owner == actor.person or wiring.access().reads_continuations(actor)
 
 
 @contextmanager
@@ -165,10 +161,9 @@ def _locked(id: UUID, actor: Actor) -> Iterator[_Locked]:
     wiring.access().require(actor, SCOPE)
     with atomic() as connection:
         row = schedules.lock(connection, id)
-        if row is None or not _reads(row, actor):
+        if row is None or not rights.may_read(row.owner, actor):
             raise NoSuchSchedule
-        if not wiring.access().may_fork(actor, row.owner):
-            raise Forbidden("not_eligible", "Only the owner and admins may change a schedule.")
+        rights.require_change(row.owner, actor, "schedule")
         one = schedule.current(connection, row)
         if one.status is Status.ENDED:
             raise ScheduleEnded

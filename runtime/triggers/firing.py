@@ -18,9 +18,9 @@ from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import schedule_times, schedules
-from runtime.store.tables.schedule_times import Kind, State
-from runtime.store.tables.schedules import ScheduleRow
+from runtime.store.tables.triggers import schedule_times, schedules
+from runtime.store.tables.triggers.schedule_times import Kind, State
+from runtime.store.tables.triggers.schedules import ScheduleRow
 from runtime.triggers import plan
 from runtime.triggers.definition import Overlap
 from runtime.triggers.plan import Act, Busy, Step

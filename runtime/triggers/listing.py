@@ -12,10 +12,10 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import schedule_times, schedules
-from runtime.store.tables.schedule_times import TimeRow
-from runtime.store.tables.schedules import ScheduleRow
-from runtime.triggers import changes, schedule
+from runtime.store.tables.triggers import schedule_times, schedules
+from runtime.store.tables.triggers.schedule_times import TimeRow
+from runtime.store.tables.triggers.schedules import ScheduleRow
+from runtime.triggers import changes, rights, schedule
 from runtime.triggers.definition import Definition
 from runtime.triggers.schedule import Status
 
@@ -61,20 +61,17 @@ class ScheduleView:
 
 def rows(actor: Actor) -> list[ScheduleRow]:
     """List the schedules that the actor may read: their own, or all as an admin. Raise Forbidden."""
-    access = wiring.access()
-    access.require(actor, "runs:read")
-    owner = None if access.reads_continuations(actor) else actor.person
+    owner = rights.owner_shown(actor)
     with pool.in_transaction() as connection:
         return schedules.listed(connection, owner)
 
 
 def one(id: UUID, actor: Actor, before: datetime | None = None) -> ScheduleView:
     """Read a schedule, with its history before a time. Raise Forbidden, NoSuchSchedule, Tampered, KeyMissing."""
-    access = wiring.access()
-    access.require(actor, "runs:read")
+    wiring.access().require(actor, "runs:read")
     with pool.in_transaction() as connection:
         row = changes.readable(connection, id, actor)
-        return _view(connection, row, before, changeable=access.may_fork(actor, row.owner))
+        return _view(connection, row, before, changeable=rights.may_change(row.owner, actor))
 
 
 def input_schema(agent: str) -> dict[str, Any] | None:

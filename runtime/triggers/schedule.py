@@ -10,8 +10,8 @@ from runtime.core.machine.origin import merged
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables import schedules
-from runtime.store.tables.schedules import ScheduleRow
+from runtime.store.tables.triggers import schedules
+from runtime.store.tables.triggers.schedules import ScheduleRow
 from runtime.triggers import definition
 from runtime.triggers.definition import Definition
 

@@ -27,10 +27,9 @@ from runtime.store.tables import (
     journal,
     late_outcomes,
     pruning,
-    received_events,
     signals,
-    trigger_events,
 )
+from runtime.store.tables.triggers import received_events, trigger_events
 from runtime.store.workers import FORGET
 from runtime.upkeep.retention_rules import Rule
 

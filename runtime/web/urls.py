@@ -16,17 +16,17 @@ from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
 from runtime.web.pages.runs import compare_chosen, runs
 from runtime.web.pages.runs_download import download
-from runtime.web.pages.schedule_form import change, new
-from runtime.web.pages.schedules import backfill, end, run_now, schedule, schedules
-from runtime.web.pages.schedules import pause as pause_schedule
-from runtime.web.pages.schedules import resume as resume_schedule
-from runtime.web.pages.trigger_form import change as change_trigger
-from runtime.web.pages.trigger_form import new as new_trigger
-from runtime.web.pages.triggers import end as end_trigger
-from runtime.web.pages.triggers import make_webhook, remove_webhook, trigger, triggers
-from runtime.web.pages.triggers import pause as pause_trigger
-from runtime.web.pages.triggers import resume as resume_trigger
-from runtime.web.pages.triggers import retry as retry_event
+from runtime.web.pages.triggers.schedule_form import change, new
+from runtime.web.pages.triggers.schedules import backfill, end, run_now, schedule, schedules
+from runtime.web.pages.triggers.schedules import pause as pause_schedule
+from runtime.web.pages.triggers.schedules import resume as resume_schedule
+from runtime.web.pages.triggers.trigger_form import change as change_trigger
+from runtime.web.pages.triggers.trigger_form import new as new_trigger
+from runtime.web.pages.triggers.triggers import end as end_trigger
+from runtime.web.pages.triggers.triggers import make_webhook, remove_webhook, trigger, triggers
+from runtime.web.pages.triggers.triggers import pause as pause_trigger
+from runtime.web.pages.triggers.triggers import resume as resume_trigger
+from runtime.web.pages.triggers.triggers import retry as retry_event
 
 urlpatterns = [
     path("runs/", runs, name="runs"),

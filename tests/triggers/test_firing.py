@@ -23,7 +23,7 @@ from runtime.errors import (
 from runtime.models import Run, Schedule, ScheduleAct, ScheduleTime
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables import schedule_times
+from runtime.store.tables.triggers import schedule_times
 from runtime.triggers import changes, firing, listing, plan
 from tests.support import seeds
 from tests.support.engine import ADA, Death, at_failpoint, die, events

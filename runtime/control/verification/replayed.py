@@ -19,9 +19,7 @@ from runtime.core.machine.replay import initial, step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
 from runtime.store.pool import Connection
-from runtime.store.tables import (
-    journal,
-)
+from runtime.store.tables import journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 
 from runtime.control.transaction import atomic
 from runtime.errors import (
-    Forbidden,
     InvalidInput,
     NoSuchTrigger,
     NotRetried,
@@ -20,9 +19,10 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import trigger_events, triggers
-from runtime.store.tables.trigger_events import State
-from runtime.store.tables.triggers import TriggerRow
+from runtime.store.tables.triggers import trigger_events, triggers
+from runtime.store.tables.triggers.trigger_events import State
+from runtime.store.tables.triggers.triggers import TriggerRow
+from runtime.triggers import rights
 from runtime.triggers.events import definition, mapping, trigger
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.trigger import Trigger, Webhook
@@ -106,7 +106,7 @@ def retry(*, id: UUID, number: int, actor: Actor) -> None:
 def readable(connection: Connection, id: UUID, actor: Actor) -> TriggerRow:
     """Return a trigger that the actor may read: their own, or any as an admin. Raise NoSuchTrigger."""
     row = triggers.read(connection, id)
-    if row is None or not _reads(row, actor):
+    if row is None or not rights.may_read(row.owner, actor):
         raise NoSuchTrigger
     return row
 
@@ -131,20 +131,15 @@ def _in_mapping(exc: InvalidInput) -> InvalidInput:
     return InvalidInput(mapping.MAPPING + exc.field.removeprefix("input"), exc.detail)
 
 
-def _reads(row: TriggerRow, actor: Actor) -> bool:
-    return row.owner == actor.person or wiring.access().reads_continuations(actor)
-
-
 @contextmanager
 def locked(id: UUID, actor: Actor) -> Iterator[Locked]:
     """Lock a trigger that the actor may change."""
     wiring.access().require(actor, SCOPE)
     with atomic() as connection:
         row = triggers.lock(connection, id)
-        if row is None or not _reads(row, actor):
+        if row is None or not rights.may_read(row.owner, actor):
             raise NoSuchTrigger
-        if not wiring.access().may_fork(actor, row.owner):
-            raise Forbidden("not_eligible", "Only the owner and admins may change a trigger.")
+        rights.require_change(row.owner, actor, "trigger")
         one = trigger.current(connection, row)
         if one.status is Status.ENDED:
             raise TriggerEnded

@@ -20,9 +20,9 @@ from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import received_events, trigger_events, triggers
-from runtime.store.tables.trigger_events import State, WaitingEvent
-from runtime.store.tables.triggers import TriggerRow
+from runtime.store.tables.triggers import received_events, trigger_events, triggers
+from runtime.store.tables.triggers.trigger_events import State, WaitingEvent
+from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers.events import mapping, plan
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.trigger import Trigger, current

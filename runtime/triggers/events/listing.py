@@ -15,9 +15,10 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import received_events, trigger_events, triggers, webhooks
-from runtime.store.tables.trigger_events import EventRow
-from runtime.store.tables.triggers import TriggerRow
+from runtime.store.tables.triggers import received_events, trigger_events, triggers, webhooks
+from runtime.store.tables.triggers.trigger_events import EventRow
+from runtime.store.tables.triggers.triggers import TriggerRow
+from runtime.triggers import rights
 from runtime.triggers.events import changes, mapping, trigger
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.trigger import Trigger
@@ -83,20 +84,17 @@ class Trial:
 
 def rows(actor: Actor) -> list[TriggerRow]:
     """List the triggers that the actor may read: their own, or all as an admin. Raise Forbidden."""
-    access = wiring.access()
-    access.require(actor, "runs:read")
-    owner = None if access.reads_continuations(actor) else actor.person
+    owner = rights.owner_shown(actor)
     with pool.in_transaction() as connection:
         return triggers.listed(connection, owner)
 
 
 def one(id: UUID, actor: Actor, before: int | None = None) -> TriggerView:
     """Read a trigger, with its events before one. Raise Forbidden, NoSuchTrigger, Tampered, KeyMissing."""
-    access = wiring.access()
-    access.require(actor, "runs:read")
+    wiring.access().require(actor, "runs:read")
     with pool.in_transaction() as connection:
         row = changes.readable(connection, id, actor)
-        return _view(connection, row, before, changeable=access.may_fork(actor, row.owner))
+        return _view(connection, row, before, changeable=rights.may_change(row.owner, actor))
 
 
 def tried(

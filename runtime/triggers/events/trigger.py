@@ -9,8 +9,8 @@ from runtime.core.machine.origin import merged
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables import triggers
-from runtime.store.tables.triggers import TriggerRow
+from runtime.store.tables.triggers import triggers
+from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers.events import definition
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.schedule import Status

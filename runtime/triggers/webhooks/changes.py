@@ -11,7 +11,7 @@ from uuid import UUID
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
-from runtime.store.tables import webhooks
+from runtime.store.tables.triggers import webhooks
 from runtime.triggers import fields
 from runtime.triggers.events import changes, trigger
 from runtime.triggers.events.trigger import Webhook

@@ -19,8 +19,8 @@ from runtime.errors import DeliveryTooLarge, InvalidInput, NoSuchWebhook, NotVer
 from runtime.keyring import sealing
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import received_events, trigger_events, triggers, webhooks
-from runtime.store.tables.trigger_events import State
+from runtime.store.tables.triggers import received_events, trigger_events, triggers, webhooks
+from runtime.store.tables.triggers.trigger_events import State
 from runtime.triggers.events import trigger
 from runtime.triggers.events.trigger import Trigger, Webhook
 from runtime.triggers.schedule import Status

@@ -92,9 +92,8 @@ def clear(page: Page, other: Page, number: int) -> Clearing:
 def _decide(page: Page, found: Clearing, *, is_last: bool) -> None:
     """Read the request in the panel, and decide it."""
     odd = bool(page.evaluate(IS_ODD))
-    time.sleep(
-        FLAGGED if odd else ORDINARY
-    )  # the reading of a person, which is part of the measure
+    # The time in which a person reads is a part of the measure.
+    time.sleep(FLAGGED if odd else ORDINARY)
     page.wait_for_function(AT_LEAST)
     letters = ""
     if odd:

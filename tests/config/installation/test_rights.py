@@ -24,8 +24,8 @@ from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
 from runtime.models import Run, Schedule
 from runtime.store import pool
-from runtime.store.tables import schedules, triggers
-from runtime.store.tables.schedules import ScheduleRow
+from runtime.store.tables.triggers import schedules, triggers
+from runtime.store.tables.triggers.schedules import ScheduleRow
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers import firing
 from runtime.triggers.events import changes as trigger_changes

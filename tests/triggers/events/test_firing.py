@@ -25,7 +25,7 @@ from runtime.errors import (
 from runtime.models import ReceivedEvent, Run, Trigger, TriggerAct, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables import received_events, trigger_events
+from runtime.store.tables.triggers import received_events, trigger_events
 from runtime.triggers.events import changes, firing, listing
 from tests.support import seeds
 from tests.support.engine import ADA, Death, at_failpoint, die, events

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -15,7 +14,7 @@ from runtime.triggers.events import changes, listing
 from runtime.triggers.webhooks import changes as webhook_changes
 from runtime.triggers.webhooks.changes import NewWebhook
 from runtime.triggers.webhooks.signatures import Scheme
-from runtime.web.pages.schedules import starters
+from runtime.web.pages.triggers.acts import done, starters
 from runtime.web.requests import actor_of
 from runtime.web.schema_fields import as_typed
 
@@ -125,18 +124,7 @@ def page(
 
 
 def _done(request: HttpRequest, id: UUID, act: Callable[[Actor], None], said: str) -> HttpResponse:
-    """Carry out an act, or show why it is refused."""
-    try:
-        act(actor_of(request))
-    except NoSuchTrigger as exc:
-        raise Http404 from exc
-    except RequestError as refused:
-        return page(request, id, refused)
-    except (Tampered, KeyMissing):
-        return page(request, id)
-    if said:
-        messages.success(request, said)
-    return redirect("trigger", id)
+    return done(request, id, act, said, page=page, to="trigger")
 
 
 def _before(request: HttpRequest) -> int | None:

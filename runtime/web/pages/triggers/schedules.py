@@ -4,20 +4,16 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from runtime.errors import KeyMissing, NoSuchSchedule, RequestError, Tampered
-from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.triggers import changes, listing
-from runtime.web.requests import actor_of, visible_to
-
-# Only people who may start runs have schedules.
-starters = visible_to(lambda actor: wiring.access().require(actor, changes.SCOPE))
+from runtime.web.pages.triggers.acts import done, starters
+from runtime.web.requests import actor_of
 
 
 @require_safe
@@ -106,17 +102,7 @@ def page(request: HttpRequest, id: UUID, problem: RequestError | None = None) ->
 
 
 def _done(request: HttpRequest, id: UUID, act: Callable[[Actor], None], said: str) -> HttpResponse:
-    """Carry out an act, or show why it is refused."""
-    try:
-        act(actor_of(request))
-    except NoSuchSchedule as exc:
-        raise Http404 from exc
-    except RequestError as refused:
-        return page(request, id, refused)
-    except (Tampered, KeyMissing):
-        return page(request, id)
-    messages.success(request, said)
-    return redirect("schedule", id)
+    return done(request, id, act, said, page=page, to="schedule")
 
 
 def _before(request: HttpRequest) -> datetime | None:

@@ -20,13 +20,12 @@ from runtime.errors import (
     RequestError,
     Tampered,
 )
-from runtime.ports import wiring
 from runtime.triggers import calendar, changes, listing
 from runtime.triggers.definition import Definition, Missed, Overlap
 from runtime.triggers.fields import MAX_NAME
 from runtime.web import schema_form
-from runtime.web.pages.schedules import page as schedule_page
-from runtime.web.pages.schedules import starters
+from runtime.web.pages.triggers.acts import choose_agent, starters
+from runtime.web.pages.triggers.schedules import page as schedule_page
 from runtime.web.requests import actor_of, form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, value_of
 from runtime.web.schema_form import Field
@@ -56,8 +55,7 @@ def new(request: HttpRequest) -> HttpResponse:
     agent = request.POST.get("agent") or request.GET.get("agent") or ""
     schema = listing.input_schema(agent)
     if schema is None:
-        context = {"section": "schedules", "agents": wiring.catalogue().names(), "unknown": agent}
-        return render(request, "schedules/agent.html", context, status=404 if agent else 200)
+        return choose_agent(request, agent, "schedules", "schedule")
     fields = _fields(schema, {})
     if request.method != "POST":
         texts = {**EMPTY, "zone": timezone.get_current_timezone_name()}  # that of the reader

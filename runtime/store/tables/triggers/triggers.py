@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime.store.pool import Connection
-from runtime.store.tables.signed_acts import SignedActs, StoredAct
+from runtime.store.tables.triggers.signed_acts import SignedActs, StoredAct
 
 MAX_LISTED = 500
 

@@ -12,14 +12,13 @@ from django.views.decorators.http import require_http_methods
 from runtime.core import json_schema
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput, KeyMissing, NoSuchTrigger, RequestError, Tampered
-from runtime.ports import wiring
 from runtime.triggers.events import changes, listing
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.listing import Trial
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.listing import input_schema
-from runtime.web.pages.schedules import starters
-from runtime.web.pages.triggers import page as trigger_page
+from runtime.web.pages.triggers.acts import choose_agent, starters
+from runtime.web.pages.triggers.triggers import page as trigger_page
 from runtime.web.requests import actor_of, form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, value_of
 
@@ -48,8 +47,7 @@ def new(request: HttpRequest) -> HttpResponse:
     agent = request.POST.get("agent") or request.GET.get("agent") or ""
     schema = input_schema(agent)
     if schema is None:
-        context = {"section": "triggers", "agents": wiring.catalogue().names(), "unknown": agent}
-        return render(request, "triggers/agent.html", context, status=404 if agent else 200)
+        return choose_agent(request, agent, "triggers", "trigger")
     if request.method != "POST":
         return _page(request, _Form(agent=agent, texts={**EMPTY, **_suggested(schema)}))
     return _sent(request, agent, None)

@@ -1,0 +1,1 @@
+"""The tables of schedules, triggers, their times and events, and webhooks."""

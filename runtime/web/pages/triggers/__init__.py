@@ -1,0 +1,1 @@
+"""The pages of schedules and triggers, and their forms."""
