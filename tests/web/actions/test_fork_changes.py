@@ -98,7 +98,10 @@ def test_a_changed_result_goes_to_the_model_as_a_person_s(
 def test_a_changed_message_is_from_its_editor(admin_api: Caller, office: Office, run: UUID) -> None:
     send_message(run=run, actor=Actor(person="ada"), text="use level 4")
     office.advance(run)
-    change = {"kind": "message", "number": 1, "value": "use level 1"}
+    same = {"kind": "message", "number": 1, "value": "use level 4"}
+    unchanged = admin_api.post(f"/runs/{run}/fork", {"position": gated(run), "change": same})
+    assert field_of(unchanged) == (422, "change.value")
+    change = {**same, "value": "use level 1"}
     answer = admin_api.post(f"/runs/{run}/fork", {"position": gated(run), "change": change})
     new = UUID(answer.json()["id"])
     office.advance(new)
