@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from uuid import UUID
 
 import psycopg
@@ -142,7 +143,7 @@ def _select(
 ) -> list[tuple[Message, Place]]:
     """Make up to 200 runs due five seconds later. Returns their hints and their previous places.
 
-    Without `may_take_over` skip runs that a worker has: it may be about to renew its lease.
+    Without `may_take_over` skip runs that a worker has: it may be about to renew its lease. The oldest place is first.
     """
     rows = connection.execute(
         f"""
@@ -166,7 +167,8 @@ def _select(
             "queues": list(queues),
         },
     )
-    return [((run, queue), (due_at, run)) for run, queue, due_at, _ in rows]
+    taken = [((run, queue), (due_at, run)) for run, queue, due_at, _ in rows]
+    return sorted(taken, key=itemgetter(1))  # the UPDATE returns them in any order
 
 
 # A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
