@@ -32,7 +32,11 @@ class Desk:
     strays: list[str] = field(default_factory=list)
 
     def log_in(self, name: str) -> None:
-        """Give the window a session of that person alone, as the form does."""
+        """Give the window a session of that person alone, as the form does.
+
+        A live page that is still open would notice that its session is over, and go to the login page.
+        """
+        self.page.goto("about:blank")
         self.page.context.clear_cookies()
         client = log_in(User.objects.get(username=name))
         session = client.cookies[settings.SESSION_COOKIE_NAME].value

@@ -144,6 +144,7 @@ def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
 
 def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) -> None:
     bea.get_by_role("link", name=FIRST).click()
+    _shows(bea, FIRST)
     deny, reason = bea.get_by_role("button", name="Deny"), bea.get_by_role("textbox", name="Reason")
     deny.click()
     expect(reason).to_be_focused()
