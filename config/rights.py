@@ -28,8 +28,10 @@ TABLES = {
     "runtime_trigger": (KEEP, KEEP),
     "runtime_triggeract": (ADD, READ),  # as above
     "runtime_triggerevent": (KEEP, ALL),  # the sweeper starts their runs and deletes old events
-    "runtime_receivedevent": (ADD, "SELECT, DELETE"),
+    "runtime_receivedevent": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper reads sources
     "runtime_webhook": (ALL, READ),
+    "runtime_source": (ALL, "SELECT, UPDATE"),
+    "runtime_watchedfile": (READ, ALL),
     "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),

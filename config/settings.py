@@ -97,6 +97,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
 ABEYANCE_LEDGER = ENV.ledger
+ABEYANCE_WATCHED_FOLDERS = ENV.watched_folders
 ABEYANCE_WEB_ROLE = ENV.web_role
 ABEYANCE_WORKER_ROLE = ENV.worker_role
 ABEYANCE_WEB_PASSWORD = ENV.web_password

@@ -483,3 +483,36 @@ class Webhook(models.Model):
     refused = models.IntegerField(db_default=0)
     refused_at = models.DateTimeField(null=True)
     refused_why = models.TextField(db_default="")
+
+
+class Source(models.Model):
+    """What a trigger reads, and the last look at it. The newest act of the trigger names it."""
+
+    trigger = models.UUIDField(primary_key=True)
+    kind = models.TextField()
+    place = models.TextField()
+    looked_at = models.DateTimeField(null=True)
+    problem = models.TextField(db_default="")  # why the look after it did not succeed
+
+
+class WatchedFile(models.Model):
+    """A file of a watched folder, as a look saw it."""
+
+    pk = models.CompositePrimaryKey("trigger", "folder", "name")
+    trigger = models.UUIDField()
+    folder = models.TextField()
+    name = models.TextField()
+    stamp = models.TextField()  # inode, size and times
+    seen_at = models.DateTimeField()  # when a look first saw this stamp
+    done = models.BooleanField(db_default=False)  # it was taken or refused
+    digest = models.TextField(db_default="")  # of the content that was taken last
+    gone_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["trigger"],
+                name="watched_file_there",
+                condition=models.Q(gone_at__isnull=True),
+            ),
+        ]

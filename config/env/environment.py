@@ -64,6 +64,7 @@ class Environment:
     ledger: Path | None
     worker_keys_dir: Path | None
     import_keys: tuple[Path, ...]
+    watched_folders: tuple[Path, ...]
     secret_key: str = field(repr=False)
     public_url: str
     behind_proxy: bool
@@ -130,6 +131,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         ledger=_folder(variables, "ABEYANCE_LEDGER"),
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
         import_keys=_paths(variables, "ABEYANCE_IMPORT_KEYS"),
+        watched_folders=_watched(variables, "ABEYANCE_WATCHED_FOLDERS"),
         secret_key=_secret_key(variables),
         public_url=public_url,
         behind_proxy=_behind_proxy(variables, public_url),
@@ -310,6 +312,15 @@ def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
     for part in given:
         if not os.path.exists(part):  # noqa: PTH110 - Path would raise without permission
             raise InvalidSetting(name, f"names a file or folder that does not exist: {part}")
+    return tuple(Path(part) for part in given)
+
+
+def _watched(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
+    """Read folders, separated by commas. They may be missing here: the sweeper alone reads them."""
+    given = [part.strip() for part in variables.get(name, "").split(",") if part.strip()]
+    for part in given:
+        if not Path(part).is_absolute() or ".." in Path(part).parts or len(Path(part).parts) < 2:
+            raise InvalidSetting(name, f"must have paths from / on, without .., not {part!r}")
     return tuple(Path(part) for part in given)
 
 

@@ -29,7 +29,7 @@ from runtime.store.tables import (
     pruning,
     signals,
 )
-from runtime.store.tables.triggers import received_events, trigger_events
+from runtime.store.tables.triggers import received_events, trigger_events, watched_files
 from runtime.store.workers import FORGET
 from runtime.upkeep.retention_rules import Rule
 
@@ -37,6 +37,13 @@ log = logging.getLogger(__name__)
 
 BATCH = 100  # runs of one query
 COLLECTED = 1_000  # blobs that one statement deletes
+
+_PRUNED = (
+    external_events.prune,
+    trigger_events.prune,
+    received_events.prune,
+    watched_files.prune,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +111,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
         after = batch[-1][1]
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
-    for prune in (external_events.prune, trigger_events.prune, received_events.prune):
+    for prune in _PRUNED:
         while not stop.is_set() and prune(connection) == external_events.PRUNED:
             pass
     if removed:

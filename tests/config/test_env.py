@@ -22,6 +22,7 @@ from tests.support import commands
         ("ABEYANCE_AGENTS", "agents/flows/hr.py"),
         ("AGENTS_DIR", "/nowhere/agents"),
         ("ABEYANCE_IMPORT_KEYS", "/nowhere/partner.public"),
+        ("ABEYANCE_WATCHED_FOLDERS", "invoices"),
         ("ABEYANCE_MODEL", "gpt"),
         ("ABEYANCE_MODEL", "acme:large"),
         ("ABEYANCE_MODEL", "azure:large"),

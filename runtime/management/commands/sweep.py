@@ -8,18 +8,20 @@ from django.core.management.base import BaseCommand
 
 from runtime.triggers import firing
 from runtime.triggers.events import firing as events_firing
+from runtime.triggers.sources import folders
 from runtime.upkeep import startup, sweeper
 
 SCHEDULES = sweeper.Loop(name="schedules", duty=firing.fire_due, seconds=1.0)
 TRIGGERS = sweeper.Loop(name="triggers", duty=events_firing.fire_due, seconds=1.0)
+FOLDERS = sweeper.Loop(name="folders", duty=folders.look, seconds=1.0)
 
 
 class Command(BaseCommand):
     """Runs a sweeper until it is stopped."""
 
     help = (
-        "Dispatch due runs and start runs of schedules and triggers every second, and maintain partitions,"
-        " retention and ledger every hour."
+        "Dispatch due runs, start runs of schedules and triggers and watch folders every second, and maintain"
+        " partitions, retention and ledger every hour."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -27,4 +29,4 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        sweeper.run(stop, SCHEDULES, TRIGGERS)
+        sweeper.run(stop, SCHEDULES, TRIGGERS, FOLDERS)

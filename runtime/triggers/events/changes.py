@@ -19,11 +19,11 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import trigger_events, triggers
+from runtime.store.tables.triggers import sources, trigger_events, triggers
 from runtime.store.tables.triggers.trigger_events import State
 from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers import rights
-from runtime.triggers.events import definition, mapping, trigger
+from runtime.triggers.events import definition, mapping, places, trigger
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.trigger import Trigger, Webhook
 from runtime.triggers.schedule import Status
@@ -59,6 +59,7 @@ def create(*, sent: Mapping[str, object], actor: Actor, form: UUID | None = None
             readable(connection, made, actor)  # another person's form is not theirs
             return made
         trigger.record(connection, made, "made", one, actor)
+        _read_source(connection, made, defined)
     return made
 
 
@@ -72,6 +73,7 @@ def change(*, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
         record(held, "changed", actor, defined=defined)
         said = {"name": defined.name, "agent": defined.agent, "event": defined.event}
         triggers.write(held.connection, id, **said, problem="", not_before=None)
+        _read_source(held.connection, id, defined)
 
 
 def pause(*, id: UUID, actor: Actor) -> None:
@@ -90,6 +92,7 @@ def end(*, id: UUID, actor: Actor) -> None:
     """End a trigger for good; events that wait are skipped. Its runs continue. Raise as `change`."""
     with locked(id, actor) as held:
         trigger_events.skip_waiting(held.connection, id, ENDED)
+        sources.delete(held.connection, id)
         record(held, "ended", actor, status=Status.ENDED)
 
 
@@ -117,6 +120,7 @@ def checked(sent: Mapping[str, object]) -> Definition:
     Raise UnknownAgent, or InvalidInput naming the field.
     """
     defined = definition.read(sent)
+    places.require_allowed(defined)
     try:
         wiring.catalogue().check_input(defined.agent, defined.mapping)
     except InvalidInput as exc:
@@ -125,6 +129,14 @@ def checked(sent: Mapping[str, object]) -> Definition:
         if wrong:
             raise InvalidInput(wrong[0].field, wrong[0].detail, wrong[1:]) from exc
     return defined
+
+
+def _read_source(connection: Connection, id: UUID, defined: Definition) -> None:
+    """Have the sweeper read what the definition says, from now on."""
+    if defined.folder:
+        sources.write(connection, id, sources.Kind.FOLDER, defined.folder)
+    else:
+        sources.delete(connection, id)
 
 
 def _in_mapping(exc: InvalidInput) -> InvalidInput:

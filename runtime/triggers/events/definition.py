@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from runtime.core.digest import sha256_of
@@ -14,7 +15,10 @@ from runtime.triggers.events import mapping
 MAX_AT_ONCE = 1_000
 MAX_DEBOUNCE = 3_600  # seconds
 MAX_RATE_SECONDS = 86_400
+MAX_PLACE = 500  # characters of the path of a folder
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
+
+_SOURCES = ("folder",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +26,8 @@ class Definition:
     """One trigger: which events start which agent on which input, and how many at once.
 
     `filter`, `key` and `business_key` are expressions in CEL, empty without one. The limits are None without one.
-    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one.
+    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder` are events
+    of this trigger; it is empty without one.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Definition:
     debounce: int
     rate: int | None
     rate_seconds: int
+    folder: str = ""
 
     def key_of(self, facts: Mapping[str, Any]) -> str:
         """Return the key of an event, empty without one. Raise InvalidInput naming `key`."""
@@ -53,8 +59,9 @@ class Definition:
 
 
 def to_text(one: Definition) -> str:
-    """Write a definition as JSON, for its MAC."""
-    return json.dumps(asdict(one), ensure_ascii=False, sort_keys=True)
+    """Write a definition as JSON, for its MAC. Processes of the release before read it if it has no source."""
+    said = {name: value for name, value in asdict(one).items() if name not in _SOURCES or value}
+    return json.dumps(said, ensure_ascii=False, sort_keys=True)
 
 
 def from_text(text: str) -> Definition:
@@ -86,6 +93,7 @@ def read(sent: Mapping[str, object]) -> Definition:
         debounce=_seconds(sent, "debounce", 0, MAX_DEBOUNCE, 0),
         rate=rate,
         rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
+        folder=_folder(sent),
     )
     if found.at_once_per_key is not None and not found.key:
         raise InvalidInput("at_once_per_key", "needs a key")
@@ -97,6 +105,18 @@ def _expression(sent: Mapping[str, object], field: str) -> str:
     if text:
         mapping.check_expression(text, field)
     return text
+
+
+def _folder(sent: Mapping[str, object]) -> str:
+    text = fields.text(sent.get("folder") or "", "folder").strip()
+    if not text:
+        return ""
+    path = PurePosixPath(text)
+    if not path.is_absolute() or ".." in path.parts or len(text) > MAX_PLACE:
+        raise InvalidInput(
+            "folder", f"must be a path from / on, without .., of at most {MAX_PLACE} characters"
+        )
+    return str(path)
 
 
 def _limit(sent: Mapping[str, object], field: str) -> int | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,9 +13,17 @@ from runtime.core.errors import NotJson
 from runtime.errors import InvalidInput, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import received_events, trigger_events, triggers, webhooks
+from runtime.store.tables.triggers import (
+    received_events,
+    sources,
+    trigger_events,
+    triggers,
+    webhooks,
+)
+from runtime.store.tables.triggers.sources import Kind, SourceRow
 from runtime.store.tables.triggers.trigger_events import EventRow
 from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers import rights
@@ -52,6 +60,17 @@ class WebhookView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """What a trigger reads, the last look at it that succeeded, and why a later one did not. `late` if none did."""
+
+    kind: str
+    place: str
+    looked_at: datetime | None
+    problem: str
+    late: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerView:
     """One trigger for a reader. `more` is the number of the event before which the earlier ones begin, None without."""
 
@@ -65,6 +84,7 @@ class TriggerView:
     acts: tuple[PastAct, ...]
     changeable: bool
     webhook: WebhookView | None
+    source: SourceView | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +195,7 @@ def _view(
         ),
         changeable=changeable and row.state != Status.ENDED,
         webhook=_webhook(connection, row.id, found),
+        source=_source(found.definition, sources.read(connection, row.id), pool.now(connection)),
     )
 
 
@@ -188,4 +209,17 @@ def _webhook(connection: Connection, id: UUID, one: Trigger) -> WebhookView | No
         refused=0 if row is None else row.refused,
         refused_at=None if row is None else row.refused_at,
         refused_why="" if row is None else row.refused_why,
+    )
+
+
+def _source(one: Definition, row: SourceRow | None, now: datetime) -> SourceView | None:
+    if row is None:
+        return None
+    late = timedelta(seconds=LATE_SECONDS["folders"])
+    return SourceView(
+        kind=Kind.FOLDER,
+        place=one.folder,
+        looked_at=row.looked_at,
+        problem=row.problem,
+        late=row.looked_at is not None and now - row.looked_at > late,
     )

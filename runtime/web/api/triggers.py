@@ -49,7 +49,7 @@ class TriggerIn(Body):
     `filter`, `key` and `business_key` are expressions in CEL over `id`, `source`, `name`, `subject`, `time` and `data`
     of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in order. At most
     `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run, when none came
-    for that many seconds.
+    for that many seconds. Each file of `folder` is an event of this trigger.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -70,6 +70,7 @@ class TriggerIn(Body):
     rate_seconds: Annotated[
         Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_RATE_SECONDS})
     ] = 60
+    folder: Words = ""
 
 
 class TrialIn(TriggerIn):
@@ -84,7 +85,7 @@ class TrialIn(TriggerIn):
 
 
 class TriggeredOut(Schema):
-    """An event. `state` is `new`, `waiting`, `started`, `skipped`, `failed`, or the status of its ended run."""
+    """An event. `state` is `new`, `waiting`, `started`, `skipped`, `refused`, `failed`, or the status of its run."""
 
     number: int
     id: str | None
@@ -153,6 +154,19 @@ class WebhookOut(Schema):
     refused_why: str
 
 
+class SourceOut(Schema):
+    """The folder that a trigger watches: the last look that succeeded, and why a later one did not.
+
+    It is `late` if no look succeeded for two minutes.
+    """
+
+    kind: str
+    place: str
+    looked_at: datetime | None
+    problem: str
+    late: bool
+
+
 class ReceiptOut(Schema):
     """The id of a delivery. `challenge` is there when Slack checks the address."""
 
@@ -180,6 +194,7 @@ class TriggerOut(Schema):
     debounce: int
     rate: int | None
     rate_seconds: int
+    folder: str
     state: str
     owner: str
     makers: list[str]
@@ -187,6 +202,7 @@ class TriggerOut(Schema):
     more: int | None
     acts: list[TriggerActOut]
     webhook: WebhookOut | None
+    source: SourceOut | None
 
 
 class TrialOut(Schema):
@@ -313,7 +329,7 @@ def _shown(request: Authenticated, trigger: UUID) -> dict[str, Any]:
 
 def _fields(one: TriggerView) -> dict[str, Any]:
     said = one.definition
-    own = ("id", "status", "owner", "makers", "history", "more", "acts", "webhook")
+    own = ("id", "status", "owner", "makers", "history", "more", "acts", "webhook", "source")
     return {
         **{name: getattr(said, name) for name in TriggerOut.model_fields if hasattr(said, name)},
         **{name: getattr(one, name) for name in own},

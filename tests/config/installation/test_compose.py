@@ -34,6 +34,7 @@ ONLY = {
     **{name: {"web"} for name in ("SECRET_KEY_FILE", "ALLOWED_HOSTS", "ABEYANCE_INSTANCE")},
     "ABEYANCE_METRICS_TOKEN_FILE": {"web"},
     "ABEYANCE_IMPORT_KEYS": {"web", "prepare"},
+    "ABEYANCE_WATCHED_FOLDERS": {"web", "sweeper"},
     "ABEYANCE_LEDGER": set(TABLE),
     **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "ABEYANCE_WEB_ROLE")},
     **{name: {"prepare"} for name in ("ABEYANCE_WORKER_ROLE", "ABEYANCE_WEB_PASSWORD_FILE")},

@@ -198,7 +198,9 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
     assert Run.objects.count() == 1
     for role, statement in (
         (WORKER, "INSERT INTO runtime_triggeract (trigger) VALUES (gen_random_uuid())"),
-        (WORKER, "INSERT INTO runtime_receivedevent (key) VALUES ('x')"),
+        (WORKER, "UPDATE runtime_receivedevent SET data = ''"),
+        (WORKER, "INSERT INTO runtime_source (trigger) VALUES (gen_random_uuid())"),
+        (WEB, "DELETE FROM runtime_watchedfile"),
         (WORKER, "UPDATE runtime_webhook SET refused = 0"),
         (WEB, "UPDATE runtime_triggeract SET body = ''"),
         (WEB, "UPDATE runtime_receivedevent SET data = ''"),

@@ -1,1 +1,1 @@
-"""The tables of schedules, triggers, their times and events, and webhooks."""
+"""The tables of schedules, triggers, their times and events, webhooks, and sources."""

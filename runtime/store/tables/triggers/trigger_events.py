@@ -29,6 +29,7 @@ class State(StrEnum):
     WAITING = "waiting"  # its run starts later
     STARTED = "started"  # its run has started
     SKIPPED = "skipped"  # it started no run, for the reason
+    REFUSED = "refused"  # it is a file or an entry that is no event, for the reason
     FAILED = "failed"  # its run could not be started, for the reason; or the run failed
 
 

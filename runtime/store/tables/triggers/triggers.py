@@ -76,10 +76,13 @@ def lock_due(connection: Connection, now: datetime, passed: list[UUID]) -> Trigg
 
 
 def listed(connection: Connection, owner: str | None) -> list[TriggerRow]:
-    """List the newest triggers, or those of one owner: live ones first."""
+    """List the newest triggers, or those of one owner: live ones first, with the problems of their sources."""
     rows = connection.execute(
         f"""
-        SELECT {_ROW} FROM runtime_trigger t WHERE %(owner)s::text IS NULL OR t.owner = %(owner)s
+        SELECT t.id, t.name, t.agent, t.owner, t.event, t.state,
+            coalesce(nullif(t.problem, ''), s.problem, '')
+        FROM runtime_trigger t LEFT JOIN runtime_source s ON s.trigger = t.id
+        WHERE %(owner)s::text IS NULL OR t.owner = %(owner)s
         ORDER BY t.state = 'ended', t.created_at DESC LIMIT {MAX_LISTED}
         """,
         {"owner": owner},

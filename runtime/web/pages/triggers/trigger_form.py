@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from runtime.core import json_schema
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput, KeyMissing, NoSuchTrigger, RequestError, Tampered
-from runtime.triggers.events import changes, listing
+from runtime.triggers.events import changes, listing, places
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.listing import Trial
 from runtime.triggers.fields import MAX_NAME
@@ -22,7 +22,7 @@ from runtime.web.pages.triggers.triggers import page as trigger_page
 from runtime.web.requests import actor_of, form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, value_of
 
-TEXTS = ("name", "event", "filter", "key", "business_key")
+TEXTS = ("name", "event", "filter", "key", "business_key", "folder")
 NUMBERS = ("at_once", "at_once_per_key", "debounce", "rate", "rate_seconds")
 JSON = ("mapping", "sample")
 EMPTY = {"debounce": "0", "rate_seconds": "60"}
@@ -155,5 +155,6 @@ def _page(
         "form": form,
         "max_name": MAX_NAME,
         "max_event": MAX_EVENT_NAME,
+        "folders": places.folders(),
     }
     return render(request, "triggers/form.html", context, status=status)

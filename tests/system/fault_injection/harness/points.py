@@ -7,6 +7,7 @@ from itertools import product
 
 from runtime.core.enums import EffectClass
 from runtime.core.events import EVENT_TYPES
+from runtime.store.tables.triggers.sources import Kind
 from runtime.triggers import firing
 from runtime.triggers.events import firing as events_firing
 from runtime.triggers.webhooks import receive
@@ -20,6 +21,8 @@ SCHEDULES = {f"{moment}:{firing.KIND}:0" for moment in COMMIT}
 TRIGGERS = {f"{moment}:{events_firing.KIND}:0" for moment in COMMIT}
 # Of a web process that receives a delivery: see test_triggers.py.
 DELIVERIES = {f"{moment}:{receive.KIND}:0" for moment in ("written", "committed")}
+# Of a sweeper that reads the source of a trigger: see test_sources.py.
+SOURCES = {f"{moment}:{kind.failpoint}:0" for moment, kind in product(COMMIT, Kind)}
 
 _SAME_ENTRY = (
     "what follows from it is in the same entry, unless a cancelled run waits or no slot is free"

@@ -1,0 +1,82 @@
+"""Stores which triggers read a source, and the last look at it. The signed act of the trigger names it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from runtime.store.pool import Connection
+
+NOTED = timedelta(seconds=3)  # between two writes of the time of a look that found nothing to say
+
+
+class Kind(StrEnum):
+    """What a trigger reads."""
+
+    FOLDER = "folder"
+
+    @property
+    def failpoint(self) -> str:
+        """The kind of its failpoints."""
+        return f"{self.title()}Read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow:
+    """The last look at a source that succeeded, and why a later one did not, empty if it did."""
+
+    looked_at: datetime | None
+    problem: str
+
+
+def write(connection: Connection, trigger: UUID, kind: Kind, place: str) -> None:
+    """Have the sweeper read a source for a trigger. The caller has locked the row of the trigger."""
+    connection.execute(
+        """
+        INSERT INTO runtime_source (trigger, kind, place) VALUES (%s, %s, %s)
+        ON CONFLICT (trigger) DO UPDATE SET kind = excluded.kind, place = excluded.place,
+            looked_at = NULL, problem = ''
+        """,
+        (trigger, kind, place),
+    )
+
+
+def delete(connection: Connection, trigger: UUID) -> None:
+    """Read nothing for a trigger. The caller has locked the row of the trigger."""
+    connection.execute("DELETE FROM runtime_source WHERE trigger = %s", (trigger,))
+
+
+def lock_next(connection: Connection, kind: Kind, passed: Sequence[UUID]) -> UUID | None:
+    """Lock a source of an active trigger, unless another transaction has it; without those `passed`."""
+    row = connection.execute(
+        """
+        SELECT s.trigger FROM runtime_source s JOIN runtime_trigger t ON t.id = s.trigger
+        WHERE s.kind = %s AND t.state = 'active' AND s.trigger <> ALL(%s)
+        LIMIT 1 FOR NO KEY UPDATE OF s SKIP LOCKED
+        """,
+        (kind, list(passed)),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def note(connection: Connection, trigger: UUID, problem: str, now: datetime) -> None:
+    """Write the outcome of a look at a source that the caller has locked, if it is news."""
+    connection.execute(
+        """
+        UPDATE runtime_source
+        SET problem = %(problem)s,
+            looked_at = CASE WHEN %(problem)s = '' THEN %(now)s ELSE looked_at END
+        WHERE trigger = %(trigger)s AND (problem <> %(problem)s
+            OR problem = '' AND (looked_at IS NULL OR looked_at < %(before)s))
+        """,
+        {"trigger": trigger, "problem": problem, "now": now, "before": now - NOTED},
+    )
+
+
+def read(connection: Connection, trigger: UUID) -> SourceRow | None:
+    """Return the last look at the source of a trigger, None without a source."""
+    row = connection.execute(
+        "SELECT looked_at, problem FROM runtime_source WHERE trigger = %s", (trigger,)
+    ).fetchone()
+    return None if row is None else SourceRow(looked_at=row[0], problem=row[1])

@@ -1,0 +1,33 @@
+"""Where the events of a trigger come from besides the API: the folders that the administrator allows."""
+
+from pathlib import Path, PurePath
+
+from django.conf import settings
+
+from runtime.errors import InvalidInput
+from runtime.triggers.events.definition import Definition
+
+FOLDERS = "ABEYANCE_WATCHED_FOLDERS"
+
+
+def folders() -> tuple[Path, ...]:
+    """Return the folders that triggers may watch, with those below them."""
+    found: tuple[Path, ...] = settings.ABEYANCE_WATCHED_FOLDERS
+    return found
+
+
+def root_of(folder: str) -> Path | None:
+    """Return the allowed folder that holds this one, None without one."""
+    return next((root for root in folders() if PurePath(folder).is_relative_to(root)), None)
+
+
+def require_allowed(one: Definition) -> None:
+    """Raise InvalidInput if the administrator does not allow the folder of a trigger."""
+    if one.folder and root_of(one.folder) is None:
+        allowed = " or ".join(map(str, folders()))
+        raise InvalidInput(
+            "folder",
+            f"must be {allowed}, or a folder below"
+            if allowed
+            else f"is not allowed: {FOLDERS} names none",
+        )

@@ -1,0 +1,294 @@
+"""A watched folder: each complete file starts one run, and each other file has its reason on the trigger's page."""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pytest_django import Settings
+
+from runtime.errors import InvalidInput
+from runtime.models import Run, Source, TriggerAct, WatchedFile
+from runtime.store import pool
+from runtime.triggers.events import changes, listing
+from runtime.triggers.sources import folder, folders
+from runtime.upkeep import retention
+from tests.support.engine import ADA
+from tests.triggers.events.conftest import SAID, Desk, told
+
+FILED = {**SAID, "filter": "", "key": "", "mapping": {"full_name": "{{data.json.who}}", "level": 1}}
+
+
+@pytest.fixture
+def inbox(tmp_path: Path, settings: Settings) -> Path:
+    settings.ABEYANCE_WATCHED_FOLDERS = (tmp_path / "in",)
+    (tmp_path / "in" / "hr").mkdir(parents=True)
+    return tmp_path / "in" / "hr"
+
+
+@pytest.fixture
+def filed(desk: Desk, inbox: Path) -> UUID:
+    """A trigger that watches the folder."""
+    return desk.make(**{**FILED, "folder": f"{inbox}/"})
+
+
+def look(desk: Desk, seconds: float = 3) -> None:
+    """Look at each folder, this much later."""
+    desk.at += timedelta(seconds=seconds)
+    with pool.own() as own:
+        folders.look(own, threading.Event())
+
+
+def put(inbox: Path, who: str, name: str = "a.json") -> Path:
+    """Rename a complete file into place."""
+    made = inbox / f".{name}"
+    made.write_text(json.dumps({"who": who}))
+    return made.replace(inbox / name)
+
+
+def source(id: UUID) -> listing.SourceView:
+    found = listing.one(id, ADA).source
+    assert found is not None
+    return found
+
+
+def test_a_file_starts_one_run_by_its_name_and_content(
+    desk: Desk, filed: UUID, inbox: Path
+) -> None:
+    put(inbox, "Ann")
+    look(desk)
+    look(desk, 1)
+    assert told(filed) == []  # it may still be written
+    look(desk, 1)
+    look(desk)
+    desk.sweep()
+    assert told(filed) == [("a.json", "started", "")]
+    run = Run.objects.get()
+    assert (run.requester, json.loads(run.input)) == ("ada", {"full_name": "Ann", "level": 1})
+    assert (source(filed).kind, source(filed).place) == ("folder", str(inbox))
+    put(inbox, "Ann")  # the same again, then other content, then the first again
+    for who in ("Ann", "Bob", "Ann"):
+        put(inbox, who)
+        look(desk)
+        look(desk)
+    (inbox / "a.json").unlink()
+    look(desk)
+    put(inbox, "Ann")
+    put(inbox, "Ann", "b.json")
+    look(desk)
+    look(desk)
+    desk.sweep()
+    assert [name for name, *_ in told(filed)] == ["a.json", "a.json", "b.json"]
+    assert Run.objects.count() == 3
+
+
+def test_the_data_of_a_file(desk: Desk, inbox: Path) -> None:
+    said = {**FILED, "mapping": {"full_name": "{{data}}", "level": 1}}
+    made = desk.make(**said, folder=str(inbox))
+    (inbox / "a.txt").write_text("Grüße")
+    (inbox / "big.txt").write_text("x" * (folder.MAX_CONTENT + 1))
+    (inbox / "raw.bin").write_bytes(b"\xff\x00")
+    look(desk)
+    look(desk)
+    [trial, *others] = reversed(listing.tried(said, ADA, id=made))
+    assert trial.input["full_name"] == {
+        "path": f"{inbox}/a.txt",
+        "name": "a.txt",
+        "size": 7,
+        "sha256": "f83e039796c6453a10f5519e39fd113901572316a1a8ea07cb525d2801dfd074",
+        "text": "Grüße",
+    }
+    assert [sorted(one.input["full_name"]) for one in others] == [
+        ["name", "path", "sha256", "size"]
+    ] * 2
+
+
+def _half(inbox: Path) -> None:
+    (inbox / "a.json").write_text('{"who": ')
+
+
+def _large(inbox: Path) -> None:
+    with (inbox / "a.json").open("wb") as made:
+        made.truncate(1024**3)
+
+
+def _out(inbox: Path) -> None:
+    (inbox.parents[1] / "secret").write_text("key")
+    (inbox / "a.json").symlink_to(inbox.parents[1] / "secret")
+
+
+def _pipe(inbox: Path) -> None:
+    os.mkfifo(inbox / "a.json")
+
+
+def _deep(inbox: Path) -> None:
+    (inbox / "a.json").write_text("[" * 60_000)
+
+
+def _nul(inbox: Path) -> None:
+    (inbox / "a.json").write_text('{"who": "\\u0000"}')
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (_half, "it is no JSON: Expecting value"),
+        (_large, "it has 1073741824 bytes, at most 67108864"),
+        (_out, "it is a symbolic link"),
+        (_pipe, "it is no regular file"),
+        (_deep, "it is no JSON"),
+        (_nul, "its json.who: contains a NUL character"),
+    ],
+)
+def test_a_file_that_is_no_event_is_refused_once_and_stops_no_other(
+    desk: Desk, filed: UUID, inbox: Path, make: Callable[[Path], None], why: str
+) -> None:
+    make(inbox)
+    put(inbox, "Ann", "b.json")
+    for _ in range(4):
+        look(desk)
+    desk.sweep()
+    states = {name: (state, reason) for name, state, reason in told(filed)}
+    assert states["a.json"][0] == "refused"
+    assert states["a.json"][1].startswith(why)
+    assert states["b.json"] == ("started", "")
+    assert len(told(filed)) == 2
+    put(inbox, "Bob")
+    look(desk)
+    look(desk)
+    desk.sweep()
+    assert ("a.json", "started", "") in told(filed)
+
+
+def test_a_file_without_the_right_to_read_it_is_read_once_it_is_there(
+    desk: Desk, filed: UUID, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(inbox, "Ann")
+    opening = os.open
+
+    def refuse(path: Any, *args: Any, **options: Any) -> int:
+        if path == "a.json":
+            raise PermissionError(13, "Permission denied")
+        return opening(path, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        look(desk)
+        look(desk)
+    assert told(filed)[0][1:] == ("refused", "it cannot be read: Permission denied")
+    (inbox / "a.json").chmod(0o640)
+    look(desk)
+    look(desk)
+    desk.sweep()
+    assert [state for _, state, _ in told(filed)] == ["refused", "started"]
+
+
+def test_unfinished_files_and_folders_are_passed(desk: Desk, filed: UUID, inbox: Path) -> None:
+    for name in (".a.json", "a.json.part", "a.tmp", "a.json~"):
+        (inbox / name).write_text("{}")
+    (inbox / "below").mkdir()
+    look(desk)
+    look(desk)
+    assert told(filed) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("in", "must be a path from / on"),
+        ("/in/../etc", "must be a path from / on"),
+        ("/etc", "must be {root}, or a folder below"),
+        ("{root}-other", "must be {root}, or a folder below"),
+        ("/" + "x" * 500, "must be a path from / on"),
+    ],
+)
+def test_a_folder_that_is_not_allowed_names_the_field(
+    desk: Desk, inbox: Path, given: str, why: str
+) -> None:
+    root = str(inbox.parent)
+    with pytest.raises(InvalidInput, match=why.format(root=root)) as refused:
+        desk.make(**{**FILED, "folder": given.format(root=root)})
+    assert refused.value.field == "folder"
+
+
+def test_a_folder_that_cannot_be_read_says_why_on_the_page(
+    desk: Desk, filed: UUID, inbox: Path, settings: Settings
+) -> None:
+    put(inbox, "Ann")
+    outside = inbox.parents[1] / "out"
+    inbox.rename(outside)
+    look(desk)
+    assert source(filed).problem == "the folder cannot be read: No such file or directory"
+    assert listing.rows(ADA)[0].problem == source(filed).problem
+    inbox.symlink_to(outside)
+    look(desk)
+    assert source(filed).problem.endswith("a part of its path is a symbolic link, or no folder")
+    inbox.unlink()
+    outside.rename(inbox)
+    settings.ABEYANCE_WATCHED_FOLDERS = ()
+    look(desk)
+    assert source(filed).problem == "ABEYANCE_WATCHED_FOLDERS does not name the folder"
+    settings.ABEYANCE_WATCHED_FOLDERS = (inbox.parent,)
+    look(desk)
+    assert (source(filed).problem, source(filed).late) == ("", False)
+    desk.at += timedelta(seconds=200)
+    assert source(filed).late
+
+
+def test_a_paused_trigger_leaves_its_files_and_an_ended_one_forgets_them(
+    desk: Desk, filed: UUID, inbox: Path
+) -> None:
+    changes.pause(id=filed, actor=ADA)
+    put(inbox, "Ann")
+    look(desk)
+    look(desk)
+    assert told(filed) == []
+    changes.resume(id=filed, actor=ADA)
+    look(desk)
+    look(desk)
+    assert len(told(filed)) == 1
+    changes.end(id=filed, actor=ADA)
+    retention.enforce(pool.djangos(), threading.Event())
+    assert (Source.objects.count(), WatchedFile.objects.count()) == (0, 0)
+
+
+def test_a_source_that_a_program_wrote_to_postgres_is_not_read(
+    desk: Desk, filed: UUID, inbox: Path
+) -> None:
+    other = inbox.parent / "other"
+    other.mkdir()
+    put(other, "Eve")
+    Source.objects.update(place=str(other))
+    look(desk)
+    look(desk)
+    assert told(filed) == []
+    TriggerAct.objects.update(body="{}")
+    look(desk)
+    assert source_problem(filed) == "the trigger does not verify"
+
+
+def source_problem(id: UUID) -> str:
+    return Source.objects.get(trigger=id).problem
+
+
+def test_files_beyond_what_waits_and_what_is_listed(
+    desk: Desk, filed: UUID, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "MAX_LISTED", 2)
+    monkeypatch.setattr(folders, "TAKEN", 1)
+    for name in ("a.json", "b.json", "c.json"):
+        put(inbox, name, name)
+    look(desk)
+    look(desk)
+    assert source(filed).problem.startswith("more than 10000 files are there")
+    assert len(told(filed)) == 3  # one transaction each
+    monkeypatch.setattr(folders, "MAX_OPEN", 0)
+    put(inbox, "Dan", "d.json")
+    look(desk)
+    look(desk)
+    assert len(told(filed)) == 3
