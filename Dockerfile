@@ -30,7 +30,8 @@ COPY --from=files /srv/abeyance/staticfiles /srv/abeyance/staticfiles
 RUN groupadd --gid 10001 abeyance \
     && useradd --uid 10001 --gid abeyance --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin abeyance \
     && install --directory --owner=abeyance --group=abeyance --mode=0700 \
-        /var/lib/abeyance/keys /var/lib/abeyance/worker-keys /var/lib/abeyance/ledger
+        /var/lib/abeyance/keys /var/lib/abeyance/worker-keys /var/lib/abeyance/ledger \
+        /var/lib/abeyance/objects
 ENV PATH=/opt/abeyance/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -32,6 +32,7 @@ TABLES = {
     "runtime_webhook": (ALL, READ),
     "runtime_source": (ALL, "SELECT, UPDATE"),
     "runtime_watchedfile": (READ, ALL),
+    "runtime_droppedobject": (READ, ALL),  # the sweeper deletes the objects
     "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),

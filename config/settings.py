@@ -129,6 +129,8 @@ ABEYANCE_BUDGET = ENV.budget
 SCIM_URL = ENV.scim_url
 SCIM_TOKEN = ENV.scim_token
 ABEYANCE_METRICS_TOKEN = ENV.metrics_token
+ABEYANCE_OBJECT_STORE = ENV.object_store
+ABEYANCE_OBJECT_BYTES = ENV.object_bytes
 for _name, _value in ENV.email.items():
     globals()[_name] = _value
 EMAIL_TIMEOUT = 10

@@ -13,6 +13,7 @@ from approvals.accounts import people
 from approvals.adapter import Approvals
 from approvals.permissions.access import Access
 from runtime.broker import dispatch
+from runtime.objects.by_address import store_at
 from runtime.ports import wiring
 from runtime.upkeep import startup
 
@@ -20,6 +21,8 @@ from runtime.upkeep import startup
 def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
     wiring.plug(access=Access(), catalogue=Catalogue(), approvals=Approvals())
+    if settings.ABEYANCE_OBJECT_STORE:
+        wiring.plug(objects=store_at(settings.ABEYANCE_OBJECT_STORE))
     user_logged_out.connect(_notify_logged_out)
     people.sessions_ended.connect(_notify_ended_sessions)
 

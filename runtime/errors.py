@@ -12,6 +12,10 @@ class RuntimeFault(Exception):
         super().__init__(message or (type(self).__doc__ or "").strip())
 
 
+class ObjectStoreDown(RuntimeFault):
+    """The object store cannot be reached."""
+
+
 # Errors of the caller
 
 

@@ -26,6 +26,9 @@ class Run(models.Model):
     reason = models.TextField(null=True)  # why it failed or was quarantined
     awaits = models.TextField(null=True)  # the last answer of a provider that it waits for
     limited = models.JSONField(null=True)  # the model calls that wait for a rate limit
+    awaits_store = models.TextField(
+        null=True
+    )  # why the object store is down, while it waits for it
     status = models.TextField(
         choices=[(status, status) for status in RunStatus], default=RunStatus.QUEUED
     )
@@ -129,10 +132,15 @@ class CompactionBase(models.Model):
 
 
 class Blob(models.Model):
-    """A blob: a result too big for an entry. `digest` is the hash of its exact bytes."""
+    """A blob: a result too big for an entry. `digest` is the hash of its exact bytes.
+
+    If `body` is empty, they are in the object store under the key `place`.
+    """
 
     digest = models.TextField(primary_key=True)
     body = models.TextField()
+    place = models.TextField(null=True)
+    size = models.BigIntegerField(null=True)  # in bytes, of one with a place
     used_at = models.DateTimeField(db_default=Now())  # when a step last referred to it
     source = models.UUIDField(null=True)  # the run whose text it is, if another one remembers it
 
@@ -145,6 +153,13 @@ class Blob(models.Model):
                 condition=models.Q(source__isnull=False),
             )
         ]
+
+
+class DroppedObject(models.Model):
+    """The key of an object whose row was deleted, until the sweeper has deleted the object."""
+
+    place = models.TextField(primary_key=True)
+    at = models.DateTimeField(db_default=Now())
 
 
 class BlobReference(models.Model):

@@ -15,6 +15,7 @@ from agents.endpoints import Endpoint
 from config.env import budget, providers, values
 from config.env.errors import InvalidSetting
 from runtime.core.budgets import Budget
+from runtime.core.limits import KEPT_INLINE, MAX_RESULT
 from runtime.upkeep import retention_rules
 
 MINUTE = 60.0
@@ -38,6 +39,8 @@ class Environment:
     scim_url: str
     scim_token: str = field(repr=False)
     metrics_token: str = field(repr=False)
+    object_store: str
+    object_bytes: int
     email: dict[str, Any] = field(repr=False)
     email_sender: str
     agents: tuple[str, ...]
@@ -103,6 +106,10 @@ def read(variables: Mapping[str, str]) -> Environment:
         scim_url=values.web_address(variables, "SCIM_URL"),
         scim_token=values.secret(variables, "SCIM_TOKEN"),
         metrics_token=_metrics_token(variables),
+        object_store=_object_store(variables),
+        object_bytes=_number(
+            variables, "ABEYANCE_OBJECT_BYTES", KEPT_INLINE, KEPT_INLINE, MAX_RESULT
+        ),
         email=_email(variables),
         email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
@@ -285,6 +292,15 @@ def _metrics_token(variables: Mapping[str, str]) -> str:
     ):
         raise InvalidSetting(name, "must be at least 20 letters, digits and signs, without spaces")
     return token
+
+
+def _object_store(variables: Mapping[str, str]) -> str:
+    """Read the folder of the object store; empty if large results stay in Postgres."""
+    name = "ABEYANCE_OBJECT_STORE"
+    address = variables.get(name, "").rstrip("/")
+    if address and not address.startswith("/"):
+        raise InvalidSetting(name, "must be the path of a folder, from / on")
+    return address
 
 
 def _password(

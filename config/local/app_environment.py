@@ -28,6 +28,7 @@ def of_application(
         "EMAIL_URL": given.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
         "KEYS_DIR": str(home.folder / "keys"),
         "ABEYANCE_LEDGER": given.get("ABEYANCE_LEDGER") or str(home.folder / "ledger" / "ledger"),
+        "ABEYANCE_OBJECT_STORE": given.get("ABEYANCE_OBJECT_STORE") or str(home.folder / "objects"),
         # Demo people must be able to decide at once.
         "ABEYANCE_COOLING_OFF_SECONDS": given.get("ABEYANCE_COOLING_OFF_SECONDS")
         or ("0" if home.get("demo") else ""),

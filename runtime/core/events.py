@@ -30,11 +30,15 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRef:
-    """A result that is stored by its hash: `size` in bytes of JSON, `preview` its first characters."""
+    """A result that is stored by its hash: `size` in bytes of JSON, `preview` its first characters.
+
+    `outside` says that it was written to the object store, so that no release before reads the entry.
+    """
 
     digest: str
     size: int
     preview: str
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,14 @@ from runtime.core.documents.blobs import blob_refs
 from runtime.core.enums import Verdict
 from runtime.core.errors import NewerSchema, NotJson
 from runtime.core.limits import plain
-from runtime.errors import KeyMissing, LeaseLost, Tampered, UnknownAgent, WorkerOutdated
+from runtime.errors import (
+    KeyMissing,
+    LeaseLost,
+    ObjectStoreDown,
+    Tampered,
+    UnknownAgent,
+    WorkerOutdated,
+)
 from runtime.execution import crash_loops
 from runtime.execution.admission import versions
 from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
@@ -34,6 +41,8 @@ from runtime.store.loading import StoredRun
 from runtime.store.tables import blobs, signals
 
 log = logging.getLogger(__name__)
+
+STORE_SECONDS = 10.0  # until a run that could not read the object store is due again
 
 
 def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> bool:
@@ -112,6 +121,9 @@ def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
         case NewerSchema() | UnknownAgent() | WorkerOutdated():
             log.warning("Run %s: left unchanged for another worker: %s", run, exc)
             _skip(claim, context.backoff)
+        case ObjectStoreDown():
+            log.warning("Run %s: it waits, left unchanged for now: %s", run, exc)
+            _await_store(claim, str(exc))
         case KeyMissing():
             log.critical("Run %s: left unchanged for now, a key is missing: %s", run, exc)
             _back_off(claim)
@@ -163,6 +175,14 @@ def _back_off(claim: Claim) -> None:
         leases.back_off(connection, claim)
 
 
+def _await_store(claim: Claim, why: str) -> None:
+    """Release the run until the store may be back."""
+    with pool.pooled() as connection:
+        leases.await_store(connection, claim, plain(why))
+        leases.back_off(connection, claim, seconds=STORE_SECONDS)
+    dispatch.notify_run(claim.run, inbox=False)
+
+
 def _skip(claim: Claim, backoff: versions.RunBackoff) -> None:
     """Release the run, due again soon, with a hint at once: another worker may be able to advance it."""
     with pool.pooled() as connection:
@@ -182,7 +202,7 @@ def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
     now, entries = stored.state(claim, known.conversations, known=len(known.rows))
     if digests := blob_refs(now):
         with pool.pooled() as connection:
-            blobs.check(connection, digests)
+            blobs.check_claimed(connection, digests)
     sizes = Sizes.of(entries, base=claim.continuation_position)
     return Loaded(
         now=now,

@@ -19,6 +19,7 @@ from django.db import DatabaseError, InterfaceError, transaction
 
 from runtime.broker import dispatch
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
+from runtime.core.documents.blobs import Blob
 from runtime.core.documents.conversations import Brief, Conversations
 from runtime.core.events import Compacted
 from runtime.core.fast_replace import replace
@@ -28,6 +29,7 @@ from runtime.core.machine.replay import Entry
 from runtime.errors import LeaseLost
 from runtime.execution import clock
 from runtime.execution.concurrency import RunSlots
+from runtime.execution.contents import ContentWriter
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.yielding import YieldPolicy
@@ -35,7 +37,8 @@ from runtime.ports.approvals import Approvals, Part
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.records import Records
-from runtime.store.tables import blobs, continuations, journal, late_outcomes, ledger, signals
+from runtime.store.tables import blobs as stored_blobs
+from runtime.store.tables import continuations, journal, late_outcomes, ledger, signals
 from runtime.store.tables.late_outcomes import LateOutcome
 
 log = logging.getLogger(__name__)
@@ -111,6 +114,7 @@ class StepWriter:
             None  # when the next signal takes effect that is not in effect yet
         )
         self._started = clock.elapsed()
+        self._contents = ContentWriter(held, slots, yielding, self.retry_while_unreachable)
 
     def clock(self) -> datetime:
         """Return the present database time."""
@@ -171,7 +175,8 @@ class StepWriter:
 
     def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.Result:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
-        step = self._step(records, now, release)
+        blobs = self._contents.write(records.blobs)
+        step = self._step(records, now, blobs, release=release)
         ledger.require_unspent(self.now.run, step.spent)
         started = clock.elapsed()
         result = self.retry_while_unreachable(
@@ -193,7 +198,8 @@ class StepWriter:
 
         Return the error if the tool's writes were rolled back. Raises LeaseLost.
         """
-        step, started = self._step(records, now, release=False), clock.elapsed()
+        blobs = self._contents.write(records.blobs, waits=False)
+        step, started = self._step(records, now, blobs, release=False), clock.elapsed()
         problem = result.commit(step, self._outcomes(records, step))
         if isinstance(problem, LeaseLost):
             raise problem
@@ -239,7 +245,9 @@ class StepWriter:
         self._rows.append(step.entry.row)
         dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.settled or step.closed))
 
-    def _step(self, records: Records, after: Continuation, release: bool) -> steps.Step:
+    def _step(
+        self, records: Records, after: Continuation, blobs: tuple[Blob, ...], *, release: bool
+    ) -> steps.Step:
         if self._conversations.position > len(self._rows):
             self._conversations.reset()  # they have read the entry of a step that was not written
         position, events = self.now.position + 1, records.events
@@ -271,7 +279,7 @@ class StepWriter:
             settled=records.settled,
             closed=tuple(itertools.chain.from_iterable(records.closed.values())),
             signals=tuple(records.signals),
-            blobs=records.blobs,
+            blobs=blobs,
             opened_waits=records.opened_waits(now),
             ended_waits=records.ended_waits,
             first=records.needs_first,
@@ -371,7 +379,7 @@ def _due(now: Continuation, signal: datetime | None) -> datetime | None:
 
 def _content(digest: str) -> Any:
     with pool.pooled() as connection:
-        return blobs.fetch(connection, digest)
+        return stored_blobs.fetch(connection, digest)
 
 
 def _late(run: UUID) -> tuple[LateOutcome, ...]:

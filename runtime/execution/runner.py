@@ -22,7 +22,7 @@ from runtime.core.events import QuestionFailed
 from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import recover
-from runtime.errors import LeaseLost
+from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution import thread_memory
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.versions import (
@@ -69,6 +69,7 @@ KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker kee
 KEEP_SLOT = (
     0.001  # seconds of a wait: to release a slot and acquire it again costs more than a quick tool
 )
+READ_AGAIN = timedelta(seconds=1)  # after the object store could not be read, while effects run
 CANCEL_GRACE = timedelta(seconds=10)  # for running calls when a run is cancelled
 
 
@@ -116,6 +117,7 @@ class Runner:
         self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
+        self._reads_at: datetime | None = None  # when contents are read again after a failure
         self._admission = Admission(
             handler=context.handler, approvals=context.approvals, clock=self._writer.clock
         )
@@ -346,6 +348,8 @@ class Runner:
         moments = [wait.until for wait in self._step.now.waits()]
         if self._writer.next_signal is not None:
             moments.append(self._writer.next_signal)
+        if self._reads_at is not None:
+            moments.append(self._reads_at)
         return moments
 
     # Time
@@ -415,16 +419,40 @@ class Runner:
         """Start the effects whose intents are committed, while the lease is certainly valid."""
         if self._writer.now.phase is Phase.CANCELLING and self._grace_ends is None:
             self._held.wake()  # to begin the grace
+        waiting: list[Work] = []  # for contents in the object store
+        down: ObjectStoreDown | None = None
+        self._reads_at = None
         while self._ready:
             work = self._ready[0]
             if self._must_not_start(work) is not None:
                 self._held.wake()  # to withdraw it
-                return
+                break
             if not self._held.has_budget():
-                return
-            request = request_for(self._writer.now, work, self._filled, self._admission.approved)
+                break
+            try:
+                request = self._request(work)
+            except ObjectStoreDown as exc:
+                waiting.append(self._ready.pop(0))
+                down = exc
+                continue
             self._ready.pop(0)
             self._context.effect_pool.launch(self._run_effect(request))
+        if down is not None:
+            self._await_store(down, waiting)
+
+    def _await_store(self, down: ObjectStoreDown, waiting: Sequence[Work]) -> None:
+        """Keep model calls whose contents cannot be read, while other effects run. Raises ObjectStoreDown if none does.
+
+        The run is then released, and due again after a pause. Nothing is lost: a model call has no intent.
+        """
+        is_busy = bool(self._running or self._ready)
+        self._ready.extend(waiting)
+        if not is_busy:
+            raise down
+        self._reads_at = self._writer.clock() + READ_AGAIN
+
+    def _request(self, work: Work) -> ModelRequest | PreviewRequest | ToolRequest:
+        return request_for(self._writer.now, work, self._filled, self._admission.approved)
 
     def _run_effect(self, request: ModelRequest | PreviewRequest | ToolRequest) -> RunningEffect:
         """Record an effect as running, and the approval that it uses as spent."""

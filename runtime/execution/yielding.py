@@ -52,6 +52,11 @@ class YieldPolicy:
         )
 
     @property
+    def drains(self) -> bool:
+        """Say whether the process is about to end."""
+        return self._draining.started
+
+    @property
     def gives_up(self) -> bool:
         """Say whether the runner stops waiting for running calls."""
         return self._draining.is_over()

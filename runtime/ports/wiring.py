@@ -7,18 +7,23 @@ from runtime.ports.access import Access
 from runtime.ports.agents import AgentCatalogue
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler
+from runtime.ports.objects import ObjectStore
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
 class Socket:
-    """The connected implementations. `effects` stays None where agents do not run, as in the web process."""
+    """The connected implementations. `effects` stays None where agents do not run, as in the web process.
+
+    `objects` stays None where no object store is set.
+    """
 
     access: Access | None = None
     catalogue: AgentCatalogue | None = None
     approvals: Approvals | None = None
     effects: EffectHandler | None = None
+    objects: ObjectStore | None = None
 
 
 _socket = Socket()
@@ -30,12 +35,14 @@ def plug(
     catalogue: AgentCatalogue | None = None,
     approvals: Approvals | None = None,
     effects: EffectHandler | None = None,
+    objects: ObjectStore | None = None,
 ) -> None:
     """Connect implementations; called by config.wiring once per process, and by tests."""
     _socket.access = access or _socket.access
     _socket.catalogue = catalogue or _socket.catalogue
     _socket.approvals = approvals or _socket.approvals
     _socket.effects = effects or _socket.effects
+    _socket.objects = objects or _socket.objects
 
 
 def access() -> Access:
@@ -56,6 +63,16 @@ def approvals() -> Approvals:
 def effects() -> EffectHandler:
     """Return the implementation of EffectHandler."""
     return _plugged(_socket.effects, "effects")
+
+
+def objects() -> ObjectStore | None:
+    """Return the object store, None if none is set: large contents then stay in Postgres."""
+    return _socket.objects
+
+
+def unplug_objects() -> None:
+    """Disconnect the object store; called by tests."""
+    _socket.objects = None
 
 
 def _plugged(port: T | None, name: str) -> T:

@@ -89,6 +89,13 @@ class RunRow:
     position: int
     awaits: str | None
     limited: tuple[RateLimitWait, ...]
+    awaits_store: str | None
+
+    @property
+    def store_problem(self) -> str:
+        """Why the object store is down, if the run waits for it; else empty."""
+        stopped = self.ended or self.status == RunStatus.QUARANTINED
+        return "" if stopped else self.awaits_store or ""
 
     @property
     def last_answer(self) -> str:
@@ -107,7 +114,9 @@ class RunRow:
 
     @property
     def status_text(self) -> str | None:
-        """Describe the status further if the run waits for a provider or its rate limit."""
+        """Describe the status further if the run waits for the object store, a provider or its rate limit."""
+        if self.store_problem:
+            return f"waits for the object store: {self.store_problem}"
         if self.rate_limits:
             return rate_limits.text(self.rate_limits)
         if not self.last_answer:
@@ -352,6 +361,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         position=run.position,
         awaits=run.awaits,
         limited=rate_limits.read(run.limited),
+        awaits_store=run.awaits_store,
         why=redact(why or ""),
         title=run.business_key or titles.title(getattr(run, "first_input", None)) or run.agent,
         answer=titles.answer(getattr(run, "first_output", None)),
@@ -378,6 +388,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         position=run.position,
         awaits=run.awaits,
         limited=rate_limits.read(run.limited),
+        awaits_store=run.awaits_store,
         origin=merged([run.requester], run.origin),
         thread=run.thread,
     )

@@ -50,7 +50,8 @@ LIVE = f"""
 # The part of the step statement that updates the run; no row means that the step must not be written.
 _ADVANCE = """
     UPDATE runtime_run SET position = %(position)s, head = %(head)s, status = %(status)s,
-        awaits = %(awaits)s, limited = %(limited)s::jsonb, unheard = %(unheard)s{changes}
+        awaits = %(awaits)s, limited = %(limited)s::jsonb, unheard = %(unheard)s,
+        awaits_store = NULL{changes}
     WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s AND position = %(position)s - 1{condition}
     RETURNING id
 """
@@ -160,9 +161,17 @@ def release(
     return _release(
         connection,
         claim,
-        "status = %(status)s, due_at = %(due)s, losses = 0, isolated = false",
+        "status = %(status)s, due_at = %(due)s, losses = 0, isolated = false, awaits_store = NULL",
         {"status": status, "mailbox": signal_version, "due": due},
         "AND mailbox = %(mailbox)s",
+    )
+
+
+def await_store(connection: Connection, claim: Claim, why: str) -> None:
+    """Record that the run waits for the object store, while this worker has it. The next step ends the wait."""
+    connection.execute(
+        "UPDATE runtime_run SET awaits_store = %s WHERE id = %s AND epoch = %s AND owner = %s",
+        (why, claim.run, claim.epoch, claim.owner),
     )
 
 

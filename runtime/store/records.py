@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.conf import settings
+
 from runtime.core.call_options import CallOptions
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import CallState, Continuation, Pending
@@ -28,6 +30,7 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
+from runtime.ports import wiring
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot
 from runtime.store.tables.ledger import Spend
 
@@ -80,7 +83,8 @@ def changed(
     closed: str = "",
 ) -> Changed:
     """Return the record of an event; a result too big for the journal becomes `content`."""
-    event, blob = extract_blob(event)
+    outside = None if wiring.objects() is None else settings.ABEYANCE_OBJECT_BYTES
+    event, blob = extract_blob(event, outside_above=outside)
     return Changed(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
 
 

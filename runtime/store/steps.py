@@ -114,6 +114,10 @@ def commit(
         parameters |= part.parameters
     try:
         row = pool.row(connection, statement, parameters, prepare=prepare)
+    except psycopg.errors.ForeignKeyViolation as exc:
+        if exc.diag.table_name != blobs.REFERENCES:
+            raise
+        return Result.NEW_SIGNALS  # the sweeper collected a content: it is written again
     except psycopg.errors.UniqueViolation as exc:
         if exc.diag.constraint_name in {part.overtaken for part in lent}:
             return Result.NEW_SIGNALS  # another transaction was faster: its signals are read first

@@ -16,7 +16,7 @@ from runtime.core.documents import export_file
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.errors import CoreError, NewerSchema
 from runtime.core.machine.origin import steered_by
-from runtime.errors import KeyMissing, LedgerBroken, Tampered
+from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
 from runtime.store import pool
@@ -176,7 +176,7 @@ def _blob_findings(connection: Connection, now: Continuation) -> Iterator[Findin
     for digest in sorted(blob_refs(now)):
         try:
             blobs.fetch(connection, digest)
-        except Tampered as exc:
+        except (Tampered, ObjectStoreDown) as exc:
             yield Finding(subject="content", problem=str(exc))
 
 

@@ -31,10 +31,11 @@ Messages = tuple[dict[str, Any], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """JSON text and the `sha256:<hex>` of exactly its bytes, which are ASCII."""
+    """JSON text and the `sha256:<hex>` of exactly its bytes, which are ASCII. `outside` is for the object store."""
 
     digest: str
     text: str
+    outside: bool = False
 
 
 def blob_of(text: str) -> Blob:
@@ -42,8 +43,11 @@ def blob_of(text: str) -> Blob:
     return Blob(digest=digest_of(text), text=text)
 
 
-def extract_blob(event: Event) -> tuple[Event, Blob | None]:
-    """Return the event as journaled, and its result if that exceeds KEPT_INLINE bytes and is no answer."""
+def extract_blob(event: Event, *, outside_above: int | None = None) -> tuple[Event, Blob | None]:
+    """Return the event as journaled, and its result if that exceeds KEPT_INLINE bytes and is no answer.
+
+    A result above `outside_above` bytes is for the object store; None if there is no store.
+    """
     if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
         return event, None
     if getattr(event, "answer", False):  # a frame has its answer itself
@@ -51,8 +55,9 @@ def extract_blob(event: Event) -> tuple[Event, Blob | None]:
     text = _compact(event.result)
     if len(text) <= KEPT_INLINE:
         return event, None
-    content = Blob(digest=digest_of(text), text=text)
-    stored = BlobRef(digest=content.digest, size=len(text), preview=text[:PREVIEW])
+    outside = outside_above is not None and len(text) > outside_above
+    content = Blob(digest=digest_of(text), text=text, outside=outside)
+    stored = BlobRef(digest=content.digest, size=len(text), preview=text[:PREVIEW], outside=outside)
     return replace(event, result=None, stored=stored), content
 
 

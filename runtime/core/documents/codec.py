@@ -42,6 +42,7 @@ from runtime.core.errors import (
 from runtime.core.events import (
     AgentChanged,
     AnswerDropped,
+    BlobRef,
     CallAdmitted,
     CallPreviewed,
     Event,
@@ -49,6 +50,7 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     MessageReceived,
+    OutcomeArrived,
     QuestionAnswered,
     QuestionAsked,
     QuestionFailed,
@@ -75,7 +77,7 @@ HISTORY = {
     10: "calls that were judged by their arguments, previewed or edited: an entry with one, or a continuation",
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
-    " replies that were cut off, held answers, credentials",
+    " replies that were cut off, held answers, credentials, results in the object store",
 }
 REFERRING = 6
 BRIEF = 7
@@ -252,6 +254,8 @@ def _number(event: Event) -> int:
             return ORIGINS
         case ToolReturned() | GateDecided() if event.answer:
             return ORIGINS
+        case ToolReturned() | GateDecided() | OutcomeArrived() if _is_outside(event.stored):
+            return ORIGINS
         case GateOpened(kind=GateKind.QUESTION):
             return DIALOGUE
         case QuestionAsked() | QuestionAnswered() | QuestionFailed():
@@ -296,6 +300,8 @@ def _is_new(frame: Frame) -> bool:
     """Tell whether a frame holds something of ORIGINS, besides the terms of its calls."""
     if frame.todo or frame.cut or (frame.outage and frame.outage.tries):
         return True
+    if any(_is_outside(call.stored) for call in frame.calls):
+        return True
     return any(call.changed_by or (call.edited and call.edited.of_fork) for call in frame.calls)
 
 
@@ -303,6 +309,10 @@ def _number_of_terms(terms: CallOptions) -> int:
     if terms.plan or terms.answers:
         return ORIGINS
     return SCHEMA if terms.risk is None else REVIEWS
+
+
+def _is_outside(stored: BlobRef | None) -> bool:
+    return stored is not None and stored.outside
 
 
 def _is_suspect(text: str) -> bool:

@@ -1,30 +1,40 @@
 """Stores results too big for an entry, once each by their hash, and which runs refer to them.
 
-A step writes the blobs that its events refer to in its own statement. An existing blob is only marked as used. The
-collector deletes only blobs unused for an hour, so none disappears between the step's check and its commit. The hash
-is checked whenever a blob is read.
+A step writes the blobs that its events refer to in its own statement, except those in the object store (`objects`). An
+existing blob is only marked as used. The collector deletes only blobs unused for an hour, so none disappears between
+the step's check and its commit. The hash is checked whenever a blob is read.
 
 The texts that runs remember of earlier ones are blobs too, with their source. A run goes on without one that was
 erased.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from runtime.core.documents import memory
-from runtime.core.documents.blobs import Blob, value_of
+from runtime.core.documents.blobs import Blob, digest_of, value_of
 from runtime.core.errors import Unreadable
 from runtime.core.events import Remembered
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
+from runtime.store.tables import objects
 
-# Parts of the statement of a step with contents. The rows are ordered, or two steps could wait for each other.
-STORE = """
+REFERENCES = "runtime_contentuse"
+
+# The change of a row whose object may not have been written: from now on the text is in Postgres.
+_FILL = (
+    "body = CASE WHEN runtime_content.body = '' THEN excluded.body ELSE runtime_content.body END"
+)
+
+# Parts of the statement of a step with contents. The rows are ordered, or two steps could wait for each other. A text
+# in the object store is NULL here, and its row exists; a row that another worker reserved may lack its object.
+STORE = f"""
     INSERT INTO runtime_content (digest, body)
     SELECT c.digest, c.body FROM run, unnest(%(c_digests)s::text[], %(c_texts)s::text[])
-        AS c(digest, body) ORDER BY c.digest
-    ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp()
+        AS c(digest, body) WHERE c.body IS NOT NULL ORDER BY c.digest
+    ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp(), {_FILL}
 """
 REFER = """
     INSERT INTO runtime_contentuse (run_id, content_id)
@@ -35,47 +45,56 @@ REFER = """
 
 def parameters(contents: Iterable[Blob]) -> dict[str, object]:
     """Return the parameters of the parts, each content once."""
-    once = {content.digest: content.text for content in contents}
+    once = {one.digest: None if one.outside else one.text for one in contents}
     return {"c_digests": list(once), "c_texts": list(once.values())}
 
 
 def fetch(connection: Connection, digest: str) -> Any:
-    """Return the value stored under `digest`. Raises Tampered if it is missing or does not match."""
-    row = connection.execute(
-        "SELECT body FROM runtime_content WHERE digest = %s", (digest,)
-    ).fetchone()
-    if row is None:
-        raise Tampered(f"the content {digest} is missing")
-    try:
-        return value_of(Blob(digest=digest, text=row[0]))
-    except Unreadable as exc:
-        raise Tampered(str(exc)) from exc
+    """Return the value stored under `digest`.
+
+    Raises Tampered if it is missing or does not match, or ObjectStoreDown.
+    """
+    return json.loads(text(connection, digest))
 
 
 def check(connection: Connection, digests: Iterable[str]) -> None:
-    """Raise Tampered unless each content exists and matches its digest."""
+    """Raise Tampered unless each content exists and matches its digest. Raises ObjectStoreDown."""
     for digest in sorted(digests):
-        fetch(connection, digest)
+        text(connection, digest)
+
+
+def check_claimed(connection: Connection, digests: Iterable[str]) -> None:
+    """Do the same, without those in the object store: a worker verifies them when it reads them."""
+    wanted = sorted(digests)
+    rows = connection.execute(
+        "SELECT digest FROM runtime_content WHERE digest = ANY(%s) AND body = ''", (wanted,)
+    ).fetchall()
+    outside = {digest for (digest,) in rows}
+    check(connection, (digest for digest in wanted if digest not in outside))
 
 
 def text(connection: Connection, digest: str) -> str:
-    """Return the exact text stored under `digest`, checked. Raises Tampered."""
-    fetch(connection, digest)
+    """Return the exact text stored under `digest`, checked. Raises Tampered or ObjectStoreDown."""
     row = connection.execute(
-        "SELECT body FROM runtime_content WHERE digest = %s", (digest,)
+        "SELECT body, place FROM runtime_content WHERE digest = %s", (digest,)
     ).fetchone()
-    assert row is not None  # it existed a moment ago, in the same transaction
-    found: str = row[0]
-    return found
+    if row is None:
+        raise Tampered(f"the content {digest} is missing")
+    body: str = row[0]
+    if not body:
+        return objects.read(digest, row[1])
+    if digest_of(body) != digest:
+        raise Tampered(f"the content {digest} does not match its digest")
+    return body
 
 
 def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
     """Store the contents of an imported run, and its references to them."""
     for content in sorted(texts, key=lambda content: content.digest):
         connection.execute(
-            """
+            f"""
             INSERT INTO runtime_content (digest, body) VALUES (%s, %s)
-            ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp()
+            ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp(), {_FILL}
             """,
             (content.digest, content.text),
         )
@@ -164,15 +183,24 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
 
 
 def collect(connection: Connection, limit: int) -> int:
-    """Delete contents that no run refers to and that were unused for an hour. Returns how many."""
-    done = connection.execute(
+    """Delete contents that no run refers to and that were unused for an hour. Returns how many.
+
+    The keys of their objects stay, until the sweeper has deleted the objects.
+    """
+    row = connection.execute(
         """
-        DELETE FROM runtime_content WHERE digest = ANY(ARRAY(
-            SELECT digest FROM runtime_content c
-            WHERE used_at < clock_timestamp() - interval '1 hour' AND NOT EXISTS (
-                SELECT FROM runtime_contentuse u WHERE u.content_id = c.digest)
-            LIMIT %s FOR UPDATE SKIP LOCKED))
+        WITH gone AS (
+            DELETE FROM runtime_content WHERE digest = ANY(ARRAY(
+                SELECT digest FROM runtime_content c
+                WHERE used_at < clock_timestamp() - interval '1 hour' AND NOT EXISTS (
+                    SELECT FROM runtime_contentuse u WHERE u.content_id = c.digest)
+                LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING place),
+        dropped AS (
+            INSERT INTO runtime_droppedobject (place) SELECT place FROM gone WHERE place IS NOT NULL)
+        SELECT count(*) FROM gone
         """,
         (limit,),
-    )
-    return done.rowcount
+    ).fetchone()
+    assert row is not None
+    count: int = row[0]
+    return count

@@ -112,7 +112,7 @@ def test_pgbouncer_starts_and_is_used_only_if_configured() -> None:
     assert {"pool_mode = transaction", "ignore_startup_parameters = options"} <= set(said)
 
 
-def test_only_web_has_the_private_key_and_all_keep_the_ledger(
+def test_only_web_has_the_private_key_and_all_share_ledger_and_objects(
     services: dict[str, Any],
 ) -> None:
     keys = compose.environment()["KEYS_DIR"]
@@ -120,17 +120,19 @@ def test_only_web_has_the_private_key_and_all_keep_the_ledger(
         name: {one["source"]: one.get("read_only", False) for one in service.get("volumes", [])}
         for name, service in services.items()
     }
-    assert seen["web"] == {"keys": True, "ledger": False}
+    shared = {"ledger": False, "objects": False}
+    assert seen["web"] == {"keys": True, **shared}
     assert seen["worker"] == seen["isolated"] == seen["sweeper"]
-    assert seen["worker"] == {"worker-keys": True, "ledger": False}
+    assert seen["worker"] == {"worker-keys": True, **shared}
     assert seen["prepare"] == {"keys": False, "worker-keys": False}
     for name, process in TABLE.items():
         targets = {one["source"]: one["target"] for one in services[name]["volumes"]}
-        ledger = targets.pop("ledger")
+        ledger, objects = targets.pop("ledger"), targets.pop("objects")
         assert targets == {"keys" if process.decides else "worker-keys": keys}
         assert services[name]["environment"]["ABEYANCE_LEDGER"].startswith(f"{ledger}/")
+        assert services[name]["environment"]["ABEYANCE_OBJECT_STORE"] == objects
     made = " ".join(rest for name, rest in compose.instructions() if name == "RUN")
-    assert ledger in made  # or the volume would belong to root
+    assert all(folder in made.split() for folder in (ledger, objects))  # or root would own them
 
 
 def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[str, Any]) -> None:

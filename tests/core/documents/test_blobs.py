@@ -71,6 +71,16 @@ def test_a_result_over_the_limit_is_set_aside(event: ToolReturned | GateDecided)
         blobs.value_of(replace(blob, text="2"))
 
 
+@pytest.mark.parametrize("above", [None, len(LARGEST), KEPT_INLINE + 1, KEPT_INLINE])
+def test_a_result_above_the_given_size_is_for_the_object_store(above: int | None) -> None:
+    kept, blob = blobs.extract_blob(returned(LARGEST + "x"), outside_above=above)
+    assert blob is not None
+    assert isinstance(kept, ToolReturned)
+    assert kept.stored is not None
+    outside = above is not None and above < KEPT_INLINE + 1
+    assert (blob.outside, kept.stored.outside) == (outside, outside)
+
+
 def test_only_calls_and_messages_refer_to_blobs() -> None:
     call = Call(id="c2.0", tool="t", args={}, stored=BlobRef(digest="d2", size=1, preview=""))
     frame = frame_of(messages=MESSAGES, calls=(call, replace(call, stored=None)))

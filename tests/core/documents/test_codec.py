@@ -26,6 +26,7 @@ from runtime.core.events import (
     EVENT_TYPES,
     AgentChanged,
     AnswerDropped,
+    BlobRef,
     CallAdmitted,
     Event,
     Proposal,
@@ -66,6 +67,7 @@ def test_values_that_would_be_read_differently_are_not_written(value: Any, where
 
 
 DELAYED = RetryScheduled(frame="0", call=None, attempt=1, cause="brake", error="busy")
+INSIDE = BlobRef(digest="sha256:d", size=70_000, preview="x")
 NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=())
 
 
@@ -79,6 +81,8 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (AnswerDropped(frame="0", question=UUID(int=1), usage={}), ORIGINS),
         (RETURNED, codec.SCHEMA),
         (replace(RETURNED, answer=True), ORIGINS),
+        (replace(RETURNED, stored=INSIDE), codec.SCHEMA),
+        (replace(RETURNED, stored=replace(INSIDE, outside=True)), ORIGINS),
         (DELAYED, codec.SCHEMA),
         (replace(DELAYED, limited=True), ORIGINS),
         (CallAdmitted(frame="0", call="c1.0", terms=options(plan=True)), ORIGINS),
