@@ -15,6 +15,7 @@ from approvals.permissions.access import Access
 from runtime.broker import dispatch
 from runtime.objects.by_address import store_at
 from runtime.ports import wiring
+from runtime.ports.objects import ObjectStore
 from runtime.upkeep import startup
 
 
@@ -22,9 +23,16 @@ def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
     wiring.plug(access=Access(), catalogue=Catalogue(), approvals=Approvals())
     if settings.ABEYANCE_OBJECT_STORE:
-        wiring.plug(objects=store_at(settings.ABEYANCE_OBJECT_STORE))
+        wiring.plug(objects=_object_store(settings.ABEYANCE_OBJECT_STORE))
     user_logged_out.connect(_notify_logged_out)
     people.sessions_ended.connect(_notify_ended_sessions)
+
+
+def _object_store(address: str) -> ObjectStore:
+    try:
+        return store_at(address)
+    except ValueError as problem:
+        raise SystemExit(f"abeyance: ABEYANCE_OBJECT_STORE cannot be used: {problem}") from None
 
 
 def _notify_logged_out(user: User | None, **_: Any) -> None:

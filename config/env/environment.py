@@ -16,6 +16,7 @@ from config.env import budget, providers, values
 from config.env.errors import InvalidSetting
 from runtime.core.budgets import Budget
 from runtime.core.limits import KEPT_INLINE, MAX_RESULT
+from runtime.objects.by_address import SCHEMES
 from runtime.upkeep import retention_rules
 
 MINUTE = 60.0
@@ -295,11 +296,11 @@ def _metrics_token(variables: Mapping[str, str]) -> str:
 
 
 def _object_store(variables: Mapping[str, str]) -> str:
-    """Read the folder of the object store; empty if large results stay in Postgres."""
+    """Read the address of the object store; empty if large results stay in Postgres."""
     name = "ABEYANCE_OBJECT_STORE"
     address = variables.get(name, "").rstrip("/")
-    if address and not address.startswith("/"):
-        raise InvalidSetting(name, "must be the path of a folder, from / on")
+    if address and not address.startswith(("/", *SCHEMES)):
+        raise InvalidSetting(name, f"must be a folder from / on, or start with {' '.join(SCHEMES)}")
     return address
 
 

@@ -43,6 +43,10 @@ from tests.support import commands
         ("ABEYANCE_INSTANCE", "a b"),
         ("ABEYANCE_METRICS_TOKEN", "short"),
         ("ABEYANCE_METRICS_TOKEN", "with spaces in the middle"),
+        ("ABEYANCE_OBJECT_STORE", "objects"),
+        ("ABEYANCE_OBJECT_STORE", "ftp://bucket"),
+        ("ABEYANCE_OBJECT_BYTES", "65535"),
+        ("ABEYANCE_OBJECT_BYTES", "4194305"),
         ("LOG_LEVEL", "loud"),
     ],
 )
@@ -53,11 +57,22 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     assert "\n" not in str(problem.value)
 
 
-def test_a_process_with_a_bad_value_ends_with_that_line_alone() -> None:
-    done = commands.manage("check", env={"ABEYANCE_LEASE_SECONDS": "soon"})
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ABEYANCE_LEASE_SECONDS", "soon", "must be a number of seconds, not 'soon'"),
+        (
+            *("ABEYANCE_OBJECT_STORE", "az://container"),
+            "cannot be used: Generic MicrosoftAzure error: Account must be specified",
+        ),
+    ],
+)
+def test_a_process_with_a_bad_value_ends_with_that_line_alone(
+    name: str, value: str, said: str
+) -> None:
+    done = commands.manage("check", env={name: value})
     assert done.returncode == 1
-    said = "abeyance: ABEYANCE_LEASE_SECONDS must be a number of seconds, not 'soon'\n"
-    assert (done.stdout, done.stderr) == ("", said)
+    assert (done.stdout, done.stderr) == ("", f"abeyance: {name} {said}\n")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Large results in the object store: written before the step, verified when read, and never lost."""
 
-from pathlib import Path
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -12,7 +12,7 @@ from runtime.ports.effects import ToolResult
 from runtime.queries.runs import run_detail
 from tests.support.engine import LONG, MakeBench, Rig, cancel, later, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
-from tests.support.object_stores import LARGE, Breakable, files
+from tests.support.object_stores import BOTH, LARGE, Breakable
 from tests.support.people import until
 from tests.support.threads import in_thread
 
@@ -45,15 +45,14 @@ def problems(run: UUID) -> list[str]:
     return [one.problem for one in verification.verify(run).findings]
 
 
+@BOTH
 def test_a_large_result_is_in_the_store_alone_and_its_model_reads_it(
-    desk: Rig, objects_folder: Path
+    desk: Rig, object_store: Breakable
 ) -> None:
     run = waiting(desk)
     row = Blob.objects.get()
-    (path,) = files(objects_folder)
-    assert row.place is not None
-    assert (row.body, row.size, objects_folder / row.place) == ("", len(LARGE) + 2, path)
-    assert path.read_text() == f'"{LARGE}"'
+    assert (row.body, row.size, [row.place]) == ("", len(LARGE) + 2, object_store.keys())
+    assert object_store.get(str(row.place)) == f'"{LARGE}"'.encode()
     assert desk.effects.models[-1].messages[-1]["results"][0]["content"] == LARGE
     assert problems(run.id) == []
     assert desk.answer(run.id).status == "completed"
@@ -62,26 +61,26 @@ def test_a_large_result_is_in_the_store_alone_and_its_model_reads_it(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda path: path.write_bytes(b'"another"'), "does not match the digest"),
-        (lambda path: path.write_bytes(b"\xff"), "does not match the digest"),
-        (lambda path: path.unlink(), "is missing"),
+        (lambda store, key: store.put(key, b'"another"'), "does not match the digest"),
+        (lambda store, key: store.put(key, b"\xff"), "does not match the digest"),
+        (lambda store, key: store.delete(key), "is missing"),
     ],
     ids=["altered", "no text", "missing"],
 )
+@BOTH
 def test_an_altered_object_is_named_and_no_model_gets_it(
-    desk: Rig, objects_folder: Path, change: object, said: str
+    desk: Rig, object_store: Breakable, change: Callable[[Breakable, str], None], said: str
 ) -> None:
     run = waiting(desk)
-    (path,) = files(objects_folder)
-    assert callable(change)
-    change(path)
+    (key,) = object_store.keys()
+    change(object_store, key)
     (problem,) = problems(run.id)
     assert said in problem
-    assert path.name in problem
+    assert key in problem
     asked = len(desk.effects.models)
     found = desk.answer(run.id)
     assert (found.status, len(desk.effects.models)) == ("quarantined", asked)
-    assert path.name in (found.reason or "")
+    assert key in (found.reason or "")
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["until it is back", "but not at the end"])

@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ObjectStoreDown
+from runtime.objects.by_address import store_at
 from runtime.objects.folder import MARKER, Folder
 from runtime.ports.objects import ObjectStore
+from tests.support.object_stores import MakeStore
 
 KEY = "contents/ab/abc-1"
 
 
-@pytest.fixture(params=["folder"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+@pytest.fixture(params=["folder", "s3"])
+def store(request: pytest.FixtureRequest, make_store: MakeStore) -> ObjectStore:
     """A new store."""
-    (tmp_path / "store").mkdir()
-    return Folder(tmp_path / "store")
+    return make_store(request.param)
 
 
 def test_an_object_is_read_as_it_was_written_until_it_is_deleted(store: ObjectStore) -> None:
@@ -50,6 +51,27 @@ def test_a_folder_that_is_not_the_store_is_down_and_lacks_nothing(tmp_path: Path
     for act in (store.get, store.delete):
         with pytest.raises(ObjectStoreDown, match=MARKER):
             act(KEY)
+
+
+def test_a_bucket_that_is_not_the_store_is_down_and_lacks_nothing(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_at(bucket)
+    store.put(KEY, b"here")
+    for other in (f"{bucket}/elsewhere", "s3://no-such-bucket"):
+        for act in (store_at(other).get, store_at(other).delete):
+            with pytest.raises(ObjectStoreDown, match=MARKER):
+                act(KEY)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    store = store_at(bucket)
+    with pytest.raises(ObjectStoreDown, match="error sending request"):
+        store.check()
+    for act in (store.get, store.delete, lambda key: store.put(key, b"")):
+        with pytest.raises(ObjectStoreDown, match="error sending request"):
+            act(KEY)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(ValueError, match="AccessKeyId"):
+        store_at(bucket)
 
 
 def test_a_folder_deletes_the_part_of_a_killed_writer(tmp_path: Path) -> None:

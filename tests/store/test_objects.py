@@ -1,7 +1,6 @@
 """Objects and their rows: a kill in between loses no object, and leaves none without a row."""
 
 import threading
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -14,7 +13,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables import blobs, objects
 from runtime.upkeep import retention
 from tests.support.engine import Death, at_failpoint, die
-from tests.support.object_stores import Breakable, files
+from tests.support.object_stores import BOTH, Breakable
 
 pytestmark = pytest.mark.usefixtures("object_store")
 BLOB = blob_of('"large"')
@@ -33,51 +32,53 @@ def sweep(own: Connection) -> None:
     retention.enforce(own, threading.Event())
 
 
-def left(folder: Path) -> tuple[int, int, int]:
-    return Row.objects.count(), DroppedObject.objects.count(), len(files(folder))
+def left(store: Breakable) -> tuple[int, int, int]:
+    return Row.objects.count(), DroppedObject.objects.count(), len(store.keys())
 
 
-def test_a_content_is_stored_once_under_one_key(own: Connection, objects_folder: Path) -> None:
+def test_a_content_is_stored_once_under_one_key(own: Connection, object_store: Breakable) -> None:
     first = keep(own)
     own.execute("UPDATE runtime_content SET used_at = now() - interval '61 minutes'")
     assert keep(own) == first
     retention.enforce(own, threading.Event())  # a step may be about to name it
-    assert left(objects_folder) == (1, 0, 1)
+    assert left(object_store) == (1, 0, 1)
     assert objects.totals(own) == objects.Totals(objects=1, bytes=len(BLOB.text), dropped=0)
     assert blobs.fetch(own, BLOB.digest) == "large"
 
 
+@BOTH
 @pytest.mark.parametrize("point", ["reserved:object", "put:object"])
 def test_what_a_killed_worker_left_is_collected_after_an_hour(
-    own: Connection, objects_folder: Path, point: str
+    own: Connection, object_store: Breakable, point: str
 ) -> None:
     keep(own, blob_of('"other"'))
     with at_failpoint(point, die), pytest.raises(Death):
         keep(own)
     retention.enforce(own, threading.Event())
-    assert left(objects_folder)[0] == 2, "another worker may be about to commit"
+    assert left(object_store)[0] == 2, "another worker may be about to commit"
     sweep(own)
-    assert left(objects_folder) == (0, 0, 0)
+    assert left(object_store) == (0, 0, 0)
 
 
+@BOTH
 def test_a_killed_sweeper_leaves_the_key_for_another_one(
-    own: Connection, objects_folder: Path
+    own: Connection, object_store: Breakable
 ) -> None:
     keep(own)
     with at_failpoint("deleted:object", die), pytest.raises(Death):
         sweep(own)
-    assert left(objects_folder) == (0, 1, 0)
+    assert left(object_store) == (0, 1, 0)
     sweep(own)
-    assert left(objects_folder) == (0, 0, 0)
+    assert left(object_store) == (0, 0, 0)
 
 
 def test_a_late_deletion_does_not_hit_the_same_content_stored_again(
-    own: Connection, object_store: Breakable, objects_folder: Path
+    own: Connection, object_store: Breakable
 ) -> None:
     first = keep(own)
     object_store.is_down = True
     sweep(own)  # its other jobs are done
-    assert left(objects_folder) == (0, 1, 1)
+    assert left(object_store) == (0, 1, 1)
     with pytest.raises(ObjectStoreDown):
         objects.delete_dropped(own, threading.Event())
     object_store.is_down = False
@@ -85,7 +86,7 @@ def test_a_late_deletion_does_not_hit_the_same_content_stored_again(
     assert first != second
     assert objects.delete_dropped(own, threading.Event()) == 1
     assert blobs.fetch(own, BLOB.digest) == "large"
-    assert left(objects_folder) == (1, 0, 1)
+    assert left(object_store) == (1, 0, 1)
 
 
 def test_a_reserved_row_is_filled_by_a_step_that_stores_in_postgres(own: Connection) -> None:

@@ -1,6 +1,7 @@
 """docker-compose.yml and Dockerfile agree with the table of processes, with `make up`, and with their linters."""
 
 import re
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -163,15 +164,20 @@ def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[st
     assert "ARG" not in [name for name, _ in compose.instructions()]
 
 
-def test_only_workers_get_the_variables_of_providers_env(tmp_path: Path) -> None:
-    (tmp_path / "providers.env").write_text("ABEYANCE_PROVIDER_GPU_URL=http://gpu:8000/v1\n")
+@pytest.mark.parametrize(
+    ("file", "has"), [("providers.env", ["isolated", "worker"]), ("objects.env", APPLICATION)]
+)
+def test_the_variables_of_a_file_reach_the_services_that_need_them(
+    tmp_path: Path, file: str, has: Sequence[str]
+) -> None:
+    (tmp_path / file).write_text("FROM_A_FILE=here\n")
     services = compose.resolved(folder=tmp_path)["services"]
     given = [
         name
         for name, service in services.items()
-        if "ABEYANCE_PROVIDER_GPU_URL" in service.get("environment", {})
+        if "FROM_A_FILE" in service.get("environment", {})
     ]
-    assert sorted(given) == ["isolated", "worker"]
+    assert sorted(given) == sorted(has)
 
 
 def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
