@@ -43,6 +43,7 @@ from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.effects import (
     Abort,
+    Keep,
     ModelFailure,
     ModelRequest,
     Outcome,
@@ -133,14 +134,19 @@ class AgentEffects:
             )
         )
 
-    def start_model_call(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+    def start_model_call(
+        self,
+        request: ModelRequest,
+        deliver: Callable[[Outcome], None],
+        keep: Keep | None = None,
+    ) -> Abort:
         """Start a model call. Return at once and never raise: one outcome is delivered in any case."""
         try:
             agent = self.registry.get(request.agent)
         except UnknownAgent as exc:
             deliver(ModelFailure(error=str(exc), cause=FailureCause.REQUEST))
             return _over
-        return call_model(agent, request, deliver, self.rate_limits, self.outages)
+        return call_model(agent, request, deliver, self.rate_limits, self.outages, keep)
 
     def preview(self, request: PreviewRequest) -> Preview:
         """Preview a call, and check its precondition. Never raise."""

@@ -22,6 +22,7 @@ TABLES = {
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_spent": (ADD, ADD),
     "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
+    "runtime_partialreply": (NOTHING, ALL),
     "runtime_schedule": (KEEP, KEEP),
     "runtime_scheduleact": (ADD, READ),  # people change schedules; the sweeper starts their runs
     "runtime_scheduletime": (KEEP, KEEP),

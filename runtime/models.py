@@ -225,6 +225,17 @@ class LateOutcome(models.Model):
     key_id = models.TextField()
 
 
+class PartialReply(models.Model):
+    """The part of a reply that a model is giving, under a MAC, for the case that the worker is lost."""
+
+    pk = models.CompositePrimaryKey("run_id", "frame")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False, related_name="+")
+    frame = models.TextField()
+    body = models.TextField()  # JSON text
+    mac = models.TextField()
+    key_id = models.TextField()
+
+
 class Signal(models.Model):
     """A durable message to a run; the step that receives it deletes it. Its `id` has no index."""
 

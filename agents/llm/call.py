@@ -26,14 +26,14 @@ from agents.llm.failures import (
 )
 from agents.llm.messages import after_cut, from_provider, sum_up, to_provider, tools_of
 from agents.llm.outages import Outages
+from agents.llm.partial import kept_every, received
 from agents.llm.plan_reminder import reminder
 from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.llm.replies import whole
-from agents.llm.script_player import CHARACTERS, run_script
+from agents.llm.script_player import run_script
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
-from runtime.core.limits import MAX_ERROR, plain
 from runtime.errors import KeyMissing
 from runtime.keyring import held
 from runtime.ports.effects import (
@@ -42,6 +42,7 @@ from runtime.ports.effects import (
     ModelFailure,
     ModelRequest,
     Outcome,
+    PartialReply,
     RateLimited,
 )
 
@@ -49,6 +50,7 @@ log = logging.getLogger(__name__)
 
 # An administrator must put a missing key back: wait as long as the engine does between attempts.
 KEY_WAIT = 60.0
+KEEP_SECONDS = 2.0  # between two parts of a reply that are kept against the loss of this worker
 
 
 def call_model(
@@ -57,16 +59,18 @@ def call_model(
     deliver: Callable[[Outcome], None],
     rate_limits: RateLimits | None = None,
     outages: Outages | None = None,
+    keep: Callable[[PartialReply], None] | None = None,
 ) -> Abort:
     """Ask the agent's model what to do next, within the request's deadline. Returns at once, never raises.
 
     The returned function ends the call; its outcome is delivered in any case. `rate_limits` limit the rate of all the
-    installation's workers together; `outages` knows which models are out of order. A script has replied on return.
+    installation's workers together; `outages` knows which models are out of order. `keep` gets the part of the reply
+    that was received, every few seconds. A script has replied on return.
     """
     if providers.is_scripted(agent):
         deliver(_scripted(agent, request))
         return _over
-    call = _Call(agent, request, rate_limits, outages or Outages())
+    call = _Call(agent, request, rate_limits, outages or Outages(), keep)
     try:
         if (answer := _own_summary(agent, request)) is not None:
             deliver(answer)
@@ -149,6 +153,7 @@ class _Call:
         request: ModelRequest,
         rate_limits: RateLimits | None,
         outages: Outages,
+        keep: Callable[[PartialReply], None] | None = None,
     ) -> None:
         self.model, self._fallback = chosen(agent, request.model, outages)
         self._outages = outages
@@ -158,6 +163,7 @@ class _Call:
         self._agent = agent
         self._request = request
         self._stream: StreamedResponse | None = None
+        self._keep = keep
 
     def acquire(self) -> Wait | None:
         """Return how long to wait for the rate limit, or None if the model may be called now."""
@@ -240,32 +246,32 @@ class _Call:
             model_settings=_settings(self._agent, self._request),
         ) as stream:
             self._stream = stream
-            async for _ in stream:
-                pass
+            async with kept_every(KEEP_SECONDS, self.received, self._keep):
+                async for _ in stream:
+                    pass
         reply = stream.get()
         if not _whole(reply):
             raise CutOff
         return reply
 
     def _complete(self, failure: ModelFailure) -> ModelFailure:
-        text = self._received()
+        part = self.received()
         return replace(
             failure,
             model=self.model,
             fallback=self._fallback,
-            partial=self._kept(plain(text)),  # at most as long as an error
-            tokens=-(-len(text) // CHARACTERS),
+            partial=part.text,
+            tokens=part.tokens,
+            usage=part.usage,
+            cost=part.cost,
         )
 
-    def _kept(self, text: str) -> str:
-        """Return a part of a reply as it is stored: sealed if it may be a part of a held answer."""
-        return text if self._agent.answer is None else held.sealed_text(text, MAX_ERROR)
-
-    def _received(self) -> str:
-        """Return the text received so far."""
+    def received(self) -> PartialReply:
+        """Return the part received so far; the text is at most as long as an error."""
         with suppress(Exception):
-            return (self._stream.get().text or "") if self._stream is not None else ""
-        return ""
+            if self._stream is not None:
+                return received(self._agent, self._stream.get(), self.model)
+        return PartialReply(model=self.model)
 
     def _raised(self, exc: Exception) -> ModelFailure:
         """Make a failure of an exception. A script would raise it again; a provider may succeed next time."""

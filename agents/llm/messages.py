@@ -39,6 +39,7 @@ from agents.sdk.scripts.conversation_texts import (
     ASKS,
     CHANGED,
     CUT,
+    CUT_BY,
     EDITED,
     EXPIRED,
     GIVEN_UP,
@@ -159,8 +160,12 @@ def after_cut(agent: AgentSpec, cut: CutReply | None, instructions: str = "") ->
     """Return the message about a reply that was cut off, none without one. Each attempt gets its own."""
     if cut is None:
         return []
-    since = cut.since.isoformat(timespec="seconds")
-    facts = {"beginning": held.open_text(cut.text), "cut_after_tokens": cut.tokens, "since": since}
+    facts = {
+        "cut_by": CUT_BY[cut.cause],
+        "beginning": held.open_text(cut.text),
+        "cut_after_tokens": cut.tokens,
+        "since": cut.since.isoformat(timespec="seconds"),
+    }
     part = UserPromptPart(content=f"{CUT}{json.dumps(facts, ensure_ascii=False)}")
     return [_request(instructions or agent.instructions, [part])]
 

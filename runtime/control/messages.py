@@ -6,7 +6,7 @@ from runtime.control import access
 from runtime.control.transaction import atomic, join, lock_open, notify
 from runtime.core.documents.blobs import digest_of
 from runtime.core.limits import MAX_MESSAGE, MAX_UNDELIVERED
-from runtime.errors import TooManyUndelivered
+from runtime.errors import InvalidInput, TooManyUndelivered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
@@ -14,14 +14,19 @@ from runtime.store import runs
 from runtime.store.tables import signals
 
 
-def send_message(*, run: UUID, text: object, actor: Actor) -> RunDetail:
+def send_message(*, run: UUID, text: object, actor: Actor, cut_reply: object = False) -> RunDetail:
     """Send a message to a run: its agent receives it with the next call of its model.
 
-    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `text`; RunEnded, also
-    for a run that is being cancelled or is quarantined; TooManyUndelivered.
+    With `cut_reply` the worker cuts off the reply that the agent's model is giving, so that this call follows at once.
+    A reply that is complete by then stands, and a run that waits for something else keeps waiting.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `cut_reply` or `text`; RunEnded,
+    also for a run that is being cancelled or is quarantined; TooManyUndelivered.
     """
     access.controllable(run, actor, "write to")
-    _send(run, text, actor)
+    if not isinstance(cut_reply, bool):
+        raise InvalidInput("cut_reply", "must be true or false")
+    _send(run, text, actor, cuts=cut_reply)
     return access.readable(run, actor)
 
 
@@ -34,7 +39,9 @@ def send_as_reviewer(*, run: UUID, text: object, actor: Actor) -> None:
     _send(run, text, actor, reviewer=True)
 
 
-def _send(run: UUID, text: object, actor: Actor, *, reviewer: bool = False) -> None:
+def _send(
+    run: UUID, text: object, actor: Actor, *, reviewer: bool = False, cuts: bool = False
+) -> None:
     message = access.text("text", text, MAX_MESSAGE, required="is required")
     with atomic() as connection:
         lock_open(connection, run)
@@ -42,10 +49,13 @@ def _send(run: UUID, text: object, actor: Actor, *, reviewer: bool = False) -> N
         if runs.undelivered(connection, run) + waiting >= MAX_UNDELIVERED:
             raise TooManyUndelivered
         runs.notify_signal(connection, run)
-        signals.send_message(connection, run=run, by=actor.person, text=message, reviewer=reviewer)
-        join(connection, run, actor, reviewer=reviewer)
-        digest = digest_of(message)
-        wiring.approvals().record_audit(
-            run=run, actor=actor, act="wrote", detail={"digest": digest}
+        signals.send_message(
+            connection, run=run, by=actor.person, text=message, reviewer=reviewer, cuts=cuts
         )
+        join(connection, run, actor, reviewer=reviewer)
+        detail: dict[str, str | None] = {
+            "digest": digest_of(message),
+            **({"cut_reply": "yes"} if cuts else {}),
+        }
+        wiring.approvals().record_audit(run=run, actor=actor, act="wrote", detail=detail)
         notify(run)

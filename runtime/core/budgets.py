@@ -119,6 +119,11 @@ def tokens_of(usage: dict[str, int]) -> int:
     return usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
 
 
+def added(usage: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    """Add up usage by kind."""
+    return {kind: usage.get(kind, 0) + more.get(kind, 0) for kind in {**usage, **more}}
+
+
 def strictest(one: Budget | None, other: Budget | None) -> Budget | None:
     """Return the smaller value of each limit."""
     if one is None or other is None:

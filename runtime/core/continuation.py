@@ -22,7 +22,7 @@ from runtime.core.call_options import (
 )
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import BlobRef, Preview, Remembered
+from runtime.core.events import BlobRef, Preview, Remembered, RetryCause
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, turn_mark
 
@@ -207,11 +207,15 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutReply:
-    """A reply of a frame's model that was cut off: its beginning, about how many tokens had come, and since when."""
+    """A reply of a frame's model that was cut off: its beginning, about how many tokens had come, and since when.
+
+    `cause` is that of its RetryScheduled: an `error`, a person's `message`, or a `lost` worker.
+    """
 
     text: str
     tokens: int
     since: datetime
+    cause: RetryCause = "error"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 Times, ids and verdicts enter here, so replay needs no clock, no code and no policy.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
@@ -18,6 +18,8 @@ from runtime.core.call_options import (
     ModelOptions,
 )
 from runtime.core.enums import Edit, GateKind, Verdict
+
+RetryCause = Literal["error", "lost", "brake", "credential", "message"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,15 +356,16 @@ class RetryScheduled:
     the provider's rate limit (`brake`): `ticket` is its number in that queue. `since` is when the frame's model first
     gave no reply; None in entries from before runs waited for providers. `asks_at` is set once no model of the agent
     is left to call: at that time people are asked instead. `limited` says that the provider rejected or delays the call
-    because of its rate limit. `tokens` is about how many tokens of text had come when the reply was cut off: then the
+    because of its rate limit. `tokens` is about how many tokens had come when the reply was cut off: then the
     next attempt learns of it, with `partial`. It is 0 in older entries. After a `credential` failure people must
-    replace one before the call starts again.
+    replace one before the call starts again. If a person's `message` cut the reply off, or its worker was lost, the
+    next attempt follows at once, and `usage` and `cost` count the lost reply as far as its price is known.
     """
 
     frame: str
     call: str | None
     attempt: int
-    cause: Literal["error", "lost", "brake", "credential"]
+    cause: RetryCause
     error: str
     until: datetime | None = None
     model: str = ""
@@ -374,6 +377,8 @@ class RetryScheduled:
     asks_at: datetime | None = None
     limited: bool = False
     tokens: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+    cost: int | None = None
     type: Literal["RetryScheduled"] = "RetryScheduled"
 
 
@@ -593,12 +598,14 @@ class Resumed:
 class MessageReceived:
     """A person wrote to the run's first agent, whose next model call has the message.
 
-    `reviewer` says that they wrote from a request that they may decide, and as its rule allows.
+    `reviewer` says that they wrote from a request that they may decide, and as its rule allows. With `cuts` the reply
+    that the model is giving is cut off: the next call, with the message, replaces it.
     """
 
     by: str
     text: str
     reviewer: bool = False
+    cuts: bool = False
     type: Literal["MessageReceived"] = "MessageReceived"
 
 

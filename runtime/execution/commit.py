@@ -38,8 +38,16 @@ from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.records import Records
 from runtime.store.tables import blobs as stored_blobs
-from runtime.store.tables import continuations, journal, late_outcomes, ledger, signals
+from runtime.store.tables import (
+    continuations,
+    journal,
+    late_outcomes,
+    ledger,
+    partial_replies,
+    signals,
+)
 from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.partial_replies import KeptPart
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +177,13 @@ class StepWriter:
             )
         return self._late[1]
 
+    def kept_parts(self) -> dict[str, KeptPart]:
+        """Read the kept parts of replies, by frame. A row that no worker wrote is ignored, with an alarm."""
+        parts, forged = self.retry_while_unreachable(functools.partial(_parts, self.now.run))
+        for frame in forged:
+            log.critical("Run %s: kept part of a reply of frame %s ignored", self.now.run, frame)
+        return parts
+
     def reread_signals(self) -> None:
         """Have the signals read again, even if their count has not changed."""
         self._held.signal_version = None
@@ -284,6 +299,7 @@ class StepWriter:
             ended_waits=records.ended_waits,
             first=records.needs_first,
             spent=records.spent(after),
+            kept=tuple(sorted(records.kept)),
         )
 
     def _continuation(
@@ -388,6 +404,11 @@ def _late(run: UUID) -> tuple[LateOutcome, ...]:
     for problem in found.forged:
         log.critical("Run %s: late outcome ignored: %s", run, problem)
     return found.genuine
+
+
+def _parts(run: UUID) -> tuple[dict[str, KeptPart], list[str]]:
+    with pool.pooled() as connection:
+        return partial_replies.of(connection, run)
 
 
 def _has_waiting_runs() -> bool:

@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
-from runtime.core.continuation import Continuation, Phase
+from runtime.core.continuation import Continuation, FrameState, Phase
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.lost_results import journaled
 from runtime.core.errors import NotJson
-from runtime.core.events import QuestionFailed
+from runtime.core.events import MessageReceived, QuestionFailed
 from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import recover
@@ -33,6 +33,7 @@ from runtime.execution.admission.versions import (
 )
 from runtime.execution.commit import Loaded, StepWriter
 from runtime.execution.concurrency import RunSlots
+from runtime.execution.effects.kept_replies import ReplyPlace
 from runtime.execution.effects.kept_slots import KeptSlots
 from runtime.execution.effects.outcomes import (
     CANCELLED,
@@ -41,6 +42,7 @@ from runtime.execution.effects.outcomes import (
     STALE,
     dropped,
     event_of,
+    lost_reply,
     not_started,
     request_for,
 )
@@ -54,8 +56,10 @@ from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import (
     EffectHandler,
+    Keep,
     ModelRequest,
     Outcome,
+    PartialReply,
     PreviewRequest,
     ToolFailure,
     ToolRequest,
@@ -114,6 +118,7 @@ class Runner:
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
         self._kept = KeptSlots()
+        self._parts: frozenset[str] = frozenset()  # frames with a kept part of an ended reply
         self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
@@ -127,6 +132,7 @@ class Runner:
         """Advance the run until it is released, and return its state then."""
         for event in recover(self._writer.now, now_writes(self._version_changes or {})):
             self._step.add(event)
+        self._report_lost_replies()
         try:
             while not self._advance():
                 self._context.effect_pool.wake_next()
@@ -176,8 +182,12 @@ class Runner:
             match result:
                 case Result.WRITTEN:
                     self._unapplied = None
+                    if any(one.cuts for one in self._step.records.of(MessageReceived)):
+                        self._cut_reply()
                     self._uncommitted.clear()
                     self._kept.release()
+                    if self._step.records.changes:
+                        self._parts = frozenset()
                     self._ready.extend(self._step.records.work)
                     self._step = self._new_step()
                     return release
@@ -187,8 +197,20 @@ class Runner:
                 case Result.LOST:
                     raise LeaseLost
 
+    def _report_lost_replies(self) -> None:
+        """Record the replies that the worker before was receiving: the next requests tell their models."""
+        now = self._writer.now
+        if not any(frame.state is FrameState.ASKING for frame in now.frames.values()):
+            return
+        parts = self._writer.kept_parts()
+        self._parts = frozenset(parts)
+        for part in parts.values():
+            if event := lost_reply(now, part, self._writer.clock()):
+                self._step.add(event)
+
     def _commit(self, release: bool) -> Result:
         step = self._step
+        step.records.kept = self._parts
         if step.records.changes:
             return self._writer.commit(step.records, step.now, release=release)
         return self._writer.release() if release else Result.WRITTEN
@@ -288,6 +310,9 @@ class Runner:
             self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
+        with effect.keeping:  # until the part that is being written is there
+            if effect.is_kept:
+                self._parts |= {effect.request.frame}
         if not effect.keeps_slot:  # else an isolated run would yield before each start of its call
             self._yielding.made_progress()
         if _is_too_late(self._step.now, effect.request):
@@ -299,6 +324,7 @@ class Runner:
             outcome,
             at=self._writer.clock(),
             jitter=random.random(),  # noqa: S311 - spreads retries, keeps no secret
+            is_cut=effect.is_cut,
         )
         self._step.add(event)
         if isinstance(event, QuestionFailed):
@@ -465,8 +491,29 @@ class Runner:
         elif isinstance(request, PreviewRequest):
             shown = self._writer.now.call(request.frame, request.call).shown
             effect.keeps_slot = shown is not None
+        elif request.inquiry is None and not request.summary:
+            effect.keep = self._keep_of(effect, request)
         self._running.add(effect)
         return effect
+
+    def _keep_of(self, effect: RunningEffect, request: ModelRequest) -> Keep:
+        """Return what keeps the received part of a reply, from the thread of the models."""
+        frame = self._writer.now.frame(request.frame)
+        place = ReplyPlace(claim=self._held.claim, turn=frame.turn, attempt=frame.attempt)
+
+        def keep(found: PartialReply) -> None:
+            part = place.part(request, found, self._writer.clock())
+            self._context.effect_pool.replies.keep(effect, place.claim, part)
+
+        return keep
+
+    def _cut_reply(self) -> None:
+        """End the model call that answers without the message that was just journaled."""
+        for effect in self._running:
+            request = effect.request
+            if isinstance(request, ModelRequest) and request.hears:
+                effect.is_cut = True
+                effect.abort()
 
     def _abort_model_calls(self) -> None:
         """End the running model calls. The received parts of their replies are their outcome."""

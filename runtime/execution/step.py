@@ -26,7 +26,6 @@ from runtime.core.events import (
     Event,
     GateClosed,
     GateOpened,
-    MessageReceived,
     Paused,
     Resumed,
     ToolStarted,
@@ -63,6 +62,7 @@ from runtime.execution.step_events import (
     frame_opened,
     invalid_input,
     late_arrivals,
+    received,
     run_ended,
 )
 from runtime.ports.agents import VersionChange
@@ -154,9 +154,7 @@ class StepBuilder:
                     self.add(Resumed(by=signal.by))
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
-                    self.add(
-                        MessageReceived(by=signal.by, text=signal.text, reviewer=signal.reviewer)
-                    )
+                    self.add(received(signal))
             case InquirySignal():
                 self._add_if(inquiries.asked(self.now, signal))
             case EventSignal():

@@ -16,6 +16,7 @@ from runtime.core.events import (
     FrameOpened,
     GateDecided,
     GateOpened,
+    MessageReceived,
     WaitEnded,
 )
 from runtime.core.ids import ROOT
@@ -24,7 +25,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.agents import AgentInfo
 from runtime.store.records import waits
 from runtime.store.tables.late_outcomes import LateOutcome
-from runtime.store.tables.signals import EventSignal, GateDecidedSignal
+from runtime.store.tables.signals import EventSignal, GateDecidedSignal, MessageSignal
 
 
 def frame_opened(
@@ -46,6 +47,13 @@ def frame_opened(
         budget=info.budget,
         rates=info.rates,
         instructions=instructions,
+    )
+
+
+def received(signal: MessageSignal) -> MessageReceived:
+    """Return the event for a person's message."""
+    return MessageReceived(
+        by=signal.by, text=signal.text, reviewer=signal.reviewer, cuts=signal.cuts
     )
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from runtime.core.continuation import Call, CutReply, PlanItem
 from runtime.core.enums import EffectClass, FailureCause
 from runtime.core.events import Preview, Proposal
+from runtime.core.ids import ROOT
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
 
 PREVIEW_SECONDS = 2.0
@@ -58,6 +59,11 @@ class ModelRequest:
     inquiry: UUID | None = None
     cut: CutReply | None = None
     todo: tuple[PlanItem, ...] = ()
+
+    @property
+    def hears(self) -> bool:
+        """Whether this is the turn of the first agent: such a call has the messages of people, a summary has none."""
+        return self.frame == ROOT and not self.summary and self.inquiry is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +148,8 @@ class ModelFailure:
 
     `retryable` says that a retry can help; `retry_after` is the wait in seconds the provider asked for. `model` is
     the one that failed, `fallback` the agent's next, empty for none. `partial` is the text received before an
-    interruption, which is about `tokens` long. `said` is the provider's error text, for admins.
+    interruption, which is about `tokens` long; `usage` and `cost` are as far as they are known then. `said` is the
+    provider's error text, for admins.
     """
 
     error: str
@@ -154,6 +161,19 @@ class ModelFailure:
     partial: str = ""
     said: str = ""
     tokens: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+    cost: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialReply:
+    """The part of a reply that was received so far: its fields are as in ModelFailure."""
+
+    text: str = ""
+    tokens: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+    cost: int | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +219,7 @@ class Unknown:
 
 
 Abort = Callable[[], None]
+Keep = Callable[[PartialReply], None]
 
 
 Outcome = ModelAnswer | ModelFailure | RateLimited | ToolResult | ToolFailure | Unknown
@@ -240,9 +261,15 @@ class EffectHandler(Protocol):
     def perform(self, request: ToolRequest) -> Outcome:
         """Make the call, from any thread. Never raises: every failure is an outcome."""
 
-    def start_model_call(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+    def start_model_call(
+        self,
+        request: ModelRequest,
+        deliver: Callable[[Outcome], None],
+        keep: Keep | None = None,
+    ) -> Abort:
         """Start the model call and return at once. `deliver` gets its outcome from any thread, exactly once.
 
-        The returned function ends the call early, from any thread. Its outcome is then a failure with the text
+        `keep` gets the received part of the reply every few seconds, from any thread; it returns at once. The returned
+        function ends the call early, from any thread. Its outcome is then a failure with the text
         received so far.
         """

@@ -65,7 +65,7 @@ class Measures:
             self._model_errors += of == "model" and event.cause == "error"
         elif isinstance(event, ModelFailed):
             self._model_errors += 1
-        elif usage := getattr(event, "usage", None):
+        if usage := getattr(event, "usage", None):
             for kind in ("input", "output"):
                 self._tokens[kind] += usage.get(f"{kind}_tokens", 0)
 

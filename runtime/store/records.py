@@ -92,13 +92,14 @@ class Records:
     """The changes of one step in order, and the writes that follow from them.
 
     `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its
-    slots are reserved.
+    slots are reserved. `kept` are frames whose model call has ended and left a kept part of its reply.
     """
 
     def __init__(self) -> None:
         self.changes: list[Changed] = []
         self.signals: list[int] = []
         self.work: list[Work] = []
+        self.kept: frozenset[str] = frozenset()
         self._events: dict[type, list[Any]] = {}  # by type: most steps have few types
 
     def add(self, change: Changed) -> None:

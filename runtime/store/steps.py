@@ -27,7 +27,15 @@ from runtime.ports.approvals import Part
 from runtime.store import failpoints, leases, pool
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
-from runtime.store.tables import blobs, continuations, gates, signals, spent, waits
+from runtime.store.tables import (
+    blobs,
+    continuations,
+    gates,
+    partial_replies,
+    signals,
+    spent,
+    waits,
+)
 from runtime.store.tables.journal import APPEND, SignedEntry, was_written
 from runtime.store.tables.ledger import Spend
 
@@ -46,6 +54,7 @@ _PARTS = (
     ("awaited", waits.OPEN, "opened_waits"),
     ("given_up", waits.CLOSE, "ended_waits"),
     ("spent", spent.SPEND, "spent"),
+    ("unkept", partial_replies.DROP, "kept"),
 )
 _OWN = tuple((name, sql) for name, sql, _ in _PARTS)
 _needed = attrgetter(*(field for *_, field in _PARTS))
@@ -68,6 +77,7 @@ class Step:
     its continuation becomes the base of the run. `opened_waits` are calls that begin to wait for an event,
     `ended_waits` the places of calls whose wait has ended. With `first` the step is valid only if no signal came
     before: a wait times out, or a late outcome settles a call. `spent` are the approvals under which it starts calls.
+    `kept` are frames whose model call has ended: the kept part of the reply is deleted.
     """
 
     claim: Claim
@@ -95,6 +105,7 @@ class Step:
     ended_waits: tuple[tuple[str, str], ...] = ()
     first: bool = False
     spent: tuple[Spend, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 def commit(
@@ -196,4 +207,6 @@ def _parameters(step: Step) -> dict[str, object]:
         parameters |= waits.parameters(step.opened_waits, step.ended_waits)
     if step.spent:
         parameters |= spent.parameters(step.spent)
+    if step.kept:
+        parameters |= partial_replies.parameters(step.kept)
     return parameters

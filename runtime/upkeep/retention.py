@@ -27,6 +27,7 @@ from runtime.store.tables import (
     journal,
     late_outcomes,
     objects,
+    partial_replies,
     pruning,
     signals,
 )
@@ -143,6 +144,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         blobs.forget(connection, run)
         signals.delete_for_run(connection, run)
         late_outcomes.delete_for_run(connection, run)
+        partial_replies.delete_for_run(connection, run)
         wiring.approvals().erase(run=run, at=at, head=end.head)
     return True
 

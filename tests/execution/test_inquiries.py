@@ -1,6 +1,5 @@
 """An inquiry to an agent while its worker dies, or while people decide: answered once, or not at all."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -64,8 +63,8 @@ def test_a_decision_during_the_answer_drops_it(
     worker, hold = desk
     begin = worker.effects.start_model_call
 
-    def start(request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
-        end = begin(request, deliver)
+    def start(request: ModelRequest, *more: Any) -> Abort:
+        end = begin(request, *more)
         return end if request.inquiry is None else lambda: None
 
     monkeypatch.setattr(worker.effects, "start_model_call", start)

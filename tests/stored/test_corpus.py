@@ -349,11 +349,13 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 
 def _schema_of(event: Event) -> int:
-    if isinstance(event, MessageReceived) and event.reviewer:
+    if isinstance(event, MessageReceived) and (event.reviewer or event.cuts):
         return ORIGINS
     if isinstance(event, RunStarted) and (event.makers or event.thread):
         return ORIGINS
-    if isinstance(event, RetryScheduled) and (event.limited or event.tokens):
+    if isinstance(event, RetryScheduled) and (
+        event.limited or event.tokens or event.cause == "message"
+    ):
         return ORIGINS
     if isinstance(event, CallAdmitted) and event.terms.plan:
         return ORIGINS

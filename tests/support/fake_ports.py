@@ -34,6 +34,7 @@ from runtime.ports.approvals import (
 )
 from runtime.ports.effects import (
     Abort,
+    Keep,
     ModelAnswer,
     ModelFailure,
     ModelRequest,
@@ -44,6 +45,7 @@ from runtime.ports.effects import (
 )
 from runtime.store.pool import Connection
 
+CUT_USAGE = {"input_tokens": 5, "output_tokens": 1}  # of a model call that was ended
 AT_ONCE = RetryPolicy(attempts=3, base=0.0, ceiling=0.0)
 
 Script = Callable[[ModelRequest], Outcome]
@@ -118,6 +120,7 @@ class FakeEffects:
         self.agents = agents
         self.tools = tools
         self.models: list[ModelRequest] = []
+        self.keeps: list[Keep | None] = []
         self.ended: list[ModelRequest] = []
         self.calls: list[ToolRequest] = []
         self.changes: dict[tuple[str, str], VersionChange] = {}
@@ -174,10 +177,16 @@ class FakeEffects:
             self.calls.append(request)
         return self.tools[request.tool].body(request)
 
-    def start_model_call(self, request: ModelRequest, deliver: Callable[[Outcome], None]) -> Abort:
+    def start_model_call(
+        self,
+        request: ModelRequest,
+        deliver: Callable[[Outcome], None],
+        keep: Keep | None = None,
+    ) -> Abort:
         """Run each call in a thread of its own, which is abandoned once the call is ended."""
         with self._lock:
             self.models.append(request)
+            self.keeps.append(keep)
 
         def reply() -> None:
             try:
@@ -189,7 +198,7 @@ class FakeEffects:
 
         def end() -> None:
             self.ended.append(request)
-            deliver(ModelFailure(error="ended", partial="so f"))
+            deliver(ModelFailure(error="ended", partial="so f", tokens=1, usage=CUT_USAGE, cost=2))
 
         return end
 

@@ -99,7 +99,8 @@ MEMORY_LINES = [
 CUT_REPLY = CutReply(text='I "will', tokens=2, since=datetime(2026, 1, 1, 9, tzinfo=UTC))
 MARKER = (
     "Your last reply was cut off and nothing of it counts. Answer again, from the beginning. It as JSON: "
-    '{"beginning": "I \\"will", "cut_after_tokens": 2, "since": "2026-01-01T09:00:00+00:00"}'
+    '{"cut_by": "the connection or its deadline", "beginning": "I \\"will", "cut_after_tokens": 2,'
+    ' "since": "2026-01-01T09:00:00+00:00"}'
 )
 NEWCOMER: dict[str, Any] = {
     "full_name": "New Hire",

@@ -45,6 +45,11 @@ MEMORY = (
 )
 
 CUT = "Your last reply was cut off and nothing of it counts. Answer again, from the beginning. It as JSON: "
+CUT_BY = {
+    "error": "the connection or its deadline",
+    "message": "a person, by the last message",
+    "lost": "the loss of the worker that received it",
+}
 
 WAITING = "This call has not been made: it waits for a person's decision."
 # The tool, its call, the person, ASKS and the question follow.

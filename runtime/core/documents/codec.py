@@ -246,11 +246,13 @@ def _number(event: Event) -> int:
                 return _number_of(state_of(event))
         case RunStarted() if event.makers or event.thread is not None:
             return ORIGINS
-        case MessageReceived() if event.reviewer:
+        case MessageReceived() if event.reviewer or event.cuts:
             return ORIGINS
         case AnswerDropped():
             return ORIGINS
-        case RetryScheduled() if event.limited or event.tokens or event.cause == "credential":
+        case RetryScheduled() if event.limited or event.tokens:
+            return ORIGINS
+        case RetryScheduled(cause="credential" | "message"):
             return ORIGINS
         case ToolReturned() | GateDecided() if event.answer:
             return ORIGINS

@@ -93,7 +93,11 @@ def charge(now: Continuation, event: Event) -> Continuation:
                 turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
             )
             return _add(now, event.frame, spent, context=tokens)
-        case Compacted(by="model") | QuestionAnswered() | AnswerDropped():
+        case RetryScheduled(call=None) if not event.usage:
+            return now
+        case (
+            Compacted(by="model") | QuestionAnswered() | AnswerDropped() | RetryScheduled(call=None)
+        ):
             spent = Spent(
                 tokens=tokens_of(event.usage),
                 micros=event.cost or 0,
@@ -102,7 +106,7 @@ def charge(now: Continuation, event: Event) -> Continuation:
             return _add(now, _open_at(now, event.frame), spent)
         case ToolReturned() | ToolFailed() | OutcomeUnknown():
             return _add(now, event.frame, _A_CALL)
-        case RetryScheduled() if event.call is not None:
+        case RetryScheduled():
             return _add(now, event.frame, _A_CALL)
         case _:
             return now

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from runtime.core.budgets import added
 from runtime.core.continuation import Continuation, Frame, FrameState
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import Compacted
@@ -40,9 +41,6 @@ def compact(now: Continuation, event: Compacted) -> Continuation:
     if not 1 < event.until == cut_point(frame):
         raise IllegalTransition("Frame", f"cut at {cut_point(frame)}", event.type, frame.id)
     summary = {"role": SUMMARY, "content": event.summary, "of": event.until - 1}
-    usage = dict(now.usage)
-    for kind, count in event.usage.items():
-        usage[kind] = usage.get(kind, 0) + count
     frame = replace(
         frame,
         state=state,
@@ -53,7 +51,7 @@ def compact(now: Continuation, event: Compacted) -> Continuation:
         messages=(frame.messages[0], summary, *frame.messages[event.until :]),
         calls=frame.of_turn(),
     )
-    return replace(now.with_frame(frame), usage=usage)
+    return replace(now.with_frame(frame), usage=added(now.usage, event.usage))
 
 
 def _size(frame: Frame) -> int:

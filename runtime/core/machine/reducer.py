@@ -8,6 +8,7 @@ leaves the given one unchanged.
 
 from typing import Any, assert_never
 
+from runtime.core.budgets import added
 from runtime.core.continuation import (
     SETTLED,
     Call,
@@ -276,9 +277,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
         calls=frame.calls + calls,
         outcome=_answer(event) if answers else None,
     )
-    usage = dict(now.usage)
-    for kind, count in event.usage.items():
-        usage[kind] = usage.get(kind, 0) + count
+    usage = added(now.usage, event.usage)
     return replace(now, frames={**now.frames, frame.id: frame}, usage=usage)
 
 
@@ -421,11 +420,13 @@ def _schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
         frame = replace(frame, model="", failures=0)
     elif event.cause == "error":
         frame = replace(frame, failures=frame.failures + 1)
-    if event.tokens and event.since is not None:
-        cut = CutReply(text=event.partial, tokens=event.tokens, since=event.since)
+    since = event.since or event.until
+    if event.tokens and since is not None:
+        cut = CutReply(text=event.partial, tokens=event.tokens, since=since, cause=event.cause)
         frame = replace(frame, cut=cut)
     outage = _outage(frame, event)
-    return now.with_frame(replace(frame, until=event.until, ticket=event.ticket, outage=outage))
+    now = now.with_frame(replace(frame, until=event.until, ticket=event.ticket, outage=outage))
+    return replace(now, usage=added(now.usage, event.usage)) if event.usage else now
 
 
 def _outage(frame: Frame, event: RetryScheduled) -> Outage | None:

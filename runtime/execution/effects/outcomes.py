@@ -10,7 +10,7 @@ from django.conf import settings
 
 from runtime.core.call_options import CallOptions
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
-from runtime.core.continuation import Call, Continuation, Frame
+from runtime.core.continuation import Call, Continuation, Frame, FrameState, Phase
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import FailureCause
@@ -32,7 +32,7 @@ from runtime.core.events import (
 from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_ANSWER, MAX_SUMMARY
 from runtime.core.machine.calls.inquiries import conversation, open_inquiry
-from runtime.core.machine.calls.retries import on_no_reply, on_not_performed, on_unknown
+from runtime.core.machine.calls.retries import on_cut, on_no_reply, on_not_performed, on_unknown
 from runtime.core.machine.compaction import cut_point
 from runtime.core.machine.messages import undelivered_to
 from runtime.ports.approvals import Approval
@@ -52,6 +52,7 @@ from runtime.ports.effects import (
 )
 from runtime.store.records import PreviewCall
 from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.partial_replies import KeptPart
 
 # Why a call does not start although its intent is written
 CANCELLED = "the run was cancelled before this call was started"
@@ -150,9 +151,15 @@ def event_of(
     *,
     at: datetime,
     jitter: float,
+    is_cut: bool = False,
 ) -> Event:
-    """Return the event to journal for an outcome; `jitter` in [0, 1) spreads the retries."""
+    """Return the event to journal for an outcome; `jitter` in [0, 1) spreads the retries.
+
+    `is_cut` says that a person's message ended the model call. A whole reply that was faster stands.
+    """
     if isinstance(request, ModelRequest):
+        if is_cut and isinstance(outcome, ModelFailure):
+            return _cut(now.frame(request.frame), outcome, at)
         return _model_event(now, request, outcome, at, jitter)
     if isinstance(request, PreviewRequest):
         return _previewed(request, outcome, at)
@@ -207,6 +214,38 @@ def _model_event(
             return ModelFailed(frame=request.frame, error="a tool's result instead of a reply")
         case _ as never:
             assert_never(never)
+
+
+def _cut(frame: Frame, failure: ModelFailure, at: datetime) -> RetryScheduled:
+    return on_cut(
+        frame,
+        "message",
+        at=at,
+        model=failure.model,
+        partial=failure.partial,
+        tokens=failure.tokens,
+        usage=failure.usage,
+        cost=failure.cost,
+    )
+
+
+def lost_reply(now: Continuation, part: KeptPart, at: datetime) -> RetryScheduled | None:
+    """Return the event for a reply that was lost with its worker; None if the call is over."""
+    frame = now.frames.get(part.frame) if now.phase is Phase.STARTED else None
+    if frame is None or frame.state is not FrameState.ASKING:
+        return None
+    if (part.turn, part.attempt) != (frame.turn, frame.attempt):
+        return None
+    return on_cut(
+        frame,
+        "lost",
+        at=at,
+        model=part.model,
+        partial=part.text,
+        tokens=part.tokens,
+        usage=part.usage,
+        cost=part.cost,
+    )
 
 
 def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:

@@ -17,6 +17,7 @@ from runtime.execution.effects.validation import validate_outcome
 from runtime.ports.effects import (
     Abort,
     EffectHandler,
+    Keep,
     ModelAnswer,
     ModelFailure,
     ModelRequest,
@@ -65,7 +66,10 @@ def _preview(handler: EffectHandler, request: PreviewRequest) -> Outcome:
 
 
 def start_model_call(
-    handler: EffectHandler, request: ModelRequest, deliver: Callable[[Outcome], object]
+    handler: EffectHandler,
+    request: ModelRequest,
+    deliver: Callable[[Outcome], object],
+    keep: Keep | None = None,
 ) -> Abort:
     """Start a model call. The handler delivers the outcome from a thread of its own, which must not be blocked."""
 
@@ -76,7 +80,7 @@ def start_model_call(
 
     failpoints.hit("starting", "model", depth_of(request.frame))
     try:
-        return handler.start_model_call(request, came)
+        return handler.start_model_call(request, came, keep)
     except Exception as exc:
         log.exception("Run %s: effect handler raised an error for a model call", request.run)
         deliver(ModelFailure(error=plain(f"{type(exc).__name__}: {exc}")))

@@ -16,6 +16,7 @@ from functools import partial
 from runtime.core.commands import AnswerInquiry, CallModel
 from runtime.core.effect_classes import RULES
 from runtime.execution.effects.deadlines import DeadlineTimer
+from runtime.execution.effects.kept_replies import ReplyKeeper
 from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call
 from runtime.execution.effects.running import KeptSlot, RunningEffect
@@ -105,6 +106,7 @@ class EffectPool:
         self._tools, self._models = Slots(slots), Slots(models)
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="effect")
         self._deadlines = DeadlineTimer()
+        self.replies = ReplyKeeper()
         self._replace, self._is_replaced = replace, False
         self._hung: dict[RunningEffect, str] = {}  # calls past their deadline, and their tools
         self._lock = threading.Lock()
@@ -135,7 +137,7 @@ class EffectPool:
         effect.cancel_deadline = self._deadlines.after(seconds, partial(self._overrun, effect))
         if isinstance(request, ModelRequest):
             finish = partial(self._finish_model_call, effect)
-            effect.abort = start_model_call(self._handler, request, finish)
+            effect.abort = start_model_call(self._handler, request, finish, effect.keep)
         else:
             self._threads.submit(self._run_tool, effect, request)
 
@@ -147,6 +149,7 @@ class EffectPool:
         """Wait for the running tools and stop all threads."""
         self._threads.shutdown(wait=True)
         self._deadlines.close()
+        self.replies.close()
 
     def _slots(self, work: Work) -> Slots:
         return self._models if isinstance(work, CallModel | AnswerInquiry) else self._tools

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.execution.effects import late
-from runtime.ports.effects import Abort, ModelRequest, Outcome, PreviewRequest, ToolRequest
+from runtime.ports.effects import Abort, Keep, ModelRequest, Outcome, PreviewRequest, ToolRequest
 
 
 def no_abort() -> None:
@@ -20,7 +20,9 @@ class RunningEffect:
 
     `submit` puts a message into the runner's queue. `started_at` is the time of the intent, `worker` this process; a
     late outcome is recorded with both. `abort` ends a model call, or the transaction of a transactional call.
-    `keeps_slot` is True for the preview just before a call: its slot then starts the call.
+    `keeps_slot` is True for the preview just before a call: its slot then starts the call. `is_cut` says that a
+    person's message cuts this reply off. `keep` gets the received part of a reply. Its writer holds `keeping` and sets
+    `is_kept`.
     """
 
     request: ModelRequest | PreviewRequest | ToolRequest
@@ -28,6 +30,10 @@ class RunningEffect:
     started_at: datetime | None = None
     worker: UUID | None = None
     keeps_slot: bool = False
+    is_cut: bool = False
+    keep: Keep | None = None
+    keeping: threading.Lock = field(default_factory=threading.Lock)
+    is_kept: bool = False
     abort: Abort = no_abort
     cancel_deadline: Callable[[], None] = no_abort
     _settled: threading.Lock = field(default_factory=threading.Lock)

@@ -18,6 +18,7 @@ from runtime.queries.spans.states import SpanKind, SpanState
 
 # Calls in these states wait, and their labels need no time after them.
 _WAITING = frozenset({CallState.GATED, CallState.UNKNOWN})
+_WITHOUT_REPLY = {"lost": SpanState.WORKER_LOST, "message": SpanState.CUT_OFF}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +250,7 @@ class FrameRecord:
         if event.cause == "brake":
             self._rate_limited(at, event.until or at)
             return
-        state = SpanState.WORKER_LOST if event.cause == "lost" else SpanState.NO_REPLY
+        state = _WITHOUT_REPLY.get(event.cause, SpanState.NO_REPLY)
         self._end_model(at, SpanState.NEXT_MODEL if event.instead else state, event, said)
         if event.until is not None and event.until > at:
             self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until

@@ -49,6 +49,7 @@ class SpanState(Enum):
     COMPACTED = "summarised earlier messages", SpanResult.DONE
     NO_REPLY = "no reply", SpanResult.BAD
     NEXT_MODEL = "no reply, the next model is called", SpanResult.BAD
+    CUT_OFF = "cut off by a message", SpanResult.OVER
     WORKER_LOST = "its worker was lost", SpanResult.BAD
 
     NOT_CHECKED = "proposed, not checked yet", SpanResult.OPEN

@@ -79,6 +79,7 @@ class MessageSignal:
     by: str
     text: str
     reviewer: bool = False
+    cuts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +165,17 @@ def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
 
 
 def send_message(
-    connection: Connection, *, run: UUID, by: str, text: str, reviewer: bool = False
+    connection: Connection,
+    *,
+    run: UUID,
+    by: str,
+    text: str,
+    reviewer: bool = False,
+    cuts: bool = False,
 ) -> None:
     """Write the signal; the caller has increased the signal count in the same transaction."""
-    body: dict[str, object] = {"by": by, "text": text}
-    _send(connection, run, MESSAGE, {**body, "reviewer": True} if reviewer else body)
+    flags = {name: True for name, is_set in (("reviewer", reviewer), ("cuts", cuts)) if is_set}
+    _send(connection, run, MESSAGE, {"by": by, "text": text, **flags})
 
 
 def send_inquiry(
@@ -285,9 +292,13 @@ def _decode(number: int, kind: str, body: str) -> Signal:
         if kind == RESUME:
             return ResumeSignal(id=number, by=document["by"])
         if kind == MESSAGE:
-            reviewer = document.get("reviewer") is True
-            by, text = document["by"], document["text"]
-            return MessageSignal(id=number, by=by, text=text, reviewer=reviewer)
+            return MessageSignal(
+                id=number,
+                by=document["by"],
+                text=document["text"],
+                reviewer=document.get("reviewer") is True,
+                cuts=document.get("cuts") is True,
+            )
         if kind == INQUIRY:
             gate, inquiry = UUID(document["gate"]), UUID(document["question"])
             by, text = document["by"], document["text"]

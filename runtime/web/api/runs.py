@@ -132,11 +132,12 @@ class RetryIn(Body):
 
 
 class MessageIn(Body):
-    """The text of the message."""
+    """The text of the message. `cut_reply` cuts off the reply that the agent's model is giving."""
 
-    model_config = with_example(text="Use level 2 instead.")
+    model_config = with_example(text="Use level 2 instead.", cut_reply=True)
 
     text: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_MESSAGE})]
+    cut_reply: Annotated[Any, WithJsonSchema({"type": "boolean"})] = False
 
 
 class RunOut(Schema):
@@ -307,9 +308,11 @@ def retry_run(request: Authenticated, run: UUID, body: RetryIn) -> RunDetail:
 
 @router.post("/runs/{uuid:run}/messages", response={202: RunOut})
 def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[RunDetail]:
-    """Send a message to the first agent of a run; its next model call has it."""
+    """Send a message to the first agent of a run; its next model call has it. `cut_reply` makes that call now."""
     wiring.access().require(request.auth, "runs:control")
-    return Status(202, send_message(run=run, text=body.text, actor=request.auth))
+    return Status(
+        202, send_message(run=run, text=body.text, cut_reply=body.cut_reply, actor=request.auth)
+    )
 
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])

@@ -21,17 +21,19 @@ from runtime.web.requests import form_text
 @login_required
 def message(request: HttpRequest, run: UUID) -> HttpResponse:
     """Send a message to the agent. A refused message is shown again with the reason."""
-    text = form_text(request.POST, "text")
+    text, cuts = form_text(request.POST, "text"), bool(request.POST.get("cut_reply"))
     return answer(
         request,
         run,
         "runs/message.html",
-        act=lambda actor: send_message(run=run, text=text, actor=actor).id,
-        context=partial(_context, text),
+        act=lambda actor: send_message(run=run, text=text, cut_reply=cuts, actor=actor).id,
+        context=partial(_context, text, cuts),
     )
 
 
-def _context(text: str, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+def _context(
+    text: str, cuts: bool, actor: Actor, shown: RunDetail, refusal: Refusal | None
+) -> Context:
     late, problem = shown.status if shown.ended else "", ""
     match refusal:
         case InvalidInput():
@@ -44,6 +46,7 @@ def _context(text: str, actor: Actor, shown: RunDetail, refusal: Refusal | None)
         "may_write": wiring.access().may_control(actor, shown.requester),
         "late": late,
         "text": text,
+        "cuts": cuts,
         "problem": problem,
         "max_message": MAX_MESSAGE,
     }

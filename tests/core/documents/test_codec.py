@@ -29,6 +29,7 @@ from runtime.core.events import (
     BlobRef,
     CallAdmitted,
     Event,
+    MessageReceived,
     Proposal,
     RetryScheduled,
     ToolReturned,
@@ -68,6 +69,7 @@ def test_values_that_would_be_read_differently_are_not_written(value: Any, where
 
 DELAYED = RetryScheduled(frame="0", call=None, attempt=1, cause="brake", error="busy")
 INSIDE = BlobRef(digest="sha256:d", size=70_000, preview="x")
+MESSAGE = MessageReceived(by="ada", text="Stop.")
 NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=())
 
 
@@ -85,6 +87,9 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (replace(RETURNED, stored=replace(INSIDE, outside=True)), ORIGINS),
         (DELAYED, codec.SCHEMA),
         (replace(DELAYED, limited=True), ORIGINS),
+        (replace(DELAYED, cause="message"), ORIGINS),
+        (MESSAGE, codec.SCHEMA),
+        (replace(MESSAGE, cuts=True), ORIGINS),
         (CallAdmitted(frame="0", call="c1.0", terms=options(plan=True)), ORIGINS),
     ],
 )

@@ -50,7 +50,7 @@ from runtime.core.machine.budget_accounting import (
     reply_of,
     reserved,
 )
-from runtime.core.machine.calls.retries import on_worker_lost
+from runtime.core.machine.calls.retries import on_cut, on_worker_lost
 from runtime.core.machine.forks import forked
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
@@ -131,6 +131,16 @@ def test_a_started_tool_counts_as_a_call_with_its_outcome() -> None:
     assert now.spent.calls == 2
     failed = RetryScheduled(frame=ROOT, call=None, until=later(1), **FAILED)
     assert evolve(started(), failed).spent == NOTHING
+
+
+def test_a_reply_that_was_cut_off_is_paid_for_as_far_as_known() -> None:
+    now, usage = started(), {"input_tokens": 9, "output_tokens": 4}
+    cut = on_cut(now.frame(ROOT), "message", at=AT, partial="so f", tokens=4, usage=usage, cost=3)
+    after = evolve(now, cut)
+    assert (after.spent, after.usage) == (Spent(tokens=13, micros=3), usage)
+    frame = after.frame(ROOT)
+    assert (frame.failures, frame.outage, frame.until) == (0, None, AT)
+    assert evolve(now, on_cut(now.frame(ROOT), "lost", at=AT)).frame(ROOT).cut is None
 
 
 def test_a_summary_by_the_model_is_paid_for_and_is_no_turn() -> None:

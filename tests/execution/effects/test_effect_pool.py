@@ -27,6 +27,7 @@ from runtime.management.commands.healthcheck import _WITHIN
 from runtime.models import Run, Worker
 from runtime.ports.effects import (
     Abort,
+    Keep,
     ModelRequest,
     Outcome,
     PreviewRequest,
@@ -305,7 +306,10 @@ def test_a_call_whose_intent_is_not_acted_on_is_taken_back(
 def test_a_handler_that_delivers_twice_or_raises_is_heard_once() -> None:
     class Careless(FakeEffects):
         def start_model_call(
-            self, request: ModelRequest, deliver: Callable[[Outcome], None]
+            self,
+            request: ModelRequest,
+            deliver: Callable[[Outcome], None],
+            keep: Keep | None = None,
         ) -> Abort:
             deliver(say("first"))
             deliver(say("second"))

@@ -137,7 +137,10 @@ def test_a_message_is_heard_at_the_next_turn(
     shows(bea, suspended, hides=["Write to the agent"])
     answer = ada_api.post(f"/runs/{suspended}/messages", {"text": TEXT})
     assert (answer.status_code, answer.json()["unheard"]) == (202, 1)
-    answer = ada.post(f"{path}message/", {"text": "No\r\nmore."})
+    refused = ada_api.post(f"/runs/{suspended}/messages", {"text": TEXT, "cut_reply": "yes"})
+    assert field_of(refused) == (422, "cut_reply")
+    answer = ada.post(f"{path}message/", {"text": "No\r\nmore.", "cut_reply": "1"})
+    assert Signal.objects.filter(kind="message", body__endswith='"cuts": true}').count() == 1
     assert (answer.status_code, answer["Location"]) == (302, path)
     shows(ada, suspended, "2 messages queued for the next turn")
     position = office.advance(suspended).position

@@ -7,6 +7,7 @@ frame, so it cannot change what the agent does: the person who asks may still de
 from typing import Any
 from uuid import UUID
 
+from runtime.core.budgets import added
 from runtime.core.continuation import SETTLED, Continuation, Frame, Inquiry, Phase
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import AnswerDropped, InquiryEvent, QuestionAnswered, QuestionAsked
@@ -58,10 +59,7 @@ def conversation(frame: Frame, inquiry: Inquiry) -> Frame:
 
 
 def _used(now: Continuation, event: QuestionAnswered | AnswerDropped) -> Continuation:
-    usage = dict(now.usage)
-    for kind, count in event.usage.items():
-        usage[kind] = usage.get(kind, 0) + count
-    return replace(now, usage=usage)
+    return replace(now, usage=added(now.usage, event.usage))
 
 
 def _asked(now: Continuation, event: QuestionAsked) -> Continuation:

@@ -9,6 +9,7 @@ calls all of them in rounds. The pauses grow until one replies or people are ask
 """
 
 from datetime import datetime, timedelta
+from typing import Literal
 
 from runtime.core.call_options import CallOptions, RetryPolicy
 from runtime.core.continuation import Call, Frame
@@ -26,6 +27,11 @@ MAX_ROUND_SECONDS = 300.0
 
 # How long a rejected key, address or name is retried before people are asked: a deploy may be running.
 SETUP_TIMEOUT = timedelta(minutes=1)
+
+CUT_OFF = {
+    "message": "a person's message cut the reply off",
+    "lost": "the worker that received the reply was lost",
+}
 
 # Causes for which another provider may reply. A wrong key is not among them, because people must see it.
 FALLBACK_CAUSES = frozenset(
@@ -137,6 +143,36 @@ def on_no_reply(
         asks_at=asks_at,
         limited=cause is FailureCause.LIMIT,
         tokens=tokens,
+    )
+
+
+def on_cut(
+    frame: Frame,
+    cause: Literal["message", "lost"],
+    *,
+    at: datetime,
+    model: str = "",
+    partial: str = "",
+    tokens: int = 0,
+    usage: dict[str, int] | None = None,
+    cost: int | None = None,
+) -> RetryScheduled:
+    """Return the event for a reply that a message cut off or that its worker took along. The call follows at once.
+
+    The provider did not fail, so this does not count as a failure.
+    """
+    return RetryScheduled(
+        frame=frame.id,
+        call=None,
+        attempt=frame.attempt,
+        cause=cause,
+        error=CUT_OFF[cause],
+        until=at,
+        model=model,
+        partial=partial,
+        tokens=tokens,
+        usage=usage or {},
+        cost=cost,
     )
 
 

@@ -1,0 +1,85 @@
+"""Parts of replies that models are giving, one for each frame, so that not all is lost with the worker.
+
+A worker overwrites the row every few seconds, without waiting for the disk. The step that journals the reply, or that
+it was lost, deletes it. The MAC binds a row to its run, frame, turn and attempt.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from runtime.keyring import macs, purposes
+from runtime.keyring.macs import Seal
+from runtime.store.pool import Connection
+
+LABEL = "partial reply"  # tells a row from a journal entry under the same key
+
+# The part of the step statement that deletes the rows of the frames whose replies it journals.
+DROP = """
+    DELETE FROM runtime_partialreply WHERE run_id = (SELECT id FROM run) AND frame = ANY(%(kept)s)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPart:
+    """The part of a reply that was received by `at`; the last five fields are as in RetryScheduled."""
+
+    frame: str
+    turn: int
+    attempt: int
+    at: datetime
+    text: str
+    tokens: int
+    model: str = ""
+    usage: dict[str, int] = field(default_factory=dict)
+    cost: int | None = None
+
+
+def write(connection: Connection, run: UUID, part: KeptPart, *, owner: UUID, epoch: int) -> bool:
+    """Write the row of a frame while this claim has the run; return whether it has. The caller is in a transaction."""
+    body = json.dumps({**asdict(part), "at": part.at.isoformat()})
+    seal = macs.seal(purposes.JOURNAL, LABEL, str(run), part.frame, body)
+    connection.execute("SET LOCAL synchronous_commit = off")
+    done = connection.execute(
+        """
+        INSERT INTO runtime_partialreply (run_id, frame, body, mac, key_id)
+        SELECT id, %s, %s, %s, %s FROM runtime_run WHERE id = %s AND owner = %s AND epoch = %s FOR SHARE
+        ON CONFLICT (run_id, frame) DO UPDATE
+        SET body = EXCLUDED.body, mac = EXCLUDED.mac, key_id = EXCLUDED.key_id
+        """,
+        (part.frame, body, seal.mac, seal.key_id, run, owner, epoch),
+    )
+    return done.rowcount == 1
+
+
+def of(connection: Connection, run: UUID) -> tuple[dict[str, KeptPart], list[str]]:
+    """Return the parts of a run by frame, and the frames whose row no worker wrote. Raise KeyMissing."""
+    rows = connection.execute(
+        "SELECT frame, body, mac, key_id FROM runtime_partialreply WHERE run_id = %s", (run,)
+    )
+    genuine, forged = {}, []
+    for frame, body, mac, key_id in rows.fetchall():
+        if macs.verify(
+            purposes.JOURNAL, Seal(mac=mac, key_id=key_id), LABEL, str(run), frame, body
+        ):
+            genuine[frame] = _read(json.loads(body))
+        else:
+            forged.append(frame)
+    return genuine, forged
+
+
+def parameters(frames: Collection[str]) -> dict[str, object]:
+    """Return the parameters of DROP."""
+    return {"kept": list(frames)}
+
+
+def delete_for_run(connection: Connection, run: UUID) -> None:
+    """Delete the rows of a run whose payloads were removed."""
+    connection.execute("DELETE FROM runtime_partialreply WHERE run_id = %s", (run,))
+
+
+def _read(document: dict[str, Any]) -> KeptPart:
+    return KeptPart(**{**document, "at": datetime.fromisoformat(document["at"])})
