@@ -143,6 +143,7 @@ class Blob(models.Model):
     size = models.BigIntegerField(null=True)  # in bytes, of one with a place
     used_at = models.DateTimeField(db_default=Now())  # when a step last referred to it
     source = models.UUIDField(null=True)  # the run whose text it is, if another one remembers it
+    is_summary = models.BooleanField(db_default=False)  # of what `source` remembers
 
     class Meta:
         db_table = "runtime_content"

@@ -17,7 +17,7 @@ from runtime.core.enums import EffectClass, Risk
 from runtime.core.events import Change
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
-from runtime.ports.agents import PublishedChange, ToolSchemas
+from runtime.ports.agents import PublishedChange, Remembers, ToolSchemas
 from runtime.store import pool
 
 PUBLISHED = (
@@ -55,10 +55,11 @@ class Catalogue:
             raise UnknownAgent(f"there is no agent named {agent}")
         inputs.check(schema, value)
 
-    def remembers(self, agent: str) -> int:
-        """Return how many texts of earlier runs of its thread a run of this agent remembers, 0 for none."""
+    def remembers(self, agent: str) -> Remembers:
+        """Return what a run of this agent remembers of earlier runs of its thread."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("thread_memory", flat=True)
-        return texts_of(rows.first())
+        memory = rows.first()
+        return Remembers(texts=texts_of(memory), summary=int((memory or {}).get("summary", 0)))
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version was published after all of those. False if it never was."""

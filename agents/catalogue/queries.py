@@ -53,7 +53,7 @@ class AgentView:
 
     Only `agent` fills in what the version says: `output` holds the parts of a typed result, None for text; `model`
     names its models; `instructions` is None if the version is not known. `remembers` is the number of texts of earlier
-    runs of its thread that a run remembers.
+    runs of its thread that a run remembers, and with `sums_up` it remembers a summary of them.
     """
 
     name: str
@@ -69,6 +69,7 @@ class AgentView:
     model: tuple[str, ...] = ()
     instructions: str | None = None
     remembers: int = 0
+    sums_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +190,7 @@ def _agent(row: PublishedAgent, names: set[str]) -> AgentView:
         subagents=tuple((child, child in names) for child in row.subagents),
         steps=None if row.steps is None else tuple(row.steps),
         remembers=catalogue.texts_of(row.thread_memory),
+        sums_up="summary" in (row.thread_memory or {}),
     )
 
 

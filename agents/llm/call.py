@@ -30,7 +30,7 @@ from agents.llm.partial import kept_every, received
 from agents.llm.plan_reminder import reminder
 from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.llm.replies import whole
-from agents.llm.script_player import run_script
+from agents.llm.script_player import run_script, script_summary
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
@@ -102,6 +102,8 @@ def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFai
 
 def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     """Return the summary by the agent's own function, if a summary is requested and the agent has such a function."""
+    if request.memory_tokens:
+        return script_summary(agent, request) if providers.is_scripted(agent) else None
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     text = agent.compaction.summarise(whole(request.messages, request.calls))
@@ -117,7 +119,7 @@ def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]
         agent, request.run, request.frame, request.messages, request.instructions, request.calls
     )
     if request.summary:
-        conversation.append(sum_up(agent, request.instructions))
+        conversation.append(sum_up(agent, request.instructions, request.memory_tokens))
     return [
         *conversation,
         *after_cut(agent, request.cut, request.instructions),
@@ -302,8 +304,8 @@ def _settings(agent: AgentSpec, request: ModelRequest) -> ModelSettings:
         )
     if agent.temperature is not None:
         settings["temperature"] = agent.temperature
-    if agent.max_tokens is not None:
-        settings["max_tokens"] = agent.max_tokens
+    if (most := request.memory_tokens or agent.max_tokens) is not None:
+        settings["max_tokens"] = most
     return settings
 
 

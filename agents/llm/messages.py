@@ -52,6 +52,7 @@ from agents.sdk.scripts.conversation_texts import (
     REPORTED,
     RESULT,
     SUM_UP,
+    SUM_UP_MEMORY,
     SUMMARY,
     UNANSWERED,
     WAITING,
@@ -123,9 +124,16 @@ def _memory(message: dict[str, Any]) -> list[UserPromptPart]:
     return [UserPromptPart(content=MEMORY + "\n".join(lines))] if lines else []
 
 
+_WHO: dict[str, dict[str, str]] = {
+    "asked": {},
+    "answered": {"answered_by": "you"},
+    "summary": {"summed_up_by": "you"},
+}
+
+
 def _remembered(one: dict[str, Any]) -> dict[str, Any]:
-    who = {"asked_by": one["by"]} if one["kind"] == "asked" else {"answered_by": "you"}
-    text = {"erased": True} if one["text"] is None else {"text": one["text"]}
+    who = _WHO[one["kind"]] or {"asked_by": one["by"]}
+    text = {"erased": True} if one["text"] is None else {"text": held.open_text(one["text"])}
     return {"at": one["at"], **who, **text}
 
 
@@ -151,9 +159,10 @@ def inquiry_text(message: Mapping[str, Any]) -> str:
     return f"{QUESTION}{ANSWER_IT}{message['tool']} ({message['call']}). {message['by']}{ASKS}{message['content']}"
 
 
-def sum_up(agent: AgentSpec, instructions: str = "") -> ModelMessage:
-    """Return the message that requests a summary instead of the next step."""
-    return _request(instructions or agent.instructions, [UserPromptPart(content=SUM_UP)])
+def sum_up(agent: AgentSpec, instructions: str = "", tokens: int = 0) -> ModelMessage:
+    """Return the message that requests a summary instead of the next step; with `tokens`, one of the memory."""
+    text = f"{SUM_UP_MEMORY}{tokens}" if tokens else SUM_UP
+    return _request(instructions or agent.instructions, [UserPromptPart(content=text)])
 
 
 def after_cut(agent: AgentSpec, cut: CutReply | None, instructions: str = "") -> list[ModelMessage]:

@@ -10,6 +10,7 @@ from pydantic_ai.usage import RequestUsage
 
 from agents.llm.messages import tools_of
 from agents.sdk.spec import AgentSpec
+from runtime.ports.effects import ModelAnswer, ModelRequest
 
 CHARACTERS = 4  # of a token, on average
 GIVEN = 50  # tokens that a provider adds to every conversation, on average
@@ -32,6 +33,13 @@ def run_script(
         given, said = GIVEN + _tokens(conversation), _tokens([reply])
         usage = RequestUsage(input_tokens=given, output_tokens=said)
     return reply, usage
+
+
+def script_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer:
+    """Sum up the memory of a run in place of its script: with the end of what the earlier runs said."""
+    texts = [one["text"] for one in request.messages[0].get("memory", ()) if one["text"]]
+    said = " ".join(texts)[-request.memory_tokens * CHARACTERS :] or "Nothing is left of it."
+    return ModelAnswer(reply=None, text=said, model=agent.model_name, cost=0)
 
 
 @lru_cache(256)

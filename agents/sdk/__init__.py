@@ -18,6 +18,7 @@ from agents.sdk.definitions import (
     ToolError,
     agent,
     last,
+    summary,
     tool,
 )
 
@@ -36,6 +37,7 @@ __all__ = [
     "ToolError",
     "agent",
     "last",
+    "summary",
     "tool",
 ]
 

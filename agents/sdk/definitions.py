@@ -26,7 +26,7 @@ from agents.sdk.spec import (
     ToolSpec,
     positive,
 )
-from agents.sdk.thread_memory import ThreadMemory, last
+from agents.sdk.thread_memory import ThreadMemory, last, summary
 from runtime.core.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
@@ -50,6 +50,7 @@ __all__ = [
     "ToolError",
     "agent",
     "last",
+    "summary",
     "tool",
 ]
 

@@ -27,7 +27,7 @@ from agents.sdk.thread_memory import ThreadMemory
 from runtime.core.call_options import RetryPolicy
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import RISKS, EffectClass, FailureCause, Risk
-from runtime.core.limits import MAX_REMEMBERED
+from runtime.core.limits import MAX_REMEMBERED, MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
 
 T = TypeVar("T")
 
@@ -130,9 +130,18 @@ def compaction(given: Compaction | None, where: str) -> Compaction | None:
 def thread_memory(given: ThreadMemory | None, where: str) -> ThreadMemory | None:
     """Return the memory of an agent's threads."""
     if given is not None and not isinstance(given, ThreadMemory):
-        raise DefinitionError(f"{where}: thread_memory must be last(…), not {given!r}")
+        raise DefinitionError(
+            f"{where}: thread_memory must be last(…) or summary(…), not {given!r}"
+        )
     if given is not None and (type(given.last) is not int or not 1 <= given.last <= MAX_REMEMBERED):
         raise DefinitionError(f"{where}: thread_memory=last(…) takes 1 to {MAX_REMEMBERED} texts")
+    least, most = MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS
+    if (
+        given is not None
+        and given.summary != 0
+        and not (type(given.summary) is int and least <= given.summary <= most)
+    ):
+        raise DefinitionError(f"{where}: thread_memory=summary(…) takes {least} to {most} tokens")
     return given
 
 

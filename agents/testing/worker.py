@@ -26,6 +26,7 @@ from agents.testing.approvals import Approvals
 from agents.testing.event_match import contains
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import Phase
+from runtime.core.documents import memory
 from runtime.core.documents.blobs import InlinedMessages, value_of
 from runtime.core.documents.codec import (
     decode_continuation,
@@ -227,6 +228,8 @@ class Worker:
         text = encode_entry(Entry(at=self.clock, events=tuple(step_builder.records.events)))
         self.journal.append(text)
         self._contents.update({one.digest: value_of(one) for one in step_builder.records.blobs})
+        if (summary := step_builder.records.summary) is not None:
+            self.remembered[summary.digest] = memory.read(summary.text)
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
         self._approvals.show(step_builder.records.snapshots)
         self._ready.extend(step_builder.records.work)

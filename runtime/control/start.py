@@ -105,6 +105,7 @@ def create(
             makers=tuple(maker for maker in makers if maker != requester.person),
             thread=thread,
             memory=memory.found,
+            memory_tokens=memory.summary,
         )
         first = journal.sign(born.run, 1, "", Entry(at=born.at, events=(event,)))
         row = {

@@ -33,11 +33,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a run remembers: references for its journal, the texts with their runs, and the people behind them."""
+    """What a run remembers: references for its journal, the texts with their runs, and the people behind them.
+
+    `summary` is the most tokens of the summary that the model makes of them, 0 for none.
+    """
 
     found: tuple[Remembered, ...] = ()
     texts: tuple[tuple[UUID, Blob], ...] = ()
     people: tuple[str, ...] = ()
+    summary: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,10 @@ def of(*, agent: str, thread: str | None, actor: Actor) -> Memory:
 
     The runs that it remembers are locked against retention until the caller's transaction ends.
     """
-    if thread is None or not (most := wiring.catalogue().remembers(agent)):
+    if thread is None:
+        return NOTHING
+    remembers = wiring.catalogue().remembers(agent)
+    if not (most := remembers.texts):
         return NOTHING
     texts: list[_Text] = []
     people: tuple[str, ...] = ()
@@ -78,6 +85,7 @@ def of(*, agent: str, thread: str | None, actor: Actor) -> Memory:
         found=tuple(text.of for text in texts),
         texts=tuple((text.of.run, text.blob) for text in texts),
         people=people,
+        summary=remembers.summary if texts else 0,
     )
 
 

@@ -376,7 +376,7 @@ class Continuation:
     by action digest; such an action is refused from then on. `edits` name the person who changed the arguments of an
     action, by its digest; such an action is asked again even if policy would not ask. `questions` are unanswered and
     about calls of `pending`. `reviewers` wrote to the run as reviewers, and are kept apart from the origin. `memory` is
-    what the run remembers of earlier runs of its `thread`.
+    what the run remembers of earlier runs of its `thread`, which its model sums up if `memory_tokens` are set.
     """
 
     run: UUID
@@ -410,6 +410,7 @@ class Continuation:
     business_key: str | None = None
     thread: str | None = None
     memory: tuple[Remembered, ...] = ()
+    memory_tokens: int = 0
 
     def frame(self, frame: str) -> Frame:
         """Return the frame with this id. Raises UnknownSubject."""

@@ -74,12 +74,12 @@ class AllowanceUse:
 class Remembered:
     """A text of an earlier run of the thread: a person's question, or its answer at the end.
 
-    `by` is that person, or the agent. The text is stored under `digest`, apart from the journal, so that it can be
-    erased with the run that it comes from.
+    A `summary` is one that the agent of this run has made of such texts. `by` is that person, or the agent. The text
+    is stored under `digest`, apart from the journal, so that it can be erased with the runs that it comes from.
     """
 
     run: UUID
-    kind: Literal["asked", "answered"]
+    kind: Literal["asked", "answered", "summary"]
     by: str
     at: datetime
     digest: str
@@ -95,6 +95,7 @@ class RunStarted:
     brought it about, such as those who changed the schedule that started it. They are in its origin.
 
     `thread` names the conversation that the run belongs to, and `memory` has the texts of it that the run remembers.
+    With `memory_tokens` its model first sums them up, in so many tokens at most.
     """
 
     agent: str
@@ -105,6 +106,7 @@ class RunStarted:
     makers: tuple[str, ...] = ()
     thread: str | None = None
     memory: tuple[Remembered, ...] = ()
+    memory_tokens: int = 0
     type: Literal["RunStarted"] = "RunStarted"
 
 
@@ -173,6 +175,24 @@ class Compacted:
     model: str = ""
     cost: int | None = None
     type: Literal["Compacted"] = "Compacted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySummarised:
+    """The model summed up what the run remembers of earlier runs. From now on the run remembers the summary instead.
+
+    The text is stored under `digest`, apart from the journal, so that it can be erased with any run that it is about;
+    `text` holds it until then. `usage`, `model` and `cost` belong to that reply.
+    """
+
+    frame: str
+    at: datetime
+    usage: dict[str, int]
+    digest: str = ""
+    text: str = ""
+    model: str = ""
+    cost: int | None = None
+    type: Literal["MemorySummarised"] = "MemorySummarised"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -668,7 +688,7 @@ class AnswerDropped:
     type: Literal["AnswerDropped"] = "AnswerDropped"
 
 
-FrameEvent = ModelReplied | Compacted | ModelFailed | AgentChanged | FrameClosed
+FrameEvent = ModelReplied | Compacted | MemorySummarised | ModelFailed | AgentChanged | FrameClosed
 CallEvent = (
     CallPreviewed
     | CallAdmitted

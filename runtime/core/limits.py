@@ -38,6 +38,7 @@ MAX_MATCHED = 1_000  # waits that one event ends
 MAX_KEY = 200  # characters of a business key
 MAX_PLAN_ITEMS = 50  # of the plan that an agent keeps
 MAX_PLAN_ITEM = 200  # characters of one of them
+MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS = 50, 4_000  # of a summary that a run remembers
 MAX_REMEMBERED = 50  # texts of earlier runs that a run remembers
 MAX_REMEMBERED_TEXT = 4_000  # characters of one of them that are kept
 MAX_MEMORY = 32_000  # characters of all of them; the oldest are left out

@@ -300,6 +300,8 @@ class StepWriter:
             first=records.needs_first,
             spent=records.spent(after),
             kept=tuple(sorted(records.kept)),
+            summary=records.summary,
+            summed_up=tuple(one.digest for one in self.now.memory) if records.summary else (),
         )
 
     def _continuation(

@@ -129,6 +129,14 @@ class CallRejected(Exception):
     """A proposed call cannot be made: unknown tool or arguments that break its schema; the model sees the error."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembers:
+    """The number of texts of earlier runs that a run remembers, and the tokens of their summary, 0 for the texts."""
+
+    texts: int = 0
+    summary: int = 0
+
+
 class AgentCatalogue(Protocol):
     """The published agents, read without importing author code; implemented by agents."""
 
@@ -141,8 +149,8 @@ class AgentCatalogue(Protocol):
     def check_read(self, agent: str, schema: Any, value: Any) -> None:
         """Raise as `check_input` does, from the value that `schema` had."""
 
-    def remembers(self, agent: str) -> int:
-        """Return how many texts of earlier runs of its thread a run of this agent remembers."""
+    def remembers(self, agent: str) -> Remembers:
+        """Return what a run of this agent remembers of earlier runs of its thread."""
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version of an agent was published after all of those."""

@@ -37,7 +37,8 @@ class ModelRequest:
     the text that a function made of the frame's input; empty for the agent's own. `calls` are the frame's calls: they
     hold the arguments, which stored replies leave out. `todo` is the plan that the model keeps.
 
-    `cut` is the reply to these messages that was cut off before.
+    `cut` is the reply to these messages that was cut off before. With `memory_tokens` a summary is one of the
+    input's memory, in so many tokens at most.
 
     With `inquiry`, its id, the last message is a person's inquiry about a call that waits for a person, and the one
     before has the results of its turn so far, where `outcome` may be `waiting`. The answer is text, and no call of it
@@ -58,6 +59,7 @@ class ModelRequest:
     calls: tuple[Call, ...] = ()
     inquiry: UUID | None = None
     cut: CutReply | None = None
+    memory_tokens: int = 0
     todo: tuple[PlanItem, ...] = ()
 
     @property

@@ -117,7 +117,14 @@ class Records:
     @property
     def blobs(self) -> tuple[Blob, ...]:
         """The results that are stored by their hash."""
-        return tuple([one.blob for one in self.changes if one.blob is not None])
+        found = [one.blob for one in self.changes if one.blob is not None]
+        return tuple([blob for blob in found if not blob.is_summary])
+
+    @property
+    def summary(self) -> Blob | None:
+        """The summary of what the run remembers, if it is made in this step."""
+        found = [one.blob for one in self.changes if one.blob is not None and one.blob.is_summary]
+        return found[-1] if found else None
 
     @property
     def snapshots(self) -> list[ReviewSnapshot]:

@@ -55,6 +55,8 @@ _PARTS = (
     ("given_up", waits.CLOSE, "ended_waits"),
     ("spent", spent.SPEND, "spent"),
     ("unkept", partial_replies.DROP, "kept"),
+    ("summarised", blobs.SUMMARISE, "summary"),
+    ("recalling", blobs.RECALL, "summary"),
 )
 _OWN = tuple((name, sql) for name, sql, _ in _PARTS)
 _needed = attrgetter(*(field for *_, field in _PARTS))
@@ -77,7 +79,8 @@ class Step:
     its continuation becomes the base of the run. `opened_waits` are calls that begin to wait for an event,
     `ended_waits` the places of calls whose wait has ended. With `first` the step is valid only if no signal came
     before: a wait times out, or a late outcome settles a call. `spent` are the approvals under which it starts calls.
-    `kept` are frames whose model call has ended: the kept part of the reply is deleted.
+    `kept` are frames whose model call has ended: the kept part of the reply is deleted. `summary` sums up the
+    contents `summed_up`; it is stored if all of these exist.
     """
 
     claim: Claim
@@ -106,6 +109,8 @@ class Step:
     first: bool = False
     spent: tuple[Spend, ...] = ()
     kept: tuple[str, ...] = ()
+    summary: Blob | None = None
+    summed_up: tuple[str, ...] = ()
 
 
 def commit(
@@ -209,4 +214,6 @@ def _parameters(step: Step) -> dict[str, object]:
         parameters |= spent.parameters(step.spent)
     if step.kept:
         parameters |= partial_replies.parameters(step.kept)
+    if step.summary is not None:
+        parameters |= blobs.summary_parameters(step.summary, step.summed_up)
     return parameters

@@ -27,9 +27,10 @@ from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
 from agents.sdk import tool
 from agents.sdk.scripts import conversation_texts
+from agents.sdk.scripts.conversation_texts import SUM_UP_MEMORY
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
-from runtime.ports.effects import ModelFailure, Outcome
+from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
 from tests.support.specs import (
@@ -238,6 +239,17 @@ def test_the_engine_and_not_the_client_retries_server_errors(
     answer = frame.ask()
     assert [call.tool for call in answer.calls] == ["create_account"]
     assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
+
+
+def test_a_summary_of_the_memory_is_requested_within_its_tokens(
+    provider: Provider, frame: Frame
+) -> None:
+    frame.messages[0]["memory"] = MEMORY
+    answer = perform(frame.handler, replace(frame.request(), summary=True, memory_tokens=200))
+    assert isinstance(answer, ModelAnswer)
+    body = provider.bodies[-1]
+    assert body["messages"][-1]["content"] == f"{SUM_UP_MEMORY}200"
+    assert 200 in (body.get("max_tokens"), body.get("max_completion_tokens"))
 
 
 @pytest.mark.parametrize("fault", [Fault.TRICKLE, Fault.HALF_OPEN])

@@ -34,6 +34,11 @@ SUM_UP = (
     " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"
     " keep every name, number and id that you may still need. Answer with the summary and nothing else."
 )
+SUM_UP_MEMORY = (
+    "Do not begin with your task yet, and call no tool. Sum up the earlier part of this conversation, for yourself,"
+    " with what you may need for your task: you will have this summary in its place. Answer with the summary and"
+    " nothing else. The most tokens that it may take: "
+)
 SUMMARY = "What happened up to here, summed up: "
 MESSAGE = "A message from "  # its author's name and a colon follow
 

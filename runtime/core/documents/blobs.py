@@ -17,6 +17,7 @@ from runtime.core.events import (
     BlobRef,
     Event,
     GateDecided,
+    MemorySummarised,
     OutcomeArrived,
     Remembered,
     ToolReturned,
@@ -31,11 +32,15 @@ Messages = tuple[dict[str, Any], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """JSON text and the `sha256:<hex>` of exactly its bytes, which are ASCII. `outside` is for the object store."""
+    """JSON text and the `sha256:<hex>` of exactly its bytes, which are ASCII. `outside` is for the object store.
+
+    `is_summary` says that it sums up what a run remembers.
+    """
 
     digest: str
     text: str
     outside: bool = False
+    is_summary: bool = False
 
 
 def blob_of(text: str) -> Blob:
@@ -48,6 +53,9 @@ def extract_blob(event: Event, *, outside_above: int | None = None) -> tuple[Eve
 
     A result above `outside_above` bytes is for the object store; None if there is no store.
     """
+    if isinstance(event, MemorySummarised):
+        summary = Blob(digest=digest_of(event.text), text=event.text, is_summary=True)
+        return replace(event, digest=summary.digest, text=""), summary
     if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
         return event, None
     if getattr(event, "answer", False):  # a frame has its answer itself
@@ -114,15 +122,19 @@ class InlinedMessages:
         self._fetch = fetch
         self._recall = recall
         self._known: dict[str, tuple[Messages, Messages]] = {}
+        self._memory: Sequence[Remembered] = ()  # with which the root's messages were read
 
     def messages(self, frame: Frame, memory: Sequence[Remembered] = ()) -> Messages:
         """Return the frame's messages with their stored results. `memory` is the run's, for its root frame."""
         before, filled = self._known.get(frame.id, ((), ()))
-        if not before or not begins(before, frame.messages):
+        changed = frame.id == ROOT and memory != self._memory
+        if not before or changed or not begins(before, frame.messages):
             before, filled = (), ()
         filled += tuple(self._filled(message) for message in frame.messages[len(before) :])
         if not before and memory and frame.id == ROOT:
             filled = ({**filled[0], "memory": recalled(memory, self._recall(memory))}, *filled[1:])
+        if frame.id == ROOT:
+            self._memory = memory
         self._known[frame.id] = frame.messages, filled
         return filled
 

@@ -49,6 +49,7 @@ from runtime.core.events import (
     Forked,
     GateDecided,
     GateOpened,
+    MemorySummarised,
     MessageReceived,
     OutcomeArrived,
     QuestionAnswered,
@@ -248,7 +249,7 @@ def _number(event: Event) -> int:
             return ORIGINS
         case MessageReceived() if event.reviewer or event.cuts:
             return ORIGINS
-        case AnswerDropped():
+        case AnswerDropped() | MemorySummarised():
             return ORIGINS
         case RetryScheduled() if event.limited or event.tokens:
             return ORIGINS

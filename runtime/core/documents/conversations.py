@@ -389,6 +389,7 @@ _SILENT = frozenset(
         "Paused",
         "Resumed",
         "ModelFailed",
+        "MemorySummarised",
         "BudgetExceeded",
         "BudgetGranted",
         "QuestionAsked",

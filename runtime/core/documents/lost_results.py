@@ -13,6 +13,7 @@ from runtime.core.errors import NotJson
 from runtime.core.events import (
     Compacted,
     Event,
+    MemorySummarised,
     ModelFailed,
     ModelReplied,
     RetryScheduled,
@@ -49,7 +50,13 @@ def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
                     result=result_lost(why),
                 )
             return ToolFailed(frame=event.frame, call=event.call, attempt=event.attempt, error=why)
-        case ModelReplied() | ModelFailed() | Compacted() | RetryScheduled(call=None):
+        case (
+            ModelReplied()
+            | ModelFailed()
+            | Compacted()
+            | MemorySummarised()
+            | RetryScheduled(call=None)
+        ):
             return ModelFailed(frame=event.frame, error=why)
         case _:
             raise problem

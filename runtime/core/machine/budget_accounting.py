@@ -39,6 +39,7 @@ from runtime.core.events import (
     BudgetGranted,
     Compacted,
     Event,
+    MemorySummarised,
     ModelReplied,
     OutcomeUnknown,
     QuestionAnswered,
@@ -96,7 +97,11 @@ def charge(now: Continuation, event: Event) -> Continuation:
         case RetryScheduled(call=None) if not event.usage:
             return now
         case (
-            Compacted(by="model") | QuestionAnswered() | AnswerDropped() | RetryScheduled(call=None)
+            Compacted(by="model")
+            | QuestionAnswered()
+            | AnswerDropped()
+            | RetryScheduled(call=None)
+            | MemorySummarised()
         ):
             spent = Spent(
                 tokens=tokens_of(event.usage),

@@ -2,6 +2,8 @@
 
 Only a frame that will call its model next is compacted, so it has no open call. Its input and its last turn stay. The
 calls of earlier turns go with their messages: the journal has them.
+
+A summary of what a run remembers is made likewise: before the first turn, in place of the texts.
 """
 
 import json
@@ -11,8 +13,9 @@ from typing import Any
 from runtime.core.budgets import added
 from runtime.core.continuation import Continuation, Frame, FrameState
 from runtime.core.errors import IllegalTransition
-from runtime.core.events import Compacted
+from runtime.core.events import Compacted, MemorySummarised, Remembered
 from runtime.core.fast_replace import replace
+from runtime.core.ids import ROOT
 from runtime.core.machine.transitions import FRAMES, next_state
 
 SUMMARY = "summary"  # role of the message that replaces the earlier ones
@@ -52,6 +55,25 @@ def compact(now: Continuation, event: Compacted) -> Continuation:
         calls=frame.of_turn(),
     )
     return replace(now.with_frame(frame), usage=added(now.usage, event.usage))
+
+
+def memory_is_due(now: Continuation, frame: Frame) -> bool:
+    """Say whether the frame's next model call sums up what the run remembers."""
+    if not now.memory_tokens or frame.id != ROOT or frame.state is not FrameState.ASKING:
+        return False
+    return bool(now.memory) and now.memory[0].kind != "summary" and frame.turn == 0
+
+
+def summarise_memory(now: Continuation, event: MemorySummarised) -> Continuation:
+    """Return the run after the event. Raises IllegalTransition if no summary is due."""
+    frame = now.frame(event.frame)
+    if not memory_is_due(now, frame):
+        raise IllegalTransition("Frame", "without a memory to sum up", event.type, frame.id)
+    state = next_state(FRAMES, frame.state, event.type, subject=frame.id)
+    kept = Remembered(run=now.run, kind="summary", by=frame.agent, at=event.at, digest=event.digest)
+    frame = replace(frame, state=state, attempt=1, failures=0, outage=None, cut=None)
+    now = replace(now.with_frame(frame), memory=(kept,))
+    return replace(now, usage=added(now.usage, event.usage))
 
 
 def _size(frame: Frame) -> int:

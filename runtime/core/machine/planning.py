@@ -53,17 +53,18 @@ def plan(now: Continuation) -> tuple[Command, ...]:
     effects: list[Command] = []
     for frame in now.frames.values():
         if not is_blocked_by_gate(now, frame.id):
-            effects += _plan_frame(frame)
+            effects += _plan_frame(now, frame)
     for one in now.questions:
         if not is_blocked_by_gate(now, one.frame):
             effects.append(AnswerInquiry(frame=one.frame, inquiry=one.id))
     return tuple(effects)
 
 
-def _plan_frame(frame: Frame) -> Sequence[Command]:
+def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
     match frame.state:
         case FrameState.ASKING:
-            return (CallModel(frame=frame.id, summary=compaction.is_due(frame)),)
+            summary = compaction.is_due(frame) or compaction.memory_is_due(now, frame)
+            return (CallModel(frame=frame.id, summary=summary),)
         case FrameState.ACTING:
             calls = frame.of_turn()
             return [effect for call in calls if (effect := _plan_call(frame, call)) is not None]

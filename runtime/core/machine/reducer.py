@@ -44,6 +44,7 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     Imported,
+    MemorySummarised,
     MessageReceived,
     ModelFailed,
     ModelReplied,
@@ -73,7 +74,7 @@ from runtime.core.machine.calls.edits import edit_call, remember_edit
 from runtime.core.machine.calls.inquiries import evolve_inquiry
 from runtime.core.machine.calls.results import result_of
 from runtime.core.machine.calls.revisions import denial_of, remember_changes, revise
-from runtime.core.machine.compaction import compact
+from runtime.core.machine.compaction import compact, summarise_memory
 from runtime.core.machine.failed_runs import retried
 from runtime.core.machine.forks import apply_transfer
 from runtime.core.machine.gates import evolve_frame_gate, is_frame_gate
@@ -151,6 +152,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return _open_frame(now, event)
         case Compacted():
             return compact(now, event)
+        case MemorySummarised():
+            return summarise_memory(now, event)
         case ModelFailed():
             frame = _move_frame(now.frame(event.frame), "ModelFailed")
             return now.with_frame(replace(frame, outcome=event.error))
@@ -183,6 +186,7 @@ def _start_run(now: Continuation, event: RunStarted) -> Continuation:
         business_key=event.business_key,
         thread=event.thread,
         memory=event.memory,
+        memory_tokens=event.memory_tokens,
     )
 
 

@@ -42,6 +42,7 @@ FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ANSWERED, "MessageReceived"): FrameState.ASKING,
     (FrameState.ASKING, "ModelFailed"): FrameState.FAILED,
     (FrameState.ASKING, "Compacted"): FrameState.ASKING,
+    (FrameState.ASKING, "MemorySummarised"): FrameState.ASKING,
     (FrameState.ASKING, "RetryScheduled"): FrameState.RETRYING,
     (FrameState.RETRYING, "WaitEnded"): FrameState.ASKING,
     (FrameState.ACTING, "TurnSettled"): FrameState.ASKING,

@@ -11,6 +11,7 @@ from django.conf import settings
 from runtime.core.call_options import CallOptions
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import Call, Continuation, Frame, FrameState, Phase
+from runtime.core.documents import memory
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import FailureCause
@@ -19,6 +20,7 @@ from runtime.core.events import (
     CallPreviewed,
     Compacted,
     Event,
+    MemorySummarised,
     ModelFailed,
     ModelReplied,
     OutcomeArrived,
@@ -33,7 +35,7 @@ from runtime.core.ids import idempotency_key
 from runtime.core.limits import MAX_ANSWER, MAX_SUMMARY
 from runtime.core.machine.calls.inquiries import conversation, open_inquiry
 from runtime.core.machine.calls.retries import on_cut, on_no_reply, on_not_performed, on_unknown
-from runtime.core.machine.compaction import cut_point
+from runtime.core.machine.compaction import cut_point, memory_is_due
 from runtime.core.machine.messages import undelivered_to
 from runtime.ports.approvals import Approval
 from runtime.ports.effects import (
@@ -76,7 +78,9 @@ def request_for(
     frame = now.frame(work.frame)
     if isinstance(work, CallModel):
         unheard = () if work.summary else undelivered_to(now, frame.id)
-        messages = filled.messages(frame, now.memory)[: cut_point(frame) if work.summary else None]
+        recalls = work.summary and memory_is_due(now, frame)
+        until = cut_point(frame) if work.summary and not recalls else None
+        messages = filled.messages(frame, now.memory)[:until]
         return ModelRequest(
             run=now.run,
             frame=frame.id,
@@ -86,6 +90,7 @@ def request_for(
             model=frame.model,
             queue_number=frame.ticket,
             summary=work.summary,
+            memory_tokens=now.memory_tokens if recalls else 0,
             unheard=len(unheard),
             instructions=frame.instructions,
             calls=frame.calls,
@@ -186,6 +191,8 @@ def _model_event(
     if request.inquiry is not None:
         return _answered(now, request.inquiry, outcome)
     match outcome:
+        case ModelAnswer() if request.memory_tokens:
+            return _memory_summarised(request, outcome, at)
         case ModelAnswer() if request.summary:
             return _summarised(frame, outcome)
         case ModelAnswer():
@@ -316,6 +323,23 @@ def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetrySche
         ticket=limited.queue_number,
         since=frame.outage.since if frame.outage else at,
         limited=True,
+    )
+
+
+def _memory_summarised(
+    request: ModelRequest, answer: ModelAnswer, at: datetime
+) -> MemorySummarised | ModelFailed:
+    """Return the summary in place of what the run remembers. Without one the run fails, as without a reply."""
+    if not answer.text.strip() or len(answer.text) > MAX_SUMMARY:
+        error = f"the summary of the memory has {len(answer.text)} characters, from 1 to {MAX_SUMMARY} are taken"
+        return ModelFailed(frame=request.frame, error=error)
+    return MemorySummarised(
+        frame=request.frame,
+        at=at,
+        text=memory.stored(request.run, "summary", answer.text),
+        usage=answer.usage,
+        model=answer.model,
+        cost=answer.cost,
     )
 
 

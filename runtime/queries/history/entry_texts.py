@@ -17,6 +17,7 @@ EVENTS: Mapping[str, str] = {
     "FrameOpened": "agent started",
     "ModelReplied": "model replied",
     "Compacted": "earlier messages summarised",
+    "MemorySummarised": "memory of earlier runs summed up",
     "ModelFailed": "model call failed",
     "CallAdmitted": "call admitted",
     "CallPreviewed": "call previewed",

@@ -280,6 +280,17 @@ class Fold:
             case e.Compacted():
                 frame.compacted(self._at, event.model)
                 self._add_message(frame, "summary", event.model or frame.agent, event.summary)
+            case e.MemorySummarised():
+                frame.compacted(self._at, event.model)
+                self.memory += (
+                    e.Remembered(
+                        run=UUID(int=0),
+                        kind="summary",
+                        by=frame.agent,
+                        at=event.at,
+                        digest=event.digest,
+                    ),
+                )
             case e.ModelFailed():
                 frame.model_failed(self._at, event, self._for_admins(event.said))
                 self._add_message(frame, "fault", frame.agent, event.error)

@@ -42,6 +42,26 @@ REFER = """
     ON CONFLICT DO NOTHING
 """
 
+# A summary of what a run remembers belongs to that run. It is stored only while all that it sums up exists: the locks
+# make `forget` wait, and then find it.
+SUMMARISE = """
+    INSERT INTO runtime_content (digest, body, source, is_summary)
+    SELECT %(m_digest)s, %(m_body)s, run.id, true FROM run
+    WHERE cardinality(%(m_of)s::text[]) = (
+        SELECT count(*) FROM (
+            SELECT 1 FROM runtime_content WHERE digest = ANY(%(m_of)s) FOR KEY SHARE) AS there)
+    ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp() RETURNING digest
+"""
+RECALL = """
+    INSERT INTO runtime_contentuse (run_id, content_id) SELECT run.id, summarised.digest FROM run, summarised
+    ON CONFLICT DO NOTHING
+"""
+
+
+def summary_parameters(summary: Blob, of: Sequence[str]) -> dict[str, object]:
+    """Return the parameters of the parts for a summary of the contents `of`."""
+    return {"m_digest": summary.digest, "m_body": summary.text, "m_of": list(of)}
+
 
 def parameters(contents: Iterable[Blob]) -> dict[str, object]:
     """Return the parameters of the parts, each content once."""
@@ -165,7 +185,7 @@ def remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[st
 
 
 def forget(connection: Connection, source: UUID) -> None:
-    """Delete the texts of a run that others remember. The lock waits for forks that refer to them."""
+    """Delete the texts of a run that others remember, and their summaries. The lock waits for forks and for steps."""
     digests = [
         digest
         for (digest,) in connection.execute(
@@ -173,6 +193,18 @@ def forget(connection: Connection, source: UUID) -> None:
         ).fetchall()
     ]
     if digests:
+        digests += [
+            digest
+            for (digest,) in connection.execute(
+                """
+                SELECT digest FROM runtime_content WHERE is_summary AND digest IN (
+                    SELECT summary.content_id FROM runtime_contentuse summary
+                    JOIN runtime_contentuse text ON text.run_id = summary.run_id
+                    WHERE text.content_id = ANY(%s)) FOR UPDATE
+                """,
+                (digests,),
+            ).fetchall()
+        ]
         connection.execute("DELETE FROM runtime_contentuse WHERE content_id = ANY(%s)", (digests,))
         connection.execute("DELETE FROM runtime_content WHERE digest = ANY(%s)", (digests,))
 

@@ -10,7 +10,17 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from agents.sdk import Budget, Compaction, FailureCause, Holds, NotDone, ToolContext, last, tool
+from agents.sdk import (
+    Budget,
+    Compaction,
+    FailureCause,
+    Holds,
+    NotDone,
+    ToolContext,
+    last,
+    summary,
+    tool,
+)
 from agents.sdk.spec import ToolSpec
 from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
 from runtime.core.enums import EffectClass, Risk
@@ -178,7 +188,11 @@ def of_nothing() -> str:
         ({"compaction": Compaction(messages=3)}, "compaction begins"),
         ({"compaction": Compaction(bytes=999)}, "compaction begins"),
         *(({"thread_memory": last(many)}, "takes 1 to 50 texts") for many in (0, 51, True)),
-        ({"thread_memory": 20}, r"must be last\(…\), not 20"),
+        ({"thread_memory": 20}, r"must be last\(…\) or summary\(…\), not 20"),
+        *(
+            ({"thread_memory": summary(many)}, "takes 50 to 4000 tokens")
+            for many in (49, 4_001, True)
+        ),
         ({"output": dict}, "output must be a Pydantic model"),
         ({"output": Input, "subagents": [SPEC]}, "give your tool another name"),
         *(

@@ -34,6 +34,7 @@ from runtime.core.events import (
     Forked,
     GateDecided,
     GateOpened,
+    MemorySummarised,
     ModelReplied,
     Paused,
     RetryScheduled,
@@ -148,6 +149,8 @@ def test_a_summary_by_the_model_is_paid_for_and_is_no_turn() -> None:
     usage = {"input_tokens": 40, "output_tokens": 2}
     summary = Compacted(frame=ROOT, until=0, summary="", by="model", usage=usage, cost=7)
     assert charge(now, summary).spent == Spent(turns=1, tokens=42, micros=7)
+    recalled = MemorySummarised(frame=ROOT, at=AT, digest="sha256:s", usage=usage, cost=7)
+    assert charge(now, recalled).spent == Spent(turns=1, tokens=42, micros=7)
     assert charge(now, replace(summary, by="author")).spent == Spent(turns=1)
     unpriced = charge(now, replace(summary, cost=None)).spent
     assert (unpriced.micros, unpriced.unpriced) == (0, 1)

@@ -28,7 +28,7 @@ from runtime.core.machine.calls.retries import (
     on_unknown,
     on_worker_lost,
 )
-from runtime.core.machine.compaction import cut_point
+from runtime.core.machine.compaction import cut_point, memory_is_due
 from runtime.core.machine.forks import forked, quiescent
 from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
@@ -40,6 +40,7 @@ MAX_EVENTS = 400
 COMPACTION = CompactionOptions(messages=4)
 
 
+TOLD = events.Remembered(run=UUID(int=7), kind="answered", by="agent-0", at=AT, digest="sha256:t")
 _EDIT = Edit(args={"edited": True}, digest="sha256:edited")
 
 
@@ -52,7 +53,10 @@ class Walk:
         self.now = initial(UUID(int=self.random.getrandbits(128)))
         self.states: list[Continuation] = [self.now]
         self.history: list[Event] = []
-        self._add(begun(agent="agent-0", input={"seed": seed, "ä": [1.5, None]}))
+        given: dict[str, Any] = (
+            {"thread": "t", "memory": (TOLD,), "memory_tokens": 90} if seed % 10 == 7 else {}
+        )
+        self._add(begun(agent="agent-0", input={"seed": seed, "ä": [1.5, None]}, **given))
         self.travels = random.Random(f"travels of {seed}")
         self.paces = random.Random(f"paces of {seed}")
         self.letters = random.Random(f"letters of {seed}")
@@ -315,6 +319,9 @@ class Walk:
         ]
 
     def _summaries(self, frame: str) -> list[Event]:
+        if memory_is_due(self.now, self.now.frame(frame)):
+            usage = {"input_tokens": 4}
+            return [events.MemorySummarised(frame=frame, at=AT, digest="sha256:s", usage=usage)]
         until = cut_point(self.now.frame(frame))
         usage = {"input_tokens": 5}
         summary = events.Compacted(

@@ -32,6 +32,7 @@ _ELSEWHERE = (
     "no two releases and no stopped worker here: see test_versions.py, test_late_outcomes.py"
 )
 _NO_LATE_ANSWER = "no answer here comes after the decision: see test_inquiries.py"
+_NO_THREAD = "no run here is in a thread: see test_thread_memory.py"
 _ROOT = "the root's frame ends with the run"
 _NO_FRAME = "is about the whole run, which counts as depth 0"
 
@@ -45,6 +46,7 @@ IMPOSSIBLE: dict[tuple[str, int | None], str] = {
             (_SAME_ENTRY, ("BudgetExceeded",)),
             (_ELSEWHERE, ("OutcomeArrived", "AgentChanged")),
             (_NO_LATE_ANSWER, ("AnswerDropped",)),
+            (_NO_THREAD, ("MemorySummarised",)),
         )
         for kind in kinds
     },
