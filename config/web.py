@@ -62,13 +62,13 @@ def _place(bind: str) -> dict[str, Any]:
     if bind.startswith("fd://"):
         return {"fd": int(bind.removeprefix("fd://"))}
     host, _, port = bind.rpartition(":")
-    if not port.isdecimal():
+    if not port.isdecimal() or int(port) > 65_535:
         raise SystemExit(f"abeyance: --bind must be host:port or fd://N, not {bind!r}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host.strip("[]"), int(port)), family=family).close()
-    except (OSError, OverflowError) as problem:
-        why = getattr(problem, "strerror", None) or problem
+    except OSError as problem:
+        why = problem.strerror or problem
         raise SystemExit(
             f"abeyance: cannot listen on {bind}: {why}; choose another --bind"
         ) from None

@@ -215,7 +215,7 @@ def test_a_page_costs_the_same_beside_five_times_as_many_decisions(
 ) -> None:
     seeds.decide(seeds.pending(), bea)
     cast, costs = {"bea": bea, "cyril": cyril}, list[dict[str, int]]()
-    for count in (20_000, 100_000):
+    for count in (8_000, 40_000):
         seeded(count)
         costs.append(
             {f"{who} {given}": blocks(cast[who], given) for who in READERS for given in FILTERS}

@@ -42,7 +42,7 @@ def seeded(count: int) -> None:
             " now() - n * interval '1 second', who, jsonb_build_array(who), jsonb_build_array(who),"
             f" {same} FROM (SELECT * FROM approvals_request LIMIT 1) AS one,"
             " generate_series((SELECT count(*) FROM approvals_request), %s) AS n,"
-            " LATERAL (SELECT CASE WHEN n %% 1000 = 0 AND n <= 20000 THEN 'ada' ELSE 'eva' END AS who) AS by",
+            " LATERAL (SELECT CASE WHEN n %% 1000 = 0 AND n <= 8000 THEN 'ada' ELSE 'eva' END AS who) AS by",
             [count],
         )
         cursor.execute("ANALYZE approvals_request")
@@ -102,7 +102,7 @@ def test_the_inbox_costs_the_same_beside_more_requests(
     seeds.pending(requester="eva", risk="low")
     (item,) = inbox.page(principal_of(bea), view=View.MINE).items
     made = list[dict[str, int]]()
-    for add in (partial(seeded, 20_000), partial(seeded, 100_000), partial(closed, 20_000)):
+    for add in (partial(seeded, 8_000), partial(seeded, 40_000), partial(closed, 8_000)):
         add()
         made.append({"ages": blocks(pending_ages.pending)})
         for who in READERS:

@@ -3,6 +3,7 @@
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from config.env.environment import ROOT
@@ -27,6 +28,7 @@ def blocks(page: Path, language: str | None = None) -> list[Block]:
     return [block for block in found if language in (None, block.language)]
 
 
+@cache
 def functions_of(path: str) -> set[str]:
     """Return the names of the functions of a file, none if it is not there."""
     file = ROOT / path

@@ -60,7 +60,7 @@ def test_calls_pass_as_in_the_model() -> None:
     seen = list[bool]()
 
     @settings(
-        max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(OPS.map(lambda ops: [*SOME, *ops]))
     def histories(ops: Sequence[tuple[str, str, int]]) -> None:

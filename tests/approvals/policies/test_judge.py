@@ -303,7 +303,7 @@ class Votes(RuleBasedStateMachine):
         assert follows.at == (self.steps[0][0] if self.steps else self.end)
 
 
-Votes.TestCase.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)
+Votes.TestCase.settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
 TestVotes = Votes.TestCase
 
 

@@ -255,7 +255,7 @@ def test_every_history_ends_as_in_the_model() -> None:
     for one in SOME:
         history(*one)
     settings(
-        max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )(given(st.integers(0, len(RULES) - 1), st.integers(-1, 2), OPS)(history))()
     wanted = {"approved", "denied", "expired", "pending", "passed", "by a deputy"}
     assert wanted <= {name for name, count in seen.items() if count}

@@ -1,10 +1,12 @@
 """No class of ours overrides or reads private names of a library's class; ruff checks other uses (SLF001)."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -41,9 +43,17 @@ def _taken_from_others(one: type) -> set[str]:
     return ((defined & theirs) | (used - ours)) - DOCUMENTED
 
 
+@cache
+def _sources(module: str) -> dict[str, str | None]:
+    """Return the source of each class. For every class, inspect would parse its whole module again."""
+    text = inspect.getsource(importlib.import_module(module))
+    classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    return {one.name: ast.get_source_segment(text, one, padded=True) for one in classes}
+
+
 def _private_names(one: type) -> tuple[set[str], set[str]]:
     """Return the private names that the class defines or sets, and those that it uses of itself."""
-    source = inspect.getsource(one)
+    source = _sources(one.__module__)[one.__qualname__] or ""
     functions = re.findall(rf"\bdef ({PRIVATE})\(", source)
     values = re.findall(rf"(?m)(?:^ +|\b(?:self|cls)\.)({PRIVATE})(?:: [^=\n]+)? = ", source)
     used = re.findall(rf"\b(?:self|cls)\.({PRIVATE})", source)

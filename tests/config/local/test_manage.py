@@ -68,22 +68,6 @@ def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) ->
         assert (refused.returncode, "root is the last active admin" in refused.stderr) == (1, True)
 
 
-@pytest.mark.e2e
-def test_a_deleted_credentials_file_revokes_its_secrets(sandbox: Path) -> None:
-    stack = Stack(sandbox / "file deleted")
-    with stack:
-        known = stack.credentials["users"]
-    (stack.home / "credentials.json").unlink()
-    with stack:
-        assert any(line.startswith("credentials.json was deleted") for line in stack.said)
-        for person in known.values():
-            assert request(_url(stack), "GET", "/api/v1/runs", token=person["token"])[0] == 401
-        listed = _manage(stack.home, "people", "list").stdout
-        assert listed.count("valid tokens: 0") == 4
-        assert not (stack.home / "credentials.json").exists()
-        assert json.loads((stack.home / "home.json").read_text())["demo"] is False
-
-
 def _same_settings(stack: Stack) -> bool:
     """Tell whether a command has the web process's environment, except for its Postgres role."""
     (web,) = stack.named("config.web")

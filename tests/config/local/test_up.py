@@ -1,9 +1,11 @@
 """The whole application starts, stops and starts again, also after kills and crashes."""
 
+import json
 import os
 import signal
 import socket
 import stat
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support import processes
+from config.local.http_client import request
+from tests.support import commands, processes
 from tests.support.people import until
 from tests.support.stack import Stack
 
@@ -40,6 +44,22 @@ def test_a_first_start_has_demo_people_and_three_runs_at_their_gates(stack: Stac
     assert set(known["users"]) == {"ada", "bea", "cyril", "admin"}
     assert Path(known["mail"]["folder"]).is_dir()
     assert len({run["input"]["username"] for run in _three_suspended(stack)}) == 3
+
+
+def test_the_steps_of_its_runs_are_in_the_metrics(stack: Stack) -> None:
+    """The entries of each run but the first one, which the web process writes, and the calls by tool."""
+    ((steps,),) = stack.rows("SELECT count(*) - count(DISTINCT run_id) FROM runtime_journalentry")
+    until(
+        lambda: sum(_values(stack, "abeyance_step_commit_seconds_count")) == steps or None,
+        "the heartbeat to store the counts",
+    )
+    assert sum(_values(stack, "abeyance_tokens_total")) > 0
+    assert sum(_values(stack, "abeyance_requests_pending")) == 3
+    assert min(_values(stack, "abeyance_sweep_seconds")) > 0
+    calls = stack.rows(
+        "SELECT DISTINCT jsonb_object_keys(measures::jsonb -> 'calls') FROM runtime_worker"
+    )
+    assert calls == [("create_account returned",)]
 
 
 def test_only_deciding_processes_have_the_signing_key(stack: Stack) -> None:
@@ -141,6 +161,22 @@ def test_the_next_start_ends_orphans_of_a_killed_launcher(stack: Stack) -> None:
     assert stack.processes() == []
 
 
+def test_a_deleted_credentials_file_revokes_its_secrets(stack: Stack) -> None:
+    known = stack.credentials
+    (stack.home / "credentials.json").unlink()
+    stack.start()
+    assert any(line.startswith("credentials.json was deleted") for line in stack.said)
+    (url,) = [line.split()[-1] for line in stack.said if line.startswith("Abeyance is ready at")]
+    for person in known["users"].values():
+        assert request(url, "GET", "/api/v1/runs", token=person["token"])[0] == 401
+    listed = commands.python(
+        "-m", "config.local", "manage", "--home", stack.home, "--", "people", "list"
+    )
+    assert listed.stdout.count("valid tokens: 0") == 4
+    assert not (stack.home / "credentials.json").exists()
+    assert json.loads((stack.home / "home.json").read_text())["demo"] is False
+
+
 def test_the_next_start_completes_an_interrupted_one(sandbox: Path) -> None:
     stack = Stack(sandbox / "cut off")
     for line in ("Starting Postgres", "Preparing the database", "Starting web, worker and sweeper"):
@@ -156,6 +192,14 @@ def _three_suspended(stack: Stack) -> list[dict[str, Any]]:
     _, runs = stack.ask("ada", "GET", "/api/v1/runs")
     assert [run["status"] for run in runs["items"]] == ["suspended"] * 3
     return list(runs["items"])
+
+
+def _values(stack: Stack, name: str) -> list[float]:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{stack.url}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    return [one.value for one in samples if one.name == name]
 
 
 def _cores_of_workers(stack: Stack) -> list[list[int]]:

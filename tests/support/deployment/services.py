@@ -1,5 +1,6 @@
 """The services of docker-compose.yml as real processes: their commands and environment, with other hosts and paths."""
 
+import compileall
 import re
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ class Services:
         self.image = folder / "image"
         self.image.mkdir(parents=True)
         compose.build(self.image)
+        compileall.compile_dir(self.image, quiet=2)  # as the Dockerfile does
         self.shims = folder / "bin"
         self._packages = compose.without(compose.missing_packages(), folder / "packages")
         self.port = servers.free_port()

@@ -29,20 +29,18 @@ def office(cast: Cast, tmp_path: Path, by_hand: None) -> Iterator[Office]:
 
 
 @pytest.fixture
-def loops(
-    transactional_db: None,
-    postgres_url: str,
-    office: Office,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[MakeLoop]:
-    """Start loops on the test database, with the session's keys and the ledger; none is left at the end."""
-    # The server of forks starts with the first loop.
+def forks(transactional_db: None, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes be forked that use the test database and the session's keys: their server starts with the first."""
     server = postgres_url.rpartition("/")[0]
     monkeypatch.setenv("DATABASE_URL", f"{server}/{connection.settings_dict['NAME']}")
     monkeypatch.setenv("REDIS_URL", settings.REDIS_URL)
     monkeypatch.setenv("KEYS_DIR", str(settings.KEYS_DIR))
     monkeypatch.setenv("ABEYANCE_AGENTS", "tests.support.scripted_agents.flows")
+
+
+@pytest.fixture
+def loops(forks: None, office: Office, tmp_path: Path) -> Iterator[MakeLoop]:
+    """Start loops with the ledger; none is left at the end."""
     made: list[Loop] = []
 
     def make(**options: object) -> Loop:

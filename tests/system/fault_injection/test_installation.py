@@ -12,7 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ import redis
 from config.local.http_client import Unreachable
 from tests.support import processes
 from tests.support.people import until
-from tests.support.scripted_agents import flows, ledger
+from tests.support.scripted_agents import flows
 from tests.support.scripted_agents.scores import crowd, effects, errands, labours, transactions
 from tests.support.stack import Stack
 from tests.system.fault_injection.harness import figures
@@ -38,9 +38,28 @@ pytestmark = [pytest.mark.faults, pytest.mark.e2e]
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 LEASE = 2.0  # of the stack
 
+
+@pytest.fixture(scope="module")
+def whole(sandbox: Path) -> Iterator[tuple[Stack, Path]]:
+    """One application for all of these tests, which leave it running, and its ledger."""
+    stack, book = stack_of(sandbox, "faults")
+    with stack:
+        yield stack, book
+
+
+@pytest.fixture
+def stack(whole: tuple[Stack, Path]) -> Stack:
+    return whole[0]
+
+
+@pytest.fixture
+def crew(whole: tuple[Stack, Path]) -> Crew:
+    return Crew(*whole)
+
+
 # Random kills
 
-KILLS = count("R2", short=20, long=1000)
+KILLS = count("R2", short=12, long=1000)
 MAX_GAP_SECONDS = 1.5  # seconds between two deaths
 # How to know the processes of one kind by their command line.
 KINDS = {
@@ -55,55 +74,49 @@ KILLED = os.environ.get("FAULTS_R2_KINDS", ",".join((*KINDS, EVERYTHING))).split
 assert set(KILLED) <= {*KINDS, EVERYTHING}, f"FAULTS_R2_KINDS: of {', '.join((*KINDS, EVERYTHING))}"
 
 
-def test_random_crashes_lose_and_repeat_nothing(sandbox: Path) -> None:
+def test_random_crashes_lose_and_repeat_nothing(stack: Stack, crew: Crew) -> None:
     chance = random.Random(SEED)
-    stack, book = stack_of(sandbox, "faults")
     killed: Counter[str] = Counter()
-    with stack:
-        crew = Crew(stack, book)
-        for number in range(KILLS):
-            for twin in range(2):
-                score = chance.choice((crowd, effects, transactions))()
-                crew.start(score, f"fault-{number}-{twin}")
-            over_at = time.monotonic() + chance.uniform(0, MAX_GAP_SECONDS)
-            while time.monotonic() < over_at:
-                with suppress(Unreachable):
-                    crew.work()
-                time.sleep(0.05)  # the pace of people, until a drawn moment of the next kill
-            what = chance.choice(KILLED)
-            killed[what] += 1
-            if what == EVERYTHING:
-                crew.deaths.append(datetime.now(UTC))
-                stack.kill_everything()
-                stack.start()
-                continue
-            for process in stack.processes():
-                with suppress(psutil.Error):
-                    if any(KINDS[what] in part for part in process.cmdline()):
-                        process.kill()
-        crew.work_until(0, within=120 + KILLS)
-        figures.say(f"killed: {dict(killed)}")
-        what = f"random kills of the whole application, seed {SEED}"
-        wrong, _ = crew.judge(what, kills=KILLS)
+    for number in range(KILLS):
+        for twin in range(2):
+            score = chance.choice((crowd, effects, transactions))()
+            crew.start(score, f"fault-{number}-{twin}")
+        over_at = time.monotonic() + chance.uniform(0, MAX_GAP_SECONDS)
+        while time.monotonic() < over_at:
+            with suppress(Unreachable):
+                crew.work()
+            time.sleep(0.05)  # the pace of people, until a drawn moment of the next kill
+        what = chance.choice(KILLED)
+        killed[what] += 1
+        if what == EVERYTHING:
+            crew.deaths.append(datetime.now(UTC))
+            stack.kill_everything()
+            stack.start()
+            continue
+        for process in stack.processes():
+            with suppress(psutil.Error):
+                if any(KINDS[what] in part for part in process.cmdline()):
+                    process.kill()
+    crew.work_until(0, within=120 + KILLS)
+    figures.say(f"killed: {dict(killed)}")
+    wrong, _ = crew.judge(f"random kills of the whole application, seed {SEED}", kills=KILLS)
     assert wrong == []
 
 
 # Seven faults at once, one of which is that of three workers two have a wrong clock
 
-RUNS = count("R3", short=300, long=20_000)
+RUNS = count("R3", short=120, long=20_000)
 BATCH, FEW = 40, 10  # runs: started in one go, and open when the faults stop
 PAUSE = count("R3_PAUSE", short=8, long=12)  # seconds between two faults, at most
 HOURS = (1, -1)  # by which the clocks of two more workers are wrong
 
 
-def test_seven_faults_at_once_lose_and_repeat_no_run(sandbox: Path) -> None:
-    stack, book = stack_of(sandbox, "soak")
+def test_seven_faults_at_once_lose_and_repeat_no_run(stack: Stack, crew: Crew) -> None:
     over, done = Event(), Counter[str]()
-    with stack, ExitStack() as more:
+    with ExitStack() as more:
         for hours in HOURS:
             late = {flows.HOURS: str(hours)}
             more.enter_context(processes.another(stack, "worker", f"clock{hours:+d}", **late))
-        crew = Crew(stack, book)
         faults = _faults(stack, over)
         harming = Thread(target=_harm, args=(faults, over, done))
         harming.start()
@@ -181,51 +194,46 @@ SECONDS = count("R6_SECONDS", short=4, long=60)
 WRITES = count("R6_WRITES", short=24, long=50)
 
 
-def test_restarts_of_postgres_lose_no_acknowledged_decision(sandbox: Path) -> None:
-    stack, book = stack_of(sandbox, "restarts")
-    with stack:
-        crew = Crew(stack, book)
-        over = Event()
+def test_restarts_of_postgres_lose_no_acknowledged_decision(stack: Stack, crew: Crew) -> None:
+    over = Event()
 
-        def review() -> None:
-            while not over.wait(0.02):
-                with suppress(Unreachable):
-                    crew.review()
+    def review() -> None:
+        while not over.wait(0.02):
+            with suppress(Unreachable):
+                crew.review()
 
-        reviewing = Thread(target=review)
-        reviewing.start()
-        try:
-            for number in range(RESTARTS):
-                for twin in range(3):
-                    crew.start(errands(), f"restart-{number}-{twin}")
-                enough = len(crew.decided) + 2
-                until(lambda: len(crew.decided) >= enough or None, "two more decisions")  # noqa: B023
-                stack.named("postgres")[0].send_signal(signal.SIGQUIT)  # an immediate shutdown
-        finally:
-            over.set()
-            reviewing.join()
-        crew.work_until(0, within=120 + RESTARTS)
-        wrong, _ = crew.judge("immediate restarts of Postgres", kills=RESTARTS)
-        paths = [f"/api/v1/approvals/{one}" for one in crew.decided]
-        found = [stack.ask("bea", "GET", path)[1]["status"] for path in paths]
+    reviewing = Thread(target=review)
+    reviewing.start()
+    try:
+        for number in range(RESTARTS):
+            for twin in range(3):
+                crew.start(errands(), f"restart-{number}-{twin}")
+            enough = len(crew.decided) + 2
+            until(lambda: len(crew.decided) >= enough or None, "two more decisions")  # noqa: B023
+            stack.named("postgres")[0].send_signal(signal.SIGQUIT)  # an immediate shutdown
+    finally:
+        over.set()
+        reviewing.join()
+    crew.work_until(0, within=120 + RESTARTS)
+    wrong, _ = crew.judge("immediate restarts of Postgres", kills=RESTARTS)
+    paths = [f"/api/v1/approvals/{one}" for one in crew.decided]
+    found = [stack.ask("bea", "GET", path)[1]["status"] for path in paths]
     lost = sum(status != "approved" for status in found)
     figures.say(f"{len(found)} decisions were acknowledged, {lost} of them lost")
     assert (wrong, lost) == ([], 0)
     assert len(crew.decided) >= RESTARTS
 
 
-def test_an_outage_of_postgres_puts_no_finished_write_in_doubt(sandbox: Path) -> None:
-    stack, book = stack_of(sandbox, "outage", ABEYANCE_WORKERS="2")
-    with stack:
-        crew = Crew(stack, book)
+def test_an_outage_of_postgres_puts_no_finished_write_in_doubt(stack: Stack, crew: Crew) -> None:
+    with processes.another(stack, "worker", "second"):
         for number in range(WRITES):
             crew.start(labours(), f"labour-{number}")
-        until(lambda: len(ledger.read(book)) == WRITES or None, "every write to be under way", 120)
+        until(lambda: crew.effects() == WRITES or None, "every write to be under way", 120)
         launcher = psutil.Process(stack.pid)
         launcher.suspend()  # or it would start Postgres again
         stack.named("postgres")[0].send_signal(signal.SIGQUIT)
         gone_at = time.monotonic()
-        ledger.mark(book, "enough")  # they end while no worker can record it
+        crew.mark("enough")  # they end while no worker can record it
         Event().wait(SECONDS)
         launcher.resume()
         gone = time.monotonic() - gone_at

@@ -1,92 +1,88 @@
-"""kill -9 of the sweeper that starts a run by an event, and of a receiver of webhooks: each event starts one run."""
+"""kill -9 of the sweeper that starts runs by a schedule or an event, and of a receiver of webhooks.
 
-import os
-import signal
-import sys
+Each time, event and delivery starts one run.
+"""
+
 import threading
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from django.conf import settings
-from django.db import connection
+from django.core.management import call_command
+from django.utils import timezone
 
 from runtime.control.external_events import deliver
 from runtime.control.verification.verification import verify
-from runtime.models import Run, TriggerEvent
+from runtime.models import Run, Schedule, ScheduleTime, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.store import pool
+from runtime.triggers import changes as schedule_changes
+from runtime.triggers import firing as schedule_firing
 from runtime.triggers.events import changes, firing
 from runtime.triggers.webhooks import changes as webhook_changes
 from runtime.triggers.webhooks.receive import receive
-from tests.support import commands
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, published
 from tests.system.fault_injection.harness import points
+from tests.system.fault_injection.harness.loop import die_at
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("by_hand", "forks")]
 
-
-# A process that receives a delivery, as the web process does.
-RECEIVE = """
-import sys, django
-django.setup()
-from runtime.triggers.webhooks.receive import receive
-receive(sys.argv[1], {"x-token": sys.argv[2]}, b'{"n": 1}')
-"""
+SAID = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": "{{data}}"}
 
 
-def killed(point: str, command: list[str], postgres_url: str, tmp_path: Path) -> None:
-    """Run a process that ends itself by kill -9 at this point."""
-    server, name = postgres_url.rpartition("/")[0], connection.settings_dict["NAME"]
-    died = tmp_path / "died"
-    env = {
-        **os.environ,
-        "DATABASE_URL": f"{server}/{name}",
-        "REDIS_URL": settings.REDIS_URL,
-        "KEYS_DIR": str(settings.KEYS_DIR),
-        "ABEYANCE_KILL_POINT": point,
-        "ABEYANCE_KILL_ONCE": str(died),
-    }
-    log = tmp_path / "victim.log"
-    victim = commands.start(command, log, env=env)
-    assert victim.wait(60) == -signal.SIGKILL, log.read_text()
-    assert died.exists()
+@pytest.fixture(autouse=True)
+def _agent(cast: Cast) -> None:
+    published(input_schema={})
+
+
+def fire(kind: Any) -> None:
+    """Handle what is due, as the next sweeper does."""
+    with pool.own() as own:
+        kind.fire_due(own, threading.Event())
+    assert all(verify(run).is_consistent for run in Run.objects.values_list("id", flat=True))
+
+
+@pytest.mark.parametrize("point", sorted(points.SCHEDULES))
+def test_a_killed_sweeper_loses_and_doubles_no_time(point: str, tmp_path: Path) -> None:
+    first = timezone.now().replace(microsecond=0) - timedelta(hours=2.5)
+    said = {"name": "Hourly", "agent": "hr_onboarding", "every": 3600, "overlap": "allow"}
+    said |= {"missed": "all", "starts_at": first.isoformat()}
+    made = schedule_changes.create(sent=said, actor=ADA)
+    # As after an outage of two hours and a half
+    Schedule.objects.update(next_at=first, due_at=first)
+    die_at(point, tmp_path, call_command, "sweep")
+    assert Run.objects.count() == (3 if point.startswith("committed") else 0)
+    fire(schedule_firing)
+    times = ScheduleTime.objects.filter(schedule=made, state="started").order_by("at")
+    assert [row.at for row in times] == [first + timedelta(hours=n) for n in range(3)]
+    assert set(Run.objects.values_list("id", flat=True)) == {row.run for row in times}
+    assert Run.objects.count() == 3
 
 
 @pytest.mark.parametrize("point", sorted(points.TRIGGERS))
-def test_a_killed_sweeper_loses_and_doubles_no_event(
-    point: str, by_hand: None, cast: Cast, postgres_url: str, tmp_path: Path
-) -> None:
-    published(input_schema={})
-    said = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": "{{data}}"}
-    made = changes.create(sent=said, actor=ADA)
+def test_a_killed_sweeper_loses_and_doubles_no_event(point: str, tmp_path: Path) -> None:
+    made = changes.create(sent=SAID, actor=ADA)
     for n in range(3):
         deliver(id=f"e{n}", name="hired", data={"n": n}, actor=Actor(person="admin"))
-    killed(point, [sys.executable, "manage.py", "sweep"], postgres_url, tmp_path)
+    die_at(point, tmp_path, call_command, "sweep")
     assert Run.objects.count() == (3 if point.startswith("committed") else 0)
-    with pool.own() as own:
-        firing.fire_due(own, threading.Event())
+    fire(firing)
     runs = Run.objects.order_by("id").values_list("id", flat=True)
     events = TriggerEvent.objects.filter(trigger=made, state="started").order_by("event")
     assert list(events.values_list("run", flat=True)) == list(runs)
     assert len(runs) == 3
-    assert all(verify(run).is_consistent for run in runs)
 
 
 @pytest.mark.parametrize("point", sorted(points.DELIVERIES))
-def test_a_killed_receiver_loses_and_doubles_no_delivery(
-    point: str, by_hand: None, cast: Cast, postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_killed_receiver_loses_and_doubles_no_delivery(point: str, tmp_path: Path) -> None:
     """The sender has no answer, so it sends the delivery again."""
-    published(input_schema={})
-    said = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": "{{data}}"}
-    made = changes.create(sent=said, actor=ADA)
+    made = changes.create(sent=SAID, actor=ADA)
     hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ADA)
-    command = [sys.executable, "-c", RECEIVE, hook.address, hook.secret]
-    killed(point, command, postgres_url, tmp_path)
+    delivery = (hook.address, {"x-token": hook.secret}, b'{"n": 1}')
+    die_at(point, tmp_path, receive, *delivery)
     assert TriggerEvent.objects.count() == point.startswith("committed")
-    again = receive(hook.address, {"x-token": hook.secret}, b'{"n": 1}')
-    assert again.new is point.startswith("written")
-    with pool.own() as own:
-        firing.fire_due(own, threading.Event())
+    assert receive(*delivery).new is point.startswith("written")
+    fire(firing)
     assert Run.objects.count() == 1

@@ -81,7 +81,10 @@ class Crew:
             wrong.append(verified.stderr)
         since_decision, since_death = list[float](), list[float]()
         statuses, happened = self._statuses(), ledger.by_run(self._book)
-        gates = self._stack.rows("SELECT id::text, kind, decided_at FROM runtime_gate")
+        gates = self._stack.rows(
+            "SELECT id::text, kind, decided_at FROM runtime_gate WHERE run_id = ANY(%s::uuid[])",
+            list(self.runs),
+        )
         decided = {gate: at for gate, _, at in gates}
         in_doubt = sum(kind == "in_doubt" for _, kind, _ in gates)
         wrong += [f"lost: {run} is not there" for run in self.runs.keys() - statuses.keys()]
@@ -103,6 +106,14 @@ class Crew:
         runs, began_at = len(self.runs), self._began_at
         figures.summary(what, wrong, began_at, runs=runs, kills=kills, in_doubt=in_doubt)
         return wrong, in_doubt
+
+    def effects(self) -> int:
+        """Return how many effects its runs had so far."""
+        found = ledger.by_run(self._book)
+        return sum(len(found.get(run, ())) for run in self.runs)
+
+    def mark(self, token: str) -> None:
+        ledger.mark(self._book, token)
 
     def work_until(self, left: int, within: float) -> None:
         with self._telling():

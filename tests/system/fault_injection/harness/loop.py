@@ -2,8 +2,10 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +59,30 @@ class Loop:
             assert not self.is_alive(60)
 
 
+def die_at(point: str, folder: Path, act: Callable[..., object], *given: object) -> None:
+    """Call a function in a process that ends itself by kill -9 at this point, and wait for its end."""
+    died, log = folder / "died", folder / "victim.log"
+    log.touch()
+    armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
+    victim = FORKS.Process(target=_act, args=(str(log), armed, act, *given))
+    victim.start()
+    victim.join(60)
+    assert (victim.exitcode, died.exists()) == (-signal.SIGKILL, True), log.read_text()
+    victim.close()
+
+
+def _act(log: str, env: dict[str, str], act: Callable[..., object], *given: object) -> None:
+    _write_to(log)
+    os.environ.update(env)
+    act(*given)
+
+
+def _write_to(log: str) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+
+
 def _advance_due_runs(
     log: str, lease: float, slots: int | None, only: UUID | None, env: dict[str, str]
 ) -> None:
@@ -66,9 +92,7 @@ def _advance_due_runs(
     from runtime.execution.effects.pool import EffectPool
     from runtime.store import leases, pool, workers
 
-    file = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    _write_to(log)
     os.environ.update(env)
     settings.ABEYANCE_LEASE_SECONDS = lease
     settings.ABEYANCE_POISON_LOSSES = 1_000_000  # these deaths are ours, and no run's

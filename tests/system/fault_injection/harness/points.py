@@ -15,7 +15,7 @@ from runtime.triggers.webhooks import receive
 DEPTHS = (0, 1, 2)
 COMMIT = ("before", "written", "committed")
 EFFECT = ("starting", "performed")
-# Of a sweeper that starts the runs of a schedule: see test_schedules.py.
+# Of a sweeper that starts the runs of a schedule: see test_triggers.py.
 SCHEDULES = {f"{moment}:{firing.KIND}:0" for moment in COMMIT}
 # Of a sweeper that starts the runs of a trigger: see test_triggers.py.
 TRIGGERS = {f"{moment}:{events_firing.KIND}:0" for moment in COMMIT}
