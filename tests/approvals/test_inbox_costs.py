@@ -39,7 +39,7 @@ def seeded(count: int) -> None:
         cursor.execute(
             "INSERT INTO approvals_request (id, gate, expires_at, created_at, requester, origin, excluded,"
             f" {same}) SELECT gen_random_uuid(), gen_random_uuid(), now() + n * interval '1 second',"
-            " now() - n * interval '1 second', who, jsonb_build_array(who), jsonb_build_array(who),"
+            " now() - n * interval '3 seconds', who, jsonb_build_array(who), jsonb_build_array(who),"
             f" {same} FROM (SELECT * FROM approvals_request LIMIT 1) AS one,"
             " generate_series((SELECT count(*) FROM approvals_request), %s) AS n,"
             " LATERAL (SELECT CASE WHEN n %% 1000 = 0 AND n <= 8000 THEN 'ada' ELSE 'eva' END AS who) AS by",

@@ -29,7 +29,7 @@ BESIDE_THE_CORE = (
     "tests/upkeep/test_retention_rules.py",
     "tests/approvals/test_policy.py",
 )
-FEW, ALL = "20", "1000"  # walks
+FEW, ALL = "20", "2000"  # walks
 
 Words = tuple[str, ...]  # of a command line
 

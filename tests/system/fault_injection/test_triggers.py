@@ -38,7 +38,7 @@ def _agent(cast: Cast) -> None:
 
 
 def fire(kind: Any) -> None:
-    """Handle what is due, as the next sweeper does."""
+    """Start the due runs, as the next sweeper does."""
     with pool.own() as own:
         kind.fire_due(own, threading.Event())
     assert all(verify(run).is_consistent for run in Run.objects.values_list("id", flat=True))

@@ -59,21 +59,34 @@ class Loop:
             assert not self.is_alive(60)
 
 
-def die_at(point: str, folder: Path, act: Callable[..., object], *given: object) -> None:
-    """Call a function in a process that ends itself by kill -9 at this point, and wait for its end."""
+def die_at(
+    point: str, folder: Path, act: Callable[..., object], *given: object, **changed: object
+) -> None:
+    """Call a function in a process that ends itself by kill -9 at this point, and wait for its end.
+
+    `changed` are its settings.
+    """
     died, log = folder / "died", folder / "victim.log"
     log.touch()
     armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
-    victim = FORKS.Process(target=_act, args=(str(log), armed, act, *given))
+    victim = FORKS.Process(target=_act, args=(str(log), armed, changed, act, *given))
     victim.start()
     victim.join(60)
     assert (victim.exitcode, died.exists()) == (-signal.SIGKILL, True), log.read_text()
     victim.close()
 
 
-def _act(log: str, env: dict[str, str], act: Callable[..., object], *given: object) -> None:
+def _act(
+    log: str,
+    env: dict[str, str],
+    changed: dict[str, object],
+    act: Callable[..., object],
+    *given: object,
+) -> None:
     _write_to(log)
     os.environ.update(env)
+    for name, value in changed.items():
+        setattr(settings, name, value)
     act(*given)
 
 
