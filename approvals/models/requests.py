@@ -143,6 +143,11 @@ class Request(models.Model):
                 condition=models.Q(status="pending"),
             ),
             models.Index(
+                fields=["expires_at", "created_at", "id"],
+                name="request_high_risk",
+                condition=models.Q(status="pending", risk="high"),
+            ),
+            models.Index(
                 fields=["-decided_at", "-id"],
                 name="request_decided",
                 condition=models.Q(decided_at__isnull=False),

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from approvals import stored_rows
 from approvals.models import Request
 from approvals.permissions.principals import Principal, principal_of
-from approvals.queries import inbox, pending_ages, windows
+from approvals.queries import important, inbox, pending_ages, windows
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Order, Sort
 from runtime.ports.access import Actor
@@ -83,6 +83,7 @@ def costs(who: str, principal: Principal | None, item: Any) -> dict[str, int]:
     """Return the blocks of the numbers, and of each order of the lists."""
     views = [(view, q) for view, q in product(View, SEARCHES)]
     found = {f"{who} numbers": blocks(lambda: inbox.counts(principal, views))}
+    found[f"{who} at high risk"] = blocks(lambda: important.with_doubts(principal, doubts=True))
     for sort, group in product(Sort, Grouping):
         order = Order(sort=sort, group=group)
         for view in View:

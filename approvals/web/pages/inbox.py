@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -21,16 +20,16 @@ from approvals.accounts import saved_views
 from approvals.permissions import principals
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from approvals.queries import filters
+from approvals.queries import filters, important
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
-from approvals.queries.orders import Group, Grouping, Sort
-from approvals.queries.past_calls import usual
+from approvals.queries.orders import Grouping, Sort
 from approvals.queries.requests import Approval
 from approvals.queries.windows import WINDOW
 from approvals.teamwork import listing
 from approvals.web import place as places
 from approvals.web import run_views
+from approvals.web.parts import inbox_rows
 from approvals.web.place import Place, read_order
 from approvals.web.run_views import RunsPlace
 from approvals.web.zone import of_reader
@@ -47,20 +46,6 @@ OWN = (
     ("Handed to me", Place(q="handed:me")),
     ("Questions", Place(q=f"kind:{GateKind.QUESTION}")),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
-    """Consecutive rows of one path and one requester, whose subtitle is shown once."""
-
-    path: tuple[str, ...]
-    requester: str
-    items: tuple[Approval, ...]
-
-    @property
-    def is_folded(self) -> bool:
-        """Whether there is more than one row."""
-        return len(self.items) > 1
 
 
 @require_safe
@@ -209,11 +194,14 @@ def _list(
     view, q = place.view, place.q
     cursor, problem = request.GET.get("cursor"), None
     page: Page[Approval] = Page(items=(), next=None)
-    unknown = tuple[Approval, ...]()
+    unknown, risky = tuple[Approval, ...](), tuple[Approval, ...]()
+    leads = place == Place() and cursor is None
     try:
         if view != View.MINE or not counts.only_in_doubt or q or cursor:
             page = lists.page(principal, view=view, q=q, order=place.order, cursor=cursor)
-        if view == View.MINE and counts.in_doubt and cursor is None:
+        if leads and page.next:
+            risky, unknown = important.with_doubts(principal, doubts=bool(counts.in_doubt))
+        elif view == View.MINE and counts.in_doubt and cursor is None:
             unknown = lists.in_doubt(principal, q=q)
     except InvalidInput as exc:
         if exc.field != "q":
@@ -222,13 +210,15 @@ def _list(
     nothing = not (page.items or unknown or q or cursor or problem)
     has_next = "more" in request.GET
     same = bool(known) and _are_known((*unknown, *page.items), known, has_next=has_next)
+    rows = inbox_rows.rows(principal, page.items, risky, known, leads=leads, same=same)
     return {
-        "same": same,
-        "groups": [] if same else _folded(place.order.groups(page.items)),
-        "items": page.items,
-        "shown": len(page.items) + len(unknown),
-        "odd": usual.of_requests(() if same else page.items, principal),
-        "marks": listing.marks([item.id for item in (*page.items, *unknown)]),
+        "same": rows.same,
+        "groups": rows.groups(place.order),
+        "items": rows.all,
+        "shown": len(rows.all) + len(unknown),
+        "first": rows.first,
+        "odd": rows.odd,
+        "marks": listing.marks([item.id for item in (*rows.all, *unknown)]),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,
@@ -278,13 +268,3 @@ def _query(parameters: Mapping[str, str]) -> str:
     """Return the query of these parameters, without empty ones, ready for further ones."""
     found = urlencode({name: value for name, value in parameters.items() if value})
     return f"{found}&" if found else ""
-
-
-def _folded(groups: Sequence[Group]) -> list[tuple[str, int, list[Fold]]]:
-    """Return the title of each group, the number of its rows, and its rows in folds."""
-    return [(group.title, len(group.items), _folds(group.items)) for group in groups]
-
-
-def _folds(items: Sequence[Approval]) -> list[Fold]:
-    runs_of = groupby(items, key=lambda item: (item.path, item.requester))
-    return [Fold(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]

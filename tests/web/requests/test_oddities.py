@@ -10,12 +10,15 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Request
+from approvals.queries import inbox
 from approvals.requests import snapshot
+from runtime.core.enums import GateKind, Risk
 from runtime.queries import time_limits
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import BEA, Office
 from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
+from tests.support.seeds import Cast
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +118,38 @@ def test_a_short_history_is_told_once(bea: Client, office: Office, asked: Reques
     request = office.request(office.start(args={"username": "x", "security_level": 5}))
     page = shows(bea, request, "1 of 10 approvals in 90 days", hides=["unusual</span>"])
     assert page.count("Not enough history") == 1
+
+
+def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
+    bea: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from a later page; one at medium risk, or without an odd value, keeps its place."""
+    monkeypatch.setattr(inbox, "LIMIT", 3)
+    _approved(*({"username": f"user{n}", "security_level": 1 + n % 2} for n in range(30)))
+    run, now = seeds.run(), timezone.now()
+    soon, later, last = (now + timedelta(hours=hours) for hours in (1, 2, 3))
+    usual = {"username": "grace", "security_level": 2}
+    odd = {"username": "grace", "security_level": 5}
+    made = seeds.opened(
+        seeds.snapshot(run, args=odd, risk=Risk.MEDIUM, expires_at=soon),
+        *(seeds.snapshot(run, args=usual, expires_at=at) for at in (later, last, None)),
+        seeds.snapshot(run, args=usual, kind=GateKind.IN_DOUBT),
+        seeds.snapshot(run, args=odd),
+    )
+    *plain, doubt, important = [str(one.id) for one in made]
+    top = [doubt, important, *plain[:3]]
+
+    def rows(query: str, **given: bool) -> list[str]:
+        page = text(bea, f"/inbox/?{query}", **given)
+        return re.findall(r'<li class="row" data-id="([^"]+)"', page)
+
+    assert rows("") == top
+    with queries_at_most(8):  # now that this process remembers the schema
+        rows("")
+    for query in ("sort=age", "q=risk:high", "group=risk", "view=others"):
+        assert important not in rows(query)
+    shown = ",".join([doubt, *plain[:3]])
+    assert rows(f"known={shown}&more=", live=True) == top
+    assert rows(f"known={important},{shown}&more=", live=True) == []
+    seeds.decide(made[-1], BEA, "deny", "Not that.")
+    assert rows("") == [doubt, *plain[:3]]

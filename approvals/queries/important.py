@@ -1,0 +1,44 @@
+"""Finds the requests that a reviewer reads first: calls at high risk with an odd value, whatever their deadlines."""
+
+from collections.abc import Iterable
+
+from approvals.models import Request
+from approvals.permissions import request_rules
+from approvals.permissions.principals import Principal
+from approvals.queries.inbox import LIMIT
+from approvals.queries.orders import Order
+from approvals.queries.past_calls.usual import Found
+from approvals.queries.requests import Approval, to_view
+from runtime.core.enums import GateKind, Risk
+
+LOOKED_AT = 20  # calls at high risk, those with the next deadlines
+MOST = 3  # calls that are listed before all others
+
+
+def with_doubts(
+    principal: Principal | None, *, doubts: bool
+) -> tuple[tuple[Approval, ...], tuple[Approval, ...]]:
+    """Return the first LOOKED_AT calls at high risk that this person may decide, and with `doubts` those in doubt.
+
+    One query reads both.
+    """
+    rows = Request.objects.filter(
+        request_rules.readable_requests(principal),
+        request_rules.decidable_requests(principal),
+        status=Request.Status.PENDING,
+    )
+    risky = Order().ordered(rows.filter(kind=GateKind.APPROVAL, risk=Risk.HIGH))[:LOOKED_AT]
+    unknown = rows.filter(kind=GateKind.IN_DOUBT).order_by("created_at", "id")[:LIMIT]
+    found = risky.union(unknown, all=True) if doubts else risky
+    views = [to_view(row, principal) for row in found]
+    return (
+        tuple(one for one in views if one.kind == GateKind.APPROVAL),
+        tuple(one for one in views if one.kind == GateKind.IN_DOUBT),
+    )
+
+
+def chosen(items: Iterable[Approval], odd: Found) -> tuple[Approval, ...]:
+    """Return at most MOST of these calls: those at high risk with an odd value, the oddest first."""
+    found = [one for one in items if one.risk == Risk.HIGH and odd.by_request.get(one.id)]
+    found.sort(key=lambda one: odd.by_request[one.id][0].weight)
+    return tuple(found[:MOST])

@@ -1,0 +1,87 @@
+"""The rows of the inbox's list: those that come first, groups, and folds of rows with the same subtitle."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+from approvals.permissions.principals import Principal
+from approvals.queries import important
+from approvals.queries.orders import Group, Order
+from approvals.queries.past_calls import usual
+from approvals.queries.requests import Approval
+
+FIRST = "High risk with an unusual value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Consecutive rows of one path and one requester, whose subtitle is shown once."""
+
+    path: tuple[str, ...]
+    requester: str
+    items: tuple[Approval, ...]
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there is more than one row."""
+        return len(self.items) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of a page: `items` in the order of the list, `first` those that come before all, of any later page too.
+
+    `same` says that an open page has all of them already; then `odd` is empty.
+    """
+
+    items: tuple[Approval, ...]
+    odd: usual.Found
+    first: tuple[Approval, ...] = ()
+    same: bool = False
+
+    @property
+    def all(self) -> tuple[Approval, ...]:
+        """The rows, each once."""
+        here = {one.id for one in self.items}
+        return (*(one for one in self.first if one.id not in here), *self.items)
+
+    def groups(self, order: Order) -> list[tuple[str, int, list[Fold]]]:
+        """Return the title of each group, the number of its rows, and its rows in folds; nothing of the `same` rows."""
+        if self.same:
+            return []
+        first = {one.id for one in self.first}
+        groups = order.groups([one for one in self.items if one.id not in first])
+        if self.first:
+            groups.insert(0, Group(title=FIRST, items=self.first))
+        return [(group.title, len(group.items), _folds(group.items)) for group in groups]
+
+
+def rows(
+    principal: Principal | None,
+    items: tuple[Approval, ...],
+    risky: Collection[Approval],
+    known: Collection[UUID],
+    *,
+    leads: bool,
+    same: bool,
+) -> Rows:
+    """Find the odd values of a page, and the rows that come first if it `leads` the whole list.
+
+    `risky` are calls at high risk of all pages, `same` says that an open page knows the items of this one.
+    """
+    here = {one.id for one in items}
+    others = [one for one in risky if one.id not in here]
+    if same:
+        new = [one for one in others if one.id not in known]
+        if not important.chosen(new, usual.of_requests(new, principal)):
+            shown = tuple(one for one in others if one.id in known)
+            return Rows(items=items, odd=usual.of_requests((), principal), first=shown, same=True)
+    odd = usual.of_requests((*items, *others), principal)
+    first = important.chosen((*items, *others), odd) if leads else ()
+    return Rows(items=items, odd=odd, first=first)
+
+
+def _folds(items: Sequence[Approval]) -> list[Fold]:
+    runs_of = groupby(items, key=lambda item: (item.path, item.requester))
+    return [Fold(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]
