@@ -24,6 +24,7 @@ MEASURES = {
     "steps": "steps a second against bare transactions",
     "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",
     "desk": "a hundred mixed requests, cleared by keyboard in a browser",
+    "phone": "the important one of a hundred requests, decided on a phone",
     "due": "a million timers that ran out, two sweepers",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
 }

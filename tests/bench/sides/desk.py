@@ -64,8 +64,8 @@ class Desk:
             query = "SELECT id, status FROM runtime_run WHERE id = ANY(%s)"
             return dict(connection.execute(query, (list(runs),)).fetchall())
 
-    def until_ended(self, runs: Iterable[UUID]) -> None:
+    def until_ended(self, runs: Iterable[UUID], status: str = "completed") -> None:
         def ended() -> bool | None:
-            return set(self.look(runs).values()) == {"completed"} or None
+            return set(self.look(runs).values()) == {status} or None
 
-        until(ended, "every run to complete", TIMEOUT_SECONDS)
+        until(ended, f"every run to be {status}", TIMEOUT_SECONDS)

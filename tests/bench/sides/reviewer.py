@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from tests.support.commands import CHROMIUM, FLAGS
 
@@ -53,8 +53,8 @@ class Clearing:
 
 
 @contextmanager
-def browser(url: str, name: str) -> Iterator[tuple[Page, Page]]:
-    """Two tabs of this person: for the work, and for the bare loads."""
+def browser(url: str, name: str, **screen: Any) -> Iterator[BrowserContext]:
+    """A browser with this screen and a session of this person."""
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's loop runs in this thread
     client = Client()
     client.force_login(
@@ -64,9 +64,9 @@ def browser(url: str, name: str) -> Iterator[tuple[Page, Page]]:
     cookie: Any = {"name": session, "value": client.cookies[session].value, "url": url}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        context = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900})
+        context = browser.new_context(base_url=url, **screen)
         context.add_cookies([cookie])
-        yield context.new_page(), context.new_page()
+        yield context
         browser.close()
 
 

@@ -46,6 +46,17 @@ def mixed(number: int) -> Mix:
     return Mix(tasks=tasks, planted=planted)
 
 
+def ordinary(number: int) -> list[Task]:
+    """Make so many tasks without an odd value, mixed as in `mixed`."""
+    random, names = Random(2), _names("c")
+    return [_ordinary(place, next(names), random) for place in range(number)]
+
+
+def important(place: int) -> Task:
+    """Make a call at high risk, whose amount is odd also beside those of the places before it."""
+    return _pay(f"grace.hopper{place}@example.org", way="cash", euros=240 * 10**place)
+
+
 def usual(number: int) -> list[Task]:
     """Make tasks without questions, from which the usual values are learnt."""
     random, names = Random(0), _names("b")
