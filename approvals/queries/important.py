@@ -1,4 +1,4 @@
-"""Finds the requests that a reviewer reads first: calls at high risk with an odd value, whatever their deadlines."""
+"""Finds the requests that a reviewer reads first: calls at high risk with an odd value, of any deadline."""
 
 from collections.abc import Iterable
 
