@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -113,6 +114,7 @@ def places(
     people.set_groups("eva", [Group.REVIEWERS], actor="second")
     approval = office.request(run)
     return {
+        "clients": {},
         "run": run,
         "parcel": json.loads(sender.send(parcel)),
         "position": 1,
@@ -157,12 +159,14 @@ def _skipped() -> Places:
 
 def answer(row: Row, identity: str, places: Places, query: str = "", body: Any = None) -> Any:
     """The answer to the usual body, or to this one or the text of one; its changes are rolled back."""
+    client = _client_of(row, identity, places["clients"])
+    cookies = client.cookies.output(header="", sep=";")
     with transaction.atomic():
         if row.path.rstrip("/").endswith("undo"):
             with override_settings(ABEYANCE_UNDO_SECONDS=60):
                 decide(Request.objects.get(id=places["approval"]), BEA)
-        client = client_of(row, identity)
-        client.raise_request_exception = False
+        if identity == "disabled":
+            User.objects.filter(username="bea").update(is_active=False)
         path = row.path.format(**places) + query
         found: Any
         if row.method == "GET":
@@ -176,27 +180,30 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
         if found.streaming:
             list(found.streaming_content)
         transaction.set_rollback(True)
+    client.cookies = SimpleCookie(cookies)
     return found
 
 
-def client_of(row: Row, identity: str) -> Client:
-    client = Client()
-    if identity == "anon":
-        return client
+def _client_of(row: Row, identity: str, clients: dict[tuple[str, ...], Client]) -> Client:
+    """A client of this identity, for all rows that need the same login."""
     bearer = row.by if row.by != "-" else "bea"
     name = {"disabled": "bea", "narrow": bearer, "revoked": bearer}.get(identity, identity)
-    person = User.objects.get(username=name)
-    if row.is_api or identity in ("narrow", "revoked"):
-        scopes = ALL_SCOPES - {row.without} if identity == "narrow" else ALL_SCOPES
-        token, plain = tokens.create(person, scopes)
-        if identity == "revoked":
-            tokens.revoke(token.public_id, actor=None)
-        client = Client(headers={"authorization": f"Bearer {plain}"})
-    else:
-        client.force_login(person)
-    if identity == "disabled":
-        User.objects.filter(pk=person.pk).update(is_active=False)
-    return client
+    lacks = row.without if identity == "narrow" else ""
+    by_token = row.is_api or identity in ("narrow", "revoked")
+    key = (name, "revoked" if identity == "revoked" else lacks, str(by_token))
+    if key not in clients:
+        clients[key] = client = Client(raise_request_exception=False)
+        if identity == "anon":
+            return client
+        person = User.objects.get(username=name)
+        if by_token:
+            token, plain = tokens.create(person, ALL_SCOPES - {lacks})
+            if identity == "revoked":
+                tokens.revoke(token.public_id, actor=None)
+            client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {plain}"
+        else:
+            client.force_login(person)
+    return clients[key]
 
 
 def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:

@@ -48,13 +48,12 @@ def test_the_login_leads_to_the_page_of_the_form(asked: Request, suspended: UUID
 
 def test_the_login_says_that_a_form_was_not_sent(places: Places, subtests: pytest.Subtests) -> None:
     form = {"username": "admin", "password": PASSWORD}
-    for row in ROWS:
-        if row.method == "POST" and row.cells["anon"] == "in" and not row.is_api:
-            with subtests.test(row.path):
-                client = Client()
-                to_login = client.post(row.path.format(**places))["Location"]
-                page = client.post(to_login, form, follow=True)
-                has(text_of(page), "You were logged out before this was sent")
+    forms = [row for row in ROWS if row.method == "POST" and row.cells["anon"] == "in"]
+    sent = [Client().post(row.path.format(**places)) for row in forms if not row.is_api]
+    for to_login in {answer["Location"] for answer in sent}:
+        with subtests.test(to_login):
+            page = Client().post(to_login, form, follow=True)
+            has(text_of(page), "You were logged out before this was sent")
 
 
 def test_a_person_chooses_to_be_mailed_and_a_wrong_address_keeps_what_they_typed(
