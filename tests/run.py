@@ -1,7 +1,8 @@
 """`python -m tests.run`: the whole suite in three processes at once, each with servers of its own.
 
-Two of them take the tests that start whole installations, which wait for one half of their time, so that two cores
-always have something to do; the third takes all other tests. `--quick` runs the pure and the Postgres tier in two.
+Two of them begin with the tests that start whole installations, which wait for one half of their time, so that two
+cores always have something to do; the third takes the tests of pages and of the browser, among others. `--quick` runs
+the pure and the Postgres tier.
 
 The output of the last process is shown as it comes, that of the others at the end. Fails if one of them does.
 """
@@ -18,7 +19,7 @@ PACKAGES = ("agents", "approvals", "config", "runtime", "tests")
 FAULTS = "tests/system/fault_injection"
 LANES = (
     ("tests/system", f"--ignore={FAULTS}", "tests/security", "tests/core", "tests/provider"),
-    (FAULTS, "tests/config"),
+    (FAULTS, "tests/config", "tests/approvals"),
 )
 REST = (
     "tests",
