@@ -29,7 +29,14 @@ from approvals.web.api.requests import router as approvals_router
 from approvals.web.api.teamwork import router as teamwork_router
 from approvals.web.api.version_changes import router as version_changes_router
 from runtime.core.errors import NewerSchema, NotJson
-from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
+from runtime.errors import (
+    Forbidden,
+    InvalidInput,
+    KeyMissing,
+    ObjectStoreDown,
+    RequestError,
+    Tampered,
+)
 from runtime.ports.access import Actor
 from runtime.web.api.events import router as events_router
 from runtime.web.api.history import router as history_router
@@ -262,8 +269,14 @@ def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
 @api.exception_handler(InterfaceError)
 @api.exception_handler(psycopg.OperationalError)
 @api.exception_handler(psycopg.InterfaceError)
+@api.exception_handler(ObjectStoreDown)
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
-    """Answer 503 while Postgres is unreachable."""
-    response = error(503, "unavailable", "The database cannot be reached. Try again.")
+    """Answer 503 while Postgres or the object store is unreachable."""
+    response = error(503, "unavailable", f"The {missing_part(exc)} cannot be reached. Try again.")
     response["Retry-After"] = "5"
     return response
+
+
+def missing_part(exc: BaseException) -> str:
+    """Name the part that cannot be reached. The error itself may name a folder or a bucket."""
+    return "object store" if isinstance(exc, ObjectStoreDown) else "database"

@@ -11,6 +11,7 @@ from django.urls import include, path, re_path
 
 from config import api
 from config.metrics import metrics
+from runtime.errors import ObjectStoreDown
 from runtime.queries.time_limits import TooLong
 from runtime.web.requests import layout_of
 
@@ -36,11 +37,12 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def broken(request: HttpRequest) -> HttpResponse:
     """Answer an unexpected error. The page hides the cause and tells whether to try again."""
     fault = sys.exc_info()[1]
-    down = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
-    if isinstance(fault, down):
+    postgres = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
+    if isinstance(fault, (*postgres, ObjectStoreDown)):
         if _is_api(request):
             return api.unavailable(request, fault)
-        return HttpResponse(render_to_string("503.html"), status=503)
+        page = render_to_string("503.html", {"missing": api.missing_part(fault)})
+        return HttpResponse(page, status=503)
     if isinstance(fault, TooLong):
         return HttpResponse(render_to_string("too_long.html"), status=503)
     if _is_api(request):

@@ -149,17 +149,19 @@ def test_a_fault_of_ours_says_nothing_of_itself(
     ada_api: Caller, bea: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada_api.client.raise_request_exception = bea.raise_request_exception = False
-    for fault, refusal in (
-        (OperationalError("gone"), (503, "unavailable")),
-        (psycopg.OperationalError("gone"), (503, "unavailable")),
-        (RuntimeError("gone"), (500, "internal")),
+    for fault, refusal, words in (
+        (OperationalError("gone"), (503, "unavailable"), "The database cannot be reached."),
+        (psycopg.OperationalError("gone"), (503, "unavailable"), "The database cannot"),
+        (errors.ObjectStoreDown("gone"), (503, "unavailable"), "The object store cannot"),
+        (RuntimeError("gone"), (500, "internal"), "Something went wrong"),
     ):
         for name in ("run_details", "runs_page"):
             monkeypatch.setattr(run_queries, name, _raise(fault))
         answer = ada_api.get("/runs")
         assert _shape(answer) == refusal
+        assert words in answer.content.decode()
         assert "gone" not in answer.content.decode()
-        shows(bea, "/runs/", hides=["gone"], status=refusal[0])
+        shows(bea, "/runs/", words, hides=["gone"], status=refusal[0])
 
 
 _REFUSALS: list[tuple[Exception, int, str, dict[str, Any]]] = [
