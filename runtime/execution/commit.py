@@ -250,7 +250,9 @@ class StepWriter:
 
     def _committed(self, step: steps.Step, records: Records, started: float) -> None:
         failpoints.hit("committed", step.kind, step.depth)
-        self._held.measures.add_step(clock.elapsed() - started, records.events, step.state)
+        self._held.measures.add_step(
+            clock.elapsed() - started, records.events, step.state, self.now
+        )
         self.now = step.state
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:

@@ -39,24 +39,18 @@ class Measures:
         self._model_errors = 0
         self._calls: Counter[str] = Counter()
 
-    def add_step(
-        self, seconds: float, events: Sequence[Event], after: Continuation | None = None
-    ) -> None:
+    def add_step(self, seconds: float, events: Sequence[Event], *states: Continuation) -> None:
         """Count a committed step, the time from its first attempt to its commit, and what its events say.
 
-        `after` is the state after the step, which names the tools of its calls.
+        `states` are those after and before the step, which name the tools of its calls.
         """
         with self._lock:
             self._buckets[bisect_left(BOUNDS, seconds)] += 1
             self._seconds += seconds
             for event in events:
                 self._add_event(event)
-                if after is not None and isinstance(
-                    event, ToolReturned | ToolFailed | OutcomeUnknown
-                ):
-                    self._calls[
-                        f"{after.call(event.frame, event.call).tool} {OUTCOMES[event.type]}"
-                    ] += 1
+                if states and isinstance(event, ToolReturned | ToolFailed | OutcomeUnknown):
+                    self._calls[f"{_tool(event, states)} {OUTCOMES[event.type]}"] += 1
 
     def _add_event(self, event: Event) -> None:
         if isinstance(event, RetryScheduled):
@@ -106,3 +100,9 @@ def quantile(measures: Mapping[str, Any], share: float) -> float | None:
             return low + (float(name) - low) * (wanted - before) / (count - before)
         low, before = float(name), count
     return low
+
+
+def _tool(event: ToolReturned | ToolFailed | OutcomeUnknown, states: Sequence[Continuation]) -> str:
+    """Return the tool of the event's call. The step may have made that call, or closed its frame."""
+    found = next(state for state in states if event.frame in state.frames)
+    return found.call(event.frame, event.call).tool

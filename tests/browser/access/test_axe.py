@@ -1,4 +1,7 @@
-"""axe-core on every page in every state, at a desk in the light and on a phone in the dark: no violations."""
+"""axe-core on every page in every state, at a desk and on a phone, in the light and in the dark: no violations.
+
+All rules check the desk in the light and the phone in the dark. Those that look at colours check the other two.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -8,9 +11,15 @@ from uuid import UUID, uuid4
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
+from django.db import transaction
 from django.test import override_settings
 from playwright.sync_api import Page, expect
 
+from agents.catalogue.published import publish
+from agents.effect_handler import AgentEffects
+from agents.sdk import Answer, agent, last
+from agents.sdk.scripts import Reply, Turn, call, script
+from agents.sdk.scripts import say as says
 from approvals import clock
 from approvals.accounts import password_links, tokens
 from approvals.adapter import Approvals
@@ -20,6 +29,7 @@ from approvals.policies.rules import Demands
 from approvals.policy import Group
 from approvals.version_changes.acts import sign
 from runtime.control.external_events import deliver
+from runtime.control.start import create
 from runtime.core.budgets import Budget
 from runtime.models import Run, TriggerEvent
 from runtime.ports.access import Actor
@@ -27,9 +37,11 @@ from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
 from runtime.triggers.webhooks import changes as webhook_changes
 from tests.browser.conftest import Desk, unfold
+from tests.support.engine import HandDriven
 from tests.support.fake_ports import say, turns
-from tests.support.office import SCHEMA, Office, reseal
-from tests.support.seeds import ARGS, Cast, person, published
+from tests.support.office import BEA, SCHEMA, Office, reseal
+from tests.support.seeds import ARGS, Cast, decide, person, published
+from tests.support.specs import Question, registry_of
 
 pytestmark = pytest.mark.browser
 
@@ -37,7 +49,14 @@ RULES = {
     "resultTypes": ["violations"],
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
 }
-LOOKS = [(1280, "light"), (320, "dark")]
+COLOURS = {**RULES, "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
+LOOKS = [
+    (1280, "light", RULES),
+    (1280, "dark", COLOURS),
+    (320, "dark", RULES),
+    (320, "light", COLOURS),
+]
+FIRST = LOOKS[0][:2]
 # axe draws conclusions from colours that are still on their way.
 # Each end may start others further down the tree; waiting for frames would depend on the machine.
 SETTLE = """() => { for (let left = 100, moving; left && (moving = document.getAnimations()).length; left--)
@@ -52,6 +71,7 @@ LISTS = (
 )
 
 Act = Callable[[Page], Any]
+ADA = Actor(person="ada")
 
 
 def _allowance(request: Request) -> UUID:
@@ -176,7 +196,7 @@ def test_empty_pages_and_pages_with_data_have_no_violations(
     found: dict[str, list[str]] = {}
 
     def visit(where: str, path: str, act: Act | None = None) -> None:
-        desk.look(*LOOKS[0])
+        desk.look(*FIRST)
         desk.open(path)
         unfold(desk.page)
         if act is not None:
@@ -199,10 +219,59 @@ def test_empty_pages_and_pages_with_data_have_no_violations(
     assert desk.strays == []
 
 
+@script
+def _writer(turn: Turn) -> Reply:
+    if turn.result("plan") is None:
+        return call("plan", write=["Read the question", "Write the answer", "Send it"])
+    return says("Yours sincerely.")
+
+
+WRITER = agent(
+    name="writer",
+    description="Writes an answer.",
+    instructions="Write.",
+    input=Question,
+    model=_writer,
+    answer=Answer(),
+    plan=True,
+    thread_memory=last(4),
+)
+
+
+def test_a_plan_a_memory_and_a_held_answer_have_no_violations(
+    desk: Desk, by_hand: None, cast: Cast
+) -> None:
+    registry = registry_of(WRITER)
+    publish(registry)
+    engine = HandDriven(AgentEffects(registry), Approvals())
+    try:
+        for question in ("First?", "Second?"):
+            with transaction.atomic():
+                given = {"text": question}
+                run = create(agent="writer", input=given, requester=ADA, thread="letters").run
+            engine.advance_once(run)
+            asked = Request.objects.get(run=run)
+            if question == "First?":
+                decide(asked, BEA)
+                engine.advance_once(run)
+    finally:
+        engine.close()
+    assert Run.objects.filter(status="completed").count() == 1
+    found: dict[str, list[str]] = {}
+    for name in ("ada", "bea"):
+        desk.log_in(name)
+        for path in (f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/a/{asked.id}/"):
+            desk.look(*FIRST)
+            desk.open(path)
+            unfold(desk.page)
+            found[f"{name} {path}"] = _violations(desk)
+    assert {where: what for where, what in found.items() if what} == {}
+
+
 def test_the_inbox_has_no_violations(desk: Desk, office: Office) -> None:
     """While others are at work: with news, struck rows, and the sheet of keys."""
     page = desk.page
-    desk.look(*LOOKS[0])
+    desk.look(*FIRST)
     desk.log_in("bea")
     run = office.start()
     office.in_doubt()
@@ -251,12 +320,12 @@ def _violations(desk: Desk) -> list[str]:
     """What axe finds on the open page in each look, and whether the page scrolls sideways there."""
     page, found = desk.page, list[str]()
     page.evaluate(AXE_SCRIPT)
-    for width, scheme in LOOKS:
+    for width, scheme, rules in LOOKS:
         desk.look(width, scheme)
         page.evaluate(SETTLE)
-        found += [f"{scheme}: {one}" for one in page.evaluate(RUN, RULES)]
+        found += [f"{width} {scheme}: {one}" for one in page.evaluate(RUN, rules)]
         if page.evaluate("document.documentElement.scrollWidth") > width:
-            found.append(f"{scheme}: scrolls sideways")
+            found.append(f"{width} {scheme}: scrolls sideways")
     return found
 
 
