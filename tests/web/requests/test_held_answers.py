@@ -133,6 +133,7 @@ def test_only_reviewers_read_a_held_answer_before_its_release(
     assert not [one for one in (DRAFT, BETTER) if one in _stored()]
     send(bea, again, "approve")
     assert desk.advance_once(run).status == "completed"
+    assert "final_answer returned" in desk.heartbeat.measures.stored()
     shows(ada, run, f"{BETTER} after Be kind.", hides=[DRAFT])
     assert json.loads(Run.objects.get(id=run).output or "") == f"{BETTER} after Be kind."
     assert "canary-draft" not in _seen_by(ada, ada_api, run, request.id)
