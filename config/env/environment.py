@@ -23,6 +23,7 @@ MINUTE = 60.0
 DAY = 24 * 60 * MINUTE
 DRAIN_SECONDS = 30.0
 MAX_WORKERS = 64
+MAX_STREAM = 200  # characters of the name of a stream
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,6 +38,8 @@ class Environment:
     worker_role: str | None
     worker_password: str = field(repr=False)
     redis_url: str = field(repr=False)
+    streams: tuple[str, ...]
+    streams_url: str = field(repr=False)
     scim_url: str
     scim_token: str = field(repr=False)
     metrics_token: str = field(repr=False)
@@ -104,6 +107,8 @@ def read(variables: Mapping[str, str]) -> Environment:
         worker_password=_role_password(variables, "ABEYANCE_WORKER_PASSWORD_FILE"),
         worker_role=_role(variables, "ABEYANCE_WORKER_ROLE", beside="ABEYANCE_WEB_ROLE"),
         redis_url=_redis_url(variables),
+        streams=_streams(variables, "ABEYANCE_STREAMS"),
+        streams_url=_streams_url(variables, "ABEYANCE_STREAMS_URL"),
         scim_url=values.web_address(variables, "SCIM_URL"),
         scim_token=values.secret(variables, "SCIM_TOKEN"),
         metrics_token=_metrics_token(variables),
@@ -184,9 +189,7 @@ def _role_password(variables: Mapping[str, str], name: str) -> str:
 
 def _redis_url(variables: Mapping[str, str]) -> str:
     name = "REDIS_URL"
-    url = variables.get(name) or "redis://localhost:6379/0"
-    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
-        raise InvalidSetting(name, "must start with redis://, rediss:// or unix://")
+    url = _redis_address(name, variables.get(name) or "redis://localhost:6379/0")
     parts = urlsplit(url)
     password = _password(variables, "REDIS_PASSWORD_FILE", name, parts.password)
     if not password:
@@ -199,6 +202,27 @@ def _redis_url(variables: Mapping[str, str]) -> str:
     return parts._replace(
         netloc=f"{parts.username or ''}:{quote(password, safe='')}@{place}"
     ).geturl()
+
+
+def _redis_address(name: str, url: str) -> str:
+    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+        raise InvalidSetting(name, "must start with redis://, rediss:// or unix://")
+    return url
+
+
+def _streams_url(variables: Mapping[str, str], name: str) -> str:
+    """Read the address of the server with the streams, by default the broker."""
+    given = variables.get(name)
+    return _redis_address(name, given) if given else _redis_url(variables)
+
+
+def _streams(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Read names of streams, separated by commas."""
+    given = tuple(part.strip() for part in variables.get(name, "").split(",") if part.strip())
+    for part in given:
+        if len(part) > MAX_STREAM or not part.isprintable():
+            raise InvalidSetting(name, f"must have names of at most {MAX_STREAM} characters")
+    return given
 
 
 def _email(variables: Mapping[str, str]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from tests.support import commands
         ("AGENTS_DIR", "/nowhere/agents"),
         ("ABEYANCE_IMPORT_KEYS", "/nowhere/partner.public"),
         ("ABEYANCE_WATCHED_FOLDERS", "invoices"),
+        ("ABEYANCE_STREAMS", "a\nb"),
+        ("ABEYANCE_STREAMS_URL", "amqp://localhost"),
         ("ABEYANCE_MODEL", "gpt"),
         ("ABEYANCE_MODEL", "acme:large"),
         ("ABEYANCE_MODEL", "azure:large"),

@@ -14,7 +14,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from runtime.broker import dispatch
-from runtime.management.commands.sweep import FOLDERS, SCHEDULES, TRIGGERS
+from runtime.management.commands.sweep import FOLDERS, SCHEDULES, STREAMS, TRIGGERS
 from runtime.models import Loop, Run
 from runtime.queries.processes import workers
 from runtime.queries.processes.workers import LATE_SECONDS
@@ -35,7 +35,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @contextmanager
 def sweeping(stop: threading.Event) -> Iterator[None]:
-    thread = threading.Thread(target=sweeper.run, args=[stop, SCHEDULES, TRIGGERS, FOLDERS])
+    thread = threading.Thread(
+        target=sweeper.run, args=[stop, SCHEDULES, TRIGGERS, FOLDERS, STREAMS]
+    )
     thread.start()
     try:
         yield

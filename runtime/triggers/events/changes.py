@@ -135,6 +135,8 @@ def _read_source(connection: Connection, id: UUID, defined: Definition) -> None:
     """Have the sweeper read what the definition says, from now on."""
     if defined.folder:
         sources.write(connection, id, sources.Kind.FOLDER, defined.folder)
+    elif defined.stream:
+        sources.write(connection, id, sources.Kind.STREAM, defined.stream)
     else:
         sources.delete(connection, id)
 

@@ -18,7 +18,7 @@ MAX_RATE_SECONDS = 86_400
 MAX_PLACE = 500  # characters of the path of a folder
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
 
-_SOURCES = ("folder",)
+_SOURCES = ("folder", "stream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,8 @@ class Definition:
     """One trigger: which events start which agent on which input, and how many at once.
 
     `filter`, `key` and `business_key` are expressions in CEL, empty without one. The limits are None without one.
-    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder` are events
-    of this trigger; it is empty without one.
+    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder` or
+    entries of `stream` are events of this trigger; both are empty without one.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Definition:
     rate: int | None
     rate_seconds: int
     folder: str = ""
+    stream: str = ""
 
     def key_of(self, facts: Mapping[str, Any]) -> str:
         """Return the key of an event, empty without one. Raise InvalidInput naming `key`."""
@@ -94,9 +95,12 @@ def read(sent: Mapping[str, object]) -> Definition:
         rate=rate,
         rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
         folder=_folder(sent),
+        stream=fields.text(sent.get("stream") or "", "stream").strip(),
     )
     if found.at_once_per_key is not None and not found.key:
         raise InvalidInput("at_once_per_key", "needs a key")
+    if found.folder and found.stream:
+        raise InvalidInput("stream", "is not for a trigger with a folder")
     return found
 
 

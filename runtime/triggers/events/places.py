@@ -1,4 +1,4 @@
-"""Where the events of a trigger come from besides the API: the folders that the administrator allows."""
+"""Where the events of a trigger come from besides the API: the folders and streams that the administrator allows."""
 
 from pathlib import Path, PurePath
 
@@ -8,11 +8,18 @@ from runtime.errors import InvalidInput
 from runtime.triggers.events.definition import Definition
 
 FOLDERS = "ABEYANCE_WATCHED_FOLDERS"
+STREAMS = "ABEYANCE_STREAMS"
 
 
 def folders() -> tuple[Path, ...]:
     """Return the folders that triggers may watch, with those below them."""
     found: tuple[Path, ...] = settings.ABEYANCE_WATCHED_FOLDERS
+    return found
+
+
+def streams() -> tuple[str, ...]:
+    """Return the streams that triggers may read."""
+    found: tuple[str, ...] = settings.ABEYANCE_STREAMS
     return found
 
 
@@ -22,7 +29,7 @@ def root_of(folder: str) -> Path | None:
 
 
 def require_allowed(one: Definition) -> None:
-    """Raise InvalidInput if the administrator does not allow the folder of a trigger."""
+    """Raise InvalidInput if the administrator does not allow the folder or the stream of a trigger."""
     if one.folder and root_of(one.folder) is None:
         allowed = " or ".join(map(str, folders()))
         raise InvalidInput(
@@ -30,4 +37,10 @@ def require_allowed(one: Definition) -> None:
             f"must be {allowed}, or a folder below"
             if allowed
             else f"is not allowed: {FOLDERS} names none",
+        )
+    if one.stream and one.stream not in streams():
+        allowed = " or ".join(streams())
+        raise InvalidInput(
+            "stream",
+            f"must be {allowed}" if allowed else f"is not allowed: {STREAMS} names none",
         )

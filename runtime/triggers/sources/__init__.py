@@ -1,1 +1,1 @@
-"""Reads what programs leave for triggers: files in watched folders. Each becomes an event of its trigger."""
+"""Reads files of watched folders and entries of streams. Each becomes an event of its trigger."""

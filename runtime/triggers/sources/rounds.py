@@ -33,12 +33,12 @@ class Unreadable(Exception):
 class Looked:
     """What a look found: whether there is `more` to read at once, and what to do `after` the commit.
 
-    `problem` says why it does not read all of it.
+    `after` returns whether it could be done. `problem` says why the look does not read all of it.
     """
 
     more: bool = False
     problem: str = ""
-    after: Callable[[], None] | None = None
+    after: Callable[[], bool] = lambda: True
 
 
 Look = Callable[[Connection, UUID, Definition], Looked]
@@ -56,9 +56,7 @@ def each(kind: Kind, look: Look, stop: threading.Event) -> None:
             sources.note(connection, found, looked.problem, pool.now(connection))
             failpoints.hit("written", kind.failpoint, 0)
         failpoints.hit("committed", kind.failpoint, 0)
-        if looked.after is not None:
-            looked.after()
-        if not looked.more:
+        if not looked.after() or not looked.more:
             passed.append(found)
 
 

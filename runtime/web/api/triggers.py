@@ -49,7 +49,8 @@ class TriggerIn(Body):
     `filter`, `key` and `business_key` are expressions in CEL over `id`, `source`, `name`, `subject`, `time` and `data`
     of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in order. At most
     `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run, when none came
-    for that many seconds. Each file of `folder` is an event of this trigger.
+    for that many seconds. Each file of `folder`, or
+    each entry of `stream`, is an event of this trigger.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -71,6 +72,7 @@ class TriggerIn(Body):
         Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_RATE_SECONDS})
     ] = 60
     folder: Words = ""
+    stream: Words = ""
 
 
 class TrialIn(TriggerIn):
@@ -155,7 +157,7 @@ class WebhookOut(Schema):
 
 
 class SourceOut(Schema):
-    """The folder that a trigger watches: the last look that succeeded, and why a later one did not.
+    """The folder or stream that a trigger reads: the last look that succeeded, and why a later one did not.
 
     It is `late` if no look succeeded for two minutes.
     """
@@ -195,6 +197,7 @@ class TriggerOut(Schema):
     rate: int | None
     rate_seconds: int
     folder: str
+    stream: str
     state: str
     owner: str
     makers: list[str]

@@ -1,19 +1,22 @@
-"""kill -9 of the sweeper that reads a watched folder: each file starts one run."""
+"""kill -9 of the sweeper that reads a folder or a stream: each file and each entry starts one run."""
 
 import json
 import threading
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+import redis
 from django.core.management import call_command
 from django.db.models import F
 from pytest_django import Settings
 
-from runtime.models import Run, WatchedFile
+from runtime.models import ReceivedEvent, Run, WatchedFile
 from runtime.store import pool
+from runtime.store.tables.triggers.sources import Kind
 from runtime.triggers.events import changes, firing
-from runtime.triggers.sources import folders
+from runtime.triggers.sources import folders, streams
 from tests.support.engine import ADA
 from tests.support.seeds import published
 from tests.system.fault_injection.harness import points
@@ -21,30 +24,55 @@ from tests.system.fault_injection.harness.loop import die_at
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("by_hand", "cast", "forks")]
 
-SAID = {"name": "Files", "agent": "hr_onboarding", "event": "filed", "mapping": "{{data.json}}"}
+SAID = {"name": "Read", "agent": "hr_onboarding", "event": "read"}
 
 
 def read() -> None:
     """Read each source and start runs, as a sweeper does."""
     with pool.own() as own:
         folders.look(own, threading.Event())
+        streams.look(own, threading.Event())
         firing.fire_due(own, threading.Event())
+
+
+def filled(kind: str, tmp_path: Path, url: str) -> dict[str, str]:
+    """Fill a folder or a stream with three events, and return what a trigger says for it."""
+    texts = [json.dumps({"n": n}) for n in range(3)]
+    if kind == Kind.STREAM:
+        with redis.Redis.from_url(url) as server:
+            for text in texts:
+                server.xadd(tmp_path.name, {"data": text})
+        return {"stream": tmp_path.name, "mapping": "{{data}}"}
+    (tmp_path / "in").mkdir()
+    for n, text in enumerate(texts):
+        (tmp_path / "in" / f"{n}.json").write_text(text)
+    return {"folder": str(tmp_path / "in"), "mapping": "{{data.json}}"}
 
 
 @pytest.mark.parametrize("point", sorted(points.SOURCES))
 def test_a_killed_reader_loses_and_doubles_nothing(
-    point: str, tmp_path: Path, settings: Settings
+    point: str, live_broker: str, tmp_path: Path, settings: Settings
 ) -> None:
     published(input_schema={})
-    inbox = tmp_path / "in"
-    inbox.mkdir()
-    settings.ABEYANCE_WATCHED_FOLDERS = (inbox,)
-    changes.create(sent={**SAID, "folder": str(inbox)}, actor=ADA)
-    for n in range(3):
-        (inbox / f"{n}.json").write_text(json.dumps({"n": n}))
-    read()
-    WatchedFile.objects.update(seen_at=F("seen_at") - timedelta(minutes=1))
-    die_at(point, tmp_path, call_command, "sweep", ABEYANCE_WATCHED_FOLDERS=(inbox,))
-    assert WatchedFile.objects.filter(done=True).count() == 3 * point.startswith("committed")
+    kind = Kind.STREAM if "Stream" in point else Kind.FOLDER
+    name = f"s-{uuid4()}"
+    place = tmp_path / name
+    place.mkdir()
+    allowed: dict[str, object] = {
+        "ABEYANCE_WATCHED_FOLDERS": (place,),
+        "ABEYANCE_STREAMS": (name,),
+        "ABEYANCE_STREAMS_URL": live_broker,
+    }
+    for setting, value in allowed.items():
+        setattr(settings, setting, value)
+    changes.create(sent={**SAID, **filled(kind, place, live_broker)}, actor=ADA)
+    if kind == Kind.FOLDER:
+        read()
+        WatchedFile.objects.update(seen_at=F("seen_at") - timedelta(minutes=1))
+    die_at(point, tmp_path, call_command, "sweep", **allowed)
+    assert ReceivedEvent.objects.count() == 3 * point.startswith("committed")
     read()
     assert sorted(json.loads(run.input)["n"] for run in Run.objects.all()) == [0, 1, 2]
+    if kind == Kind.STREAM:
+        with redis.Redis.from_url(live_broker) as server:
+            assert [group["pending"] for group in server.xinfo_groups(name)] == [0]

@@ -15,6 +15,12 @@ class Kind(StrEnum):
     """What a trigger reads."""
 
     FOLDER = "folder"
+    STREAM = "stream"
+
+    @property
+    def loop(self) -> str:
+        """The name of the loop of the sweeper that reads it."""
+        return f"{self}s"
 
     @property
     def failpoint(self) -> str:
