@@ -50,6 +50,7 @@ def test_a_decision_finds_its_request_by_id(bea: Actor, monkeypatch: pytest.Monk
     monkeypatch.setattr(commit, "settle", lambda **given: lent.extend(given["lent"]))
     seeds.decide(seeds.pending(), bea)
     explain = f"EXPLAIN WITH run AS (SELECT) {lent[0].sql}"
+    pool.djangos().execute("SET LOCAL enable_seqscan = off")  # the table has one row
     plan = pool.djangos().execute(explain, {**lent[0].parameters, "effective_at": None}).fetchall()
     assert "approvals_request_pkey" in str(plan)
     assert "request_pending" not in str(plan)
