@@ -167,6 +167,9 @@ def _of_runs() -> Iterator[Metric]:
     yield _gauge(
         "signal_age_seconds", "Age of the oldest signal that no run has received.", found.signal_age
     )
+    yield _gauge("objects", "Large results in the object store.", found.objects)
+    yield _gauge("object_bytes", "Their bytes.", found.object_bytes)
+    yield _gauge("objects_dropped", "Objects that wait for their deletion.", found.dropped_objects)
     yield CounterMetricFamily(
         "abeyance_lease_losses", "Runs that a worker lost.", value=found.lease_losses
     )

@@ -9,6 +9,7 @@ import time
 
 import psycopg
 
+from runtime.errors import ObjectStoreDown
 from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
@@ -52,7 +53,7 @@ class Alarm:
 
     def failed(self, exc: Exception, *, again: float) -> None:
         """Log that the loop failed and will try again in `again` seconds."""
-        passing = isinstance(exc, ConnectionError) or (
+        passing = isinstance(exc, ConnectionError | ObjectStoreDown) or (
             isinstance(exc, psycopg.Error) and pool.is_passing(exc)
         )
         for_seconds = time.monotonic() - self._done_at

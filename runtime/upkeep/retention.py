@@ -16,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
+from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
@@ -26,7 +26,6 @@ from runtime.store.tables import (
     external_events,
     journal,
     late_outcomes,
-    objects,
     partial_replies,
     pruning,
     signals,
@@ -100,7 +99,7 @@ def preview(connection: Connection) -> list[Group]:
 def enforce(connection: Connection, stop: threading.Event) -> int:
     """Erase the payloads of every run that is old enough, until `stop`. Returns the number of runs.
 
-    It also deletes the rows of old workers, unreferenced blobs with their objects, and old external events.
+    It also deletes the rows of old workers, unreferenced blobs, and old external events.
     """
     connection.execute(FORGET)
     given, removed = _parameters(rules()), 0
@@ -113,10 +112,6 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
         after = batch[-1][1]
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
-    try:
-        objects.delete_dropped(connection, stop)
-    except ObjectStoreDown as exc:
-        log.error("Objects are deleted later: %s", exc)
     for prune in _PRUNED:
         while not stop.is_set() and prune(connection) == external_events.PRUNED:
             pass

@@ -15,7 +15,7 @@ from django.db import connections
 from runtime.ports import wiring
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import spent
+from runtime.store.tables import objects, spent
 from runtime.upkeep import due_runs, partitions, retention
 from runtime.upkeep.alarm import Alarm
 
@@ -64,6 +64,17 @@ def compare_ledger(connection: Connection, stop: threading.Event) -> None:
         log.critical("Ledger: the database lacks this used approval: %s", line)
 
 
+def look_after_objects(connection: Connection, stop: threading.Event) -> None:
+    """Ask the object store whether it can be read, and delete the objects of deleted rows.
+
+    Does nothing without a store. Raises ObjectStoreDown.
+    """
+    store = wiring.objects()
+    if store is not None:
+        store.check()
+        objects.delete_dropped(connection, stop)
+
+
 def send_mail(_: Connection, stop: threading.Event) -> None:
     """Mail people about requests that wait for them."""
     wiring.approvals().send_mail(stop)
@@ -80,6 +91,7 @@ def run(stop: threading.Event, *more: Loop) -> None:
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
         Loop(name="ledger", duty=compare_ledger),
+        Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),
         Loop(name="mail", duty=send_mail, seconds=MINUTE),
         *more,

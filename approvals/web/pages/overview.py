@@ -11,6 +11,7 @@ from approvals.version_changes import listing
 from runtime.ports import wiring
 from runtime.queries.lists.rate_limits import limited_models
 from runtime.queries.lists.totals import run_totals
+from runtime.queries.objects import object_totals
 from runtime.queries.processes import measures, workers
 from runtime.web.requests import admins_only
 
@@ -30,6 +31,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "version_gates": listing.count(),
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),
+        "store": object_totals(),
         "lags": measures.worker_measures(),
         "without_worker": [name for name in wiring.catalogue().names() if name not in live],
     }

@@ -81,6 +81,9 @@ class Backlog:
     queued_age: float
     signal_age: float
     lease_losses: int
+    objects: int
+    object_bytes: int
+    dropped_objects: int
 
 
 def worker_measures() -> tuple[WorkerMeasures, ...]:
@@ -144,6 +147,9 @@ _BACKLOG = f"""
         (SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(effective_at)), 0), 0)::float
             FROM runtime_signal JOIN runtime_run ON runtime_run.id = run_id
             WHERE due_at IS NOT NULL AND effective_at <= clock_timestamp()),
-        (SELECT count(*) FROM runtime_loss)
+        (SELECT count(*) FROM runtime_loss),
+        (SELECT count(*) FROM runtime_content WHERE place IS NOT NULL),
+        (SELECT coalesce(sum(size), 0)::bigint FROM runtime_content WHERE place IS NOT NULL),
+        (SELECT count(*) FROM runtime_droppedobject)
     FROM waiting
 """

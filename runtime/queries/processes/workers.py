@@ -15,7 +15,7 @@ from runtime.store.workers import sweeper_name
 ALIVE = timedelta(seconds=10)
 
 # After how many seconds a sweeper loop is late. Due runs, schedules, triggers, folders and streams are looked at every
-# second, mail goes out and pending requests are looked at every minute; the other loops run every hour.
+# second; mail, pending requests and the object store every minute; the other loops run every hour.
 LATE_SECONDS = {
     "due_runs": 60,
     "schedules": 120,
@@ -26,6 +26,7 @@ LATE_SECONDS = {
     "retention": 7_200,
     "ledger": 7_200,
     "mail": 600,
+    "objects": 600,
     "requests": 600,
 }
 
