@@ -4,16 +4,19 @@ import threading
 from uuid import UUID
 
 import pytest
+from django.db import transaction
 
 from runtime.core.documents.blobs import Blob, blob_of
 from runtime.errors import ObjectStoreDown
 from runtime.models import Blob as Row
 from runtime.models import DroppedObject
+from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, objects
 from runtime.upkeep import retention, sweeper
 from tests.support.engine import Death, at_failpoint, die
 from tests.support.object_stores import BOTH, Breakable
+from tests.support.threads import WITHIN, in_thread, wait_until_blocked
 
 pytestmark = pytest.mark.usefixtures("object_store")
 BLOB = blob_of('"large"')
@@ -71,6 +74,38 @@ def test_a_killed_sweeper_leaves_the_key_for_another_one(
     assert left(object_store) == (0, 1, 0)
     sweep(own)
     assert left(object_store) == (0, 0, 0)
+
+
+def test_two_sweepers_at_once_delete_an_object_once(
+    own: Connection, object_store: Breakable
+) -> None:
+    kept = keep(own), keep(own, blob_of('"other"'))
+    with pool.own() as other, at_failpoint("deleted:object", lambda: sweep(other)):
+        sweep(own)
+    assert left(object_store) == (0, 0, 0)
+    assert len(set(kept)) == 2
+
+
+def test_a_content_stored_while_two_collectors_delete_it_has_a_new_object(
+    own: Connection, object_store: Breakable
+) -> None:
+    first = keep(own)
+    own.execute("UPDATE runtime_content SET used_at = now() - interval '61 minutes'")
+    again: list[str] = []
+
+    def store_again() -> None:
+        with pool.own() as worker:
+            again.append(keep(worker))
+
+    with transaction.atomic():
+        assert blobs.collect(pool.djangos(), 10) == 1
+        assert blobs.collect(own, 10) == 0, "the other collector has it"
+        worker = in_thread(store_again)
+        wait_until_blocked("INSERT INTO runtime_content")
+    worker.join(WITHIN)
+    sweeper.look_after_objects(own, threading.Event())
+    assert object_store.keys() == again != [first]
+    assert blobs.fetch(own, BLOB.digest) == "large"
 
 
 def test_a_late_deletion_does_not_hit_the_same_content_stored_again(

@@ -23,11 +23,12 @@ from runtime.models import Blob, JournalEntry, Pruning, Run
 from runtime.ports.approvals import NotConfirmed
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
-from runtime.upkeep import retention
+from runtime.upkeep import retention, sweeper
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
 from tests.support.engine import bodies
 from tests.support.fake_ports import FakeTool
+from tests.support.object_stores import Breakable
 from tests.support.office import Target
 from tests.support.seeds import Cast
 
@@ -96,6 +97,18 @@ def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> 
     assert not JournalEntry.objects.filter(run_id=run).exists()
     assert not Blob.objects.exists()
     assert target.start(args=ARGS, key="H-1", advanced=False) == run
+
+
+def test_a_large_result_is_erased_in_the_object_store_too(
+    target: Target, settings: Settings, object_store: Breakable
+) -> None:
+    ended(target, days=31)
+    (key,) = object_store.keys()
+    assert SECRET.encode() in (object_store.get(key) or b"")
+    assert enforced(settings, "30") == 1
+    with pool.own() as own:
+        sweeper.look_after_objects(own, threading.Event())
+    assert (places_of(SECRET), object_store.keys()) == (set(), [])
 
 
 def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings) -> None:
