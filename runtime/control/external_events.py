@@ -1,10 +1,11 @@
-"""Delivers an external event to the calls that wait for it, and offers it to triggers, which start runs.
+"""Delivers an external event to the calls that wait for it, and offers it to triggers, which start or wake runs.
 
 An event is accepted once by its source and id. It ends the waits that are open when it arrives and is not kept for
 later ones. Triggers that are made later do not get it either.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from runtime.control.transaction import atomic, join, notify
 from runtime.core.digest import require_json, sha256_of
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED, size_of
+from runtime.core.machine.origin import merged
 from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -63,9 +65,45 @@ def deliver(
         done = _deliver(connection, **event, actor=actor)
         for run in done.runs:
             join(connection, run, actor)
-            wiring.approvals().record_audit(run=run, actor=actor, act="sent", detail=noted)
-            notify(run)
+            _noted(run, actor, noted)
     return done
+
+
+def wake(
+    connection: Connection,
+    *,
+    run: UUID,
+    id: str,
+    name: str,
+    data: object,
+    owner: str,
+    makers: Sequence[str],
+) -> bool:
+    """End the waits of a run that are open for an event of a trigger. Return False without one, and write nothing.
+
+    The owner of the trigger sends it. Neither they nor the makers may decide in the run from now on. The caller's
+    transaction says that the event is handled. Raise Forbidden, or InvalidInput naming `data`.
+    """
+    sender = Actor(person=owner)
+    wiring.access().require(sender, SCOPE)
+    text = json.dumps(_data(data))
+    found = waits.matching(connection, name, text, limit=MAX_MATCHED, run=run)
+    if not found or not _rings(connection, run):
+        return False
+    ended = [wait for wait in found if waits.complete(connection, wait)]
+    for wait in ended:
+        _signal(connection, wait, {"event": name, "id": id, "data": data}, sender)
+    if ended:
+        for person in merged([owner], makers):
+            join(connection, run, Actor(person=person))
+        _noted(run, sender, {"event": name, "id": id})
+    return bool(ended)
+
+
+def _noted(run: UUID, actor: Actor, detail: dict[str, str | None]) -> None:
+    """Write the audit row, and have a worker take the run after the commit."""
+    wiring.approvals().record_audit(run=run, actor=actor, act="sent", detail=detail)
+    notify(run)
 
 
 def _deliver(

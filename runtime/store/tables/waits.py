@@ -51,14 +51,20 @@ def parameters(
     }
 
 
-def matching(connection: Connection, event: str, data: str, *, limit: int) -> list[EventWait]:
-    """List the calls that wait for an event of this name and whose conditions its data (JSON) contains, by run."""
+def matching(
+    connection: Connection, event: str, data: str, *, limit: int, run: UUID | None = None
+) -> list[EventWait]:
+    """List the calls that wait for an event of this name and whose conditions its data (JSON) contains, by run.
+
+    With `run`, list those of this run alone.
+    """
     rows = connection.execute(
         """
         SELECT run_id, frame, call FROM runtime_wait WHERE event = %s AND %s::jsonb @> match
+            AND run_id = coalesce(%s, run_id)
         ORDER BY run_id, frame, call LIMIT %s
         """,
-        (event, data, limit),
+        (event, data, run, limit),
     )
     return [EventWait(run=run, frame=frame, call=call) for run, frame, call in rows.fetchall()]
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
+from runtime.control import external_events
 from runtime.control.transaction import atomic
 from runtime.errors import (
     InvalidInput,
@@ -24,7 +25,7 @@ from runtime.store.tables.triggers.trigger_events import State
 from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers import rights
 from runtime.triggers.events import definition, mapping, places, trigger
-from runtime.triggers.events.definition import Definition
+from runtime.triggers.events.definition import Definition, Wakes
 from runtime.triggers.events.trigger import Trigger, Webhook
 from runtime.triggers.schedule import Status
 
@@ -50,6 +51,7 @@ def create(*, sent: Mapping[str, object], actor: Actor, form: UUID | None = None
     wiring.access().require(actor, SCOPE)
     with atomic() as connection:
         defined = checked(sent)
+        _require_waking(defined, actor)
         one = Trigger(
             owner=actor.person, makers=(actor.person,), status=Status.ACTIVE, definition=defined
         )
@@ -70,6 +72,7 @@ def change(*, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
     """
     with locked(id, actor) as held:
         defined = checked(sent)
+        _require_waking(defined, actor)
         record(held, "changed", actor, defined=defined)
         said = {"name": defined.name, "agent": defined.agent, "event": defined.event}
         triggers.write(held.connection, id, **said, problem="", not_before=None)
@@ -121,6 +124,8 @@ def checked(sent: Mapping[str, object]) -> Definition:
     """
     defined = definition.read(sent)
     places.require_allowed(defined)
+    if defined.wakes == Wakes.ONLY:
+        return defined
     try:
         wiring.catalogue().check_input(defined.agent, defined.mapping)
     except InvalidInput as exc:
@@ -129,6 +134,12 @@ def checked(sent: Mapping[str, object]) -> Definition:
         if wrong:
             raise InvalidInput(wrong[0].field, wrong[0].detail, wrong[1:]) from exc
     return defined
+
+
+def _require_waking(defined: Definition, actor: Actor) -> None:
+    """Raise Forbidden if the trigger wakes runs and the actor may not send events."""
+    if defined.wakes:
+        wiring.access().require(actor, external_events.SCOPE)
 
 
 def _read_source(connection: Connection, id: UUID, defined: Definition) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -18,7 +19,15 @@ MAX_RATE_SECONDS = 86_400
 MAX_PLACE = 500  # characters of the path of a folder
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
 
-_SOURCES = ("folder", "stream")
+_NEWER = ("folder", "stream", "wakes")  # processes of the release before know none of them
+
+
+class Wakes(StrEnum):
+    """Whether an event is for a run that waits for it."""
+
+    NONE = ""  # it starts a run
+    FIRST = "first"  # it wakes the run with its business key, and starts one if none is there
+    ONLY = "only"  # it wakes such a run, and starts none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +36,8 @@ class Definition:
 
     `filter`, `key` and `business_key` are expressions in CEL, empty without one. The limits are None without one.
     `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder` or
-    entries of `stream` are events of this trigger; both are empty without one.
+    entries of `stream` are events of this trigger; both are empty without one. With `wakes`, the business key, or
+    the id of a run, says which run of the agent waits for an event.
     """
 
     name: str
@@ -44,9 +54,12 @@ class Definition:
     rate_seconds: int
     folder: str = ""
     stream: str = ""
+    wakes: str = Wakes.NONE
 
     def key_of(self, facts: Mapping[str, Any]) -> str:
-        """Return the key of an event, empty without one. Raise InvalidInput naming `key`."""
+        """Return the key of an event, empty without one. Raise InvalidInput naming the expression."""
+        if self.wakes:
+            return mapping.text_of(self.business_key, facts, "business_key")
         return mapping.text_of(self.key, facts, "key") if self.key else ""
 
     def business_key_of(self, facts: Mapping[str, Any], key: str) -> str:
@@ -60,8 +73,8 @@ class Definition:
 
 
 def to_text(one: Definition) -> str:
-    """Write a definition as JSON, for its MAC. Processes of the release before read it if it has no source."""
-    said = {name: value for name, value in asdict(one).items() if name not in _SOURCES or value}
+    """Write a definition as JSON, for its MAC. Processes of the release before read it without newer fields."""
+    said = {name: value for name, value in asdict(one).items() if name not in _NEWER or value}
     return json.dumps(said, ensure_ascii=False, sort_keys=True)
 
 
@@ -96,12 +109,32 @@ def read(sent: Mapping[str, object]) -> Definition:
         rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
         folder=_folder(sent),
         stream=fields.text(sent.get("stream") or "", "stream").strip(),
+        wakes=_wakes(sent),
     )
+    if found.wakes:
+        _require_correlation(found)
     if found.at_once_per_key is not None and not found.key:
         raise InvalidInput("at_once_per_key", "needs a key")
     if found.folder and found.stream:
         raise InvalidInput("stream", "is not for a trigger with a folder")
     return found
+
+
+def _wakes(sent: Mapping[str, object]) -> Wakes:
+    try:
+        return Wakes(fields.text(sent.get("wakes") or "", "wakes"))
+    except ValueError as exc:
+        raise InvalidInput("wakes", f"must be {Wakes.FIRST}, {Wakes.ONLY} or empty") from exc
+
+
+def _require_correlation(one: Definition) -> None:
+    """Raise InvalidInput unless the business key alone says which run an event is for, at once."""
+    if not one.business_key:
+        raise InvalidInput("business_key", "must say which run an event wakes")
+    if one.key:
+        raise InvalidInput("key", "must be empty: the business key says which run an event wakes")
+    if one.debounce:
+        raise InvalidInput("debounce", "must be 0 for a trigger that wakes runs")
 
 
 def _expression(sent: Mapping[str, object], field: str) -> str:

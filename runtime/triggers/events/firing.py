@@ -23,7 +23,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables.triggers import received_events, trigger_events, triggers
 from runtime.store.tables.triggers.trigger_events import State, WaitingEvent
 from runtime.store.tables.triggers.triggers import TriggerRow
-from runtime.triggers.events import mapping, plan
+from runtime.triggers.events import mapping, plan, waking
 from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.trigger import Trigger, current
 from runtime.triggers.schedule import Status
@@ -86,11 +86,14 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
     room = MAX_WAITING - trigger_events.waiting_count(connection, row.id) if judged else 0
     for number in judged:
         room -= _judge(connection, row.id, one.definition, number, room=room)
-    planned = _plan(connection, row.id, one.definition, now)
+    more = len(judged) == JUDGED
+    if one.definition.wakes:
+        more |= waking.wake_all(connection, row.id, one, now)
+    planned = _plan(connection, row.id, one, now)
     for event in planned.start[:STARTS]:
         _try_to_start(connection, row.id, one, event, now)
     failpoints.hit("before", KIND, 0)
-    more = len(judged) == JUDGED or len(planned.start) >= STARTS
+    more |= len(planned.start) >= STARTS
     due_at = now if planned.start else planned.next_at
     triggers.write(connection, row.id, due_at=due_at, not_before=None)
     return more
@@ -106,7 +109,10 @@ def _judge(
         return state is State.WAITING
 
     try:
-        facts = received_events.read(connection, number).facts
+        received = received_events.read(connection, number)
+        if one.wakes and received.by is not None:
+            return write(State.SKIPPED, reason=waking.SENT)
+        facts = received.facts
         if not mapping.passes(one.filter, facts):
             return write(State.SKIPPED, reason=FILTERED)
         key = one.key_of(facts)
@@ -115,12 +121,16 @@ def _judge(
     return write(State.WAITING, key=key) if room > 0 else write(State.SKIPPED, reason=FULL)
 
 
-def _plan(connection: Connection, trigger: UUID, one: Definition, now: datetime) -> plan.Plan:
+def _plan(connection: Connection, trigger: UUID, whole: Trigger, now: datetime) -> plan.Plan:
     """Plan the events that wait, without those of keys that are full: many of them would hide all others."""
+    one = whole.definition
     limit = one.at_once_per_key
     limited = one.at_once is not None or limit is not None
     running = trigger_events.running(connection, trigger) if limited else {}
     full = [key for key, count in running.items() if limit is not None and count >= limit]
+    if one.wakes:
+        full += waking.held(connection, trigger, whole)
+        limit = 1  # the next event of its key is for this run
     found = plan.due(
         one,
         trigger_events.waiting(

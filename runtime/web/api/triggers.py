@@ -11,7 +11,12 @@ from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.triggers.events import changes, listing
-from runtime.triggers.events.definition import MAX_AT_ONCE, MAX_DEBOUNCE, MAX_RATE_SECONDS
+from runtime.triggers.events.definition import (
+    MAX_AT_ONCE,
+    MAX_DEBOUNCE,
+    MAX_RATE_SECONDS,
+    Wakes,
+)
 from runtime.triggers.events.listing import TriggerView
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.webhooks import changes as webhook_changes
@@ -49,8 +54,9 @@ class TriggerIn(Body):
     `filter`, `key` and `business_key` are expressions in CEL over `id`, `source`, `name`, `subject`, `time` and `data`
     of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in order. At most
     `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run, when none came
-    for that many seconds. Each file of `folder`, or
-    each entry of `stream`, is an event of this trigger.
+    for that many seconds. Each file of `folder`, or each entry of `stream`, is an event of this trigger. With
+    `wakes`, which needs the right to send events, an event of a source or a webhook goes to the run of the agent
+    that has this business key, or id, and waits for it; `first` starts a run if none is there.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -73,6 +79,7 @@ class TriggerIn(Body):
     ] = 60
     folder: Words = ""
     stream: Words = ""
+    wakes: Annotated[Any, WithJsonSchema({"enum": [*Wakes]})] = Wakes.NONE
 
 
 class TrialIn(TriggerIn):
@@ -87,7 +94,7 @@ class TrialIn(TriggerIn):
 
 
 class TriggeredOut(Schema):
-    """An event. `state` is `new`, `waiting`, `started`, `skipped`, `refused`, `failed`, or the status of its run."""
+    """An event. `state`: `new`, `waiting`, `started`, `woken`, `skipped`, `refused`, `failed`, or the run's status."""
 
     number: int
     id: str | None

@@ -1,4 +1,4 @@
-"""kill -9 of the sweeper that reads a folder or a stream: each file and each entry starts one run."""
+"""kill -9 of the sweeper that reads a folder or a stream: each file and each entry starts or wakes one run."""
 
 import json
 import threading
@@ -10,9 +10,10 @@ import pytest
 import redis
 from django.core.management import call_command
 from django.db.models import F
+from django.utils import timezone
 from pytest_django import Settings
 
-from runtime.models import ReceivedEvent, Run, WatchedFile
+from runtime.models import ReceivedEvent, Run, Signal, TriggerEvent, Wait, WatchedFile
 from runtime.store import pool
 from runtime.store.tables.triggers.sources import Kind
 from runtime.triggers.events import changes, firing
@@ -21,6 +22,8 @@ from tests.support.engine import ADA
 from tests.support.seeds import published
 from tests.system.fault_injection.harness import points
 from tests.system.fault_injection.harness.loop import die_at
+from tests.triggers.events.conftest import HOOK
+from tests.triggers.sources.test_waking import SIGNED, arrive, begin
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("by_hand", "cast", "forks")]
 
@@ -76,3 +79,17 @@ def test_a_killed_reader_loses_and_doubles_nothing(
     if kind == Kind.STREAM:
         with redis.Redis.from_url(live_broker) as server:
             assert [group["pending"] for group in server.xinfo_groups(name)] == [0]
+
+
+@pytest.mark.parametrize("point", sorted(points.TRIGGERS))
+def test_a_killed_sweeper_wakes_a_run_once(point: str, tmp_path: Path) -> None:
+    published(input_schema={})
+    made = changes.create(sent=SIGNED, actor=HOOK)
+    until = timezone.now() + timedelta(days=2)
+    Wait.objects.create(run_id=begin(), frame="", call="c", event="hired", match={}, until=until)
+    arrive(made, "1")
+    die_at(point, tmp_path, call_command, "sweep")
+    assert Signal.objects.count() == point.startswith("committed")
+    read()
+    assert (Signal.objects.count(), Wait.objects.count()) == (1, 0)
+    assert TriggerEvent.objects.get().state == "woken"

@@ -28,6 +28,7 @@ class State(StrEnum):
     NEW = "new"  # no sweeper has looked at it
     WAITING = "waiting"  # its run starts later
     STARTED = "started"  # its run has started
+    WOKEN = "woken"  # it ended a wait of its run
     SKIPPED = "skipped"  # it started no run, for the reason
     REFUSED = "refused"  # it is a file or an entry that is no event, for the reason
     FAILED = "failed"  # its run could not be started, for the reason; or the run failed
@@ -134,6 +135,63 @@ def waiting_count(connection: Connection, trigger: UUID) -> int:
     ).fetchone()
     assert row is not None  # an aggregate has one row
     return int(row[0])
+
+
+def wakeable(
+    connection: Connection, trigger: UUID, agent: str, name: str, most: int
+) -> list[tuple[int, list[UUID]]]:
+    """Return the first events that wait for which runs of the agent wait, with these runs, found by their key."""
+    return connection.execute(
+        """
+        WITH open AS MATERIALIZED (
+            SELECT w.run_id AS run, w.match, k.key
+            FROM runtime_wait w JOIN runtime_run r ON r.id = w.run_id,
+                unnest(ARRAY[r.business_key, r.id::text]) AS k (key)
+            WHERE w.event = %(name)s AND r.agent = %(agent)s AND k.key IS NOT NULL)
+        SELECT t.event, array_agg(DISTINCT o.run)
+        FROM runtime_triggerevent t
+            JOIN open o ON o.key = t.key
+            JOIN runtime_receivedevent e ON e.seq = t.event AND e.data::jsonb @> o.match
+        WHERE t.trigger = %(trigger)s AND t.state = 'waiting'
+        GROUP BY t.event ORDER BY t.event LIMIT %(most)s
+        """,
+        {"trigger": trigger, "agent": agent, "name": name, "most": most},
+    ).fetchall()
+
+
+def keys_of_live_runs(connection: Connection, trigger: UUID, agent: str) -> list[str]:
+    """Return the keys of events that wait of which a run of the agent has not ended."""
+    rows = connection.execute(
+        """
+        WITH live AS MATERIALIZED (
+            SELECT k.key FROM runtime_run r, unnest(ARRAY[r.business_key, r.id::text]) AS k (key)
+            WHERE r.agent = %s AND r.ended_at IS NULL)
+        SELECT DISTINCT key FROM runtime_triggerevent
+        WHERE trigger = %s AND state = 'waiting' AND key IN (SELECT key FROM live)
+        """,
+        (agent, trigger),
+    )
+    return [key for (key,) in rows.fetchall()]
+
+
+def keys_of_waiting(connection: Connection, trigger: UUID) -> list[str]:
+    """Return the keys of the events that wait."""
+    rows = connection.execute(
+        "SELECT DISTINCT key FROM runtime_triggerevent WHERE trigger = %s AND state = 'waiting'",
+        (trigger,),
+    )
+    return [key for (key,) in rows.fetchall()]
+
+
+def skip_before(connection: Connection, trigger: UUID, before: datetime, reason: str) -> None:
+    """Skip events that wait and came before this time."""
+    connection.execute(
+        """
+        UPDATE runtime_triggerevent SET state = 'skipped', reason = %s
+        WHERE trigger = %s AND state = 'waiting' AND at < %s
+        """,
+        (reason, trigger, before),
+    )
 
 
 def skip_waiting(

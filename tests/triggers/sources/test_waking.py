@@ -1,0 +1,169 @@
+"""Events of sources and webhooks wake the run that waits for them, once; or start one if none is there."""
+
+import json
+import threading
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connections
+
+from approvals.accounts import people
+from approvals.policy import Group
+from runtime.control.start import start
+from runtime.core.limits import MAX_EVENT_DATA
+from runtime.errors import Forbidden, InvalidInput
+from runtime.models import Run, Signal, Wait
+from runtime.ports.access import Actor
+from runtime.store import pool
+from runtime.store.tables.triggers import triggers
+from runtime.triggers.events import changes, trigger, waking
+from runtime.triggers.sources import keeping
+from tests.support.engine import ADA
+from tests.triggers.events.conftest import HOOK, SAID, Desk, told
+
+SIGNED = {
+    **SAID,
+    "filter": "",
+    "key": "",
+    "mapping": {"full_name": "{{data.who}}", "level": 1},
+    "business_key": "'hire ' + data.who",
+    "wakes": "first",
+}
+
+
+def arrive(made: UUID, id: str, **data: Any) -> None:
+    """Keep an event of the trigger's source, as the sweeper that reads the source does."""
+    with pool.in_transaction() as connection:
+        row = triggers.read(connection, made)
+        assert row is not None
+        one = trigger.current(connection, row).definition
+        kept = {"source": "stream:s", "id": id, "key": ["stream", "s", id]}
+        keeping.keep(connection, made, one, **kept, data={"who": "Ann", **data})  # type: ignore[arg-type]
+
+
+def begin(who: str = "Ann", actor: Actor = ADA) -> UUID:
+    said = {"full_name": who, "level": 1}
+    key = f"hire {who}"
+    return start(agent="hr_onboarding", input=said, business_key=key, actor=actor).run
+
+
+def wait(run: UUID, desk: Desk, call: str = "c", **match: Any) -> None:
+    until = desk.at + timedelta(days=2)
+    Wait.objects.create(run_id=run, frame="", call=call, event="hired", match=match, until=until)
+
+
+def results() -> list[Any]:
+    return [json.loads(one.body)["result"] for one in Signal.objects.order_by("id")]
+
+
+def test_an_event_wakes_the_run_of_its_business_key_once(desk: Desk) -> None:
+    made = desk.make(actor=HOOK, **SIGNED)
+    run, other = begin(), begin("Bob")
+    arrive(made, "1", by="Bo")
+    desk.sweep()
+    assert told(made) == [("1", "waiting", "")]  # the run is there, and does not wait yet
+    wait(other, desk)
+    wait(run, desk, by="Eve")
+    desk.sweep(2)
+    assert told(made)[0][1] == "waiting"
+    wait(run, desk, "d", by="Bo")
+    desk.sweep(2)
+    desk.sweep(2)
+    assert told(made) == [("1", "woken", "")]
+    assert results() == [{"event": "hired", "id": "1", "data": {"who": "Ann", "by": "Bo"}}]
+    assert sorted((one.run_id, one.call) for one in Wait.objects.all()) == sorted(
+        [(other, "c"), (run, "c")]
+    )
+    assert Run.objects.get(id=run).origin == ["ada", "admin"]  # the admin decides nothing in it
+    assert Run.objects.count() == 2
+    arrive(made, "2", who="Cid")
+    arrive(made, "3", who="Cid")
+    desk.sweep()
+    desk.sweep(2)
+    assert [state for _, state, _ in told(made)] == ["woken", "started", "waiting"]
+    wait(Run.objects.get(business_key="hire Cid").id, desk)
+    desk.sweep(2)
+    assert [state for _, state, _ in told(made)] == ["woken", "started", "woken"]
+
+
+def test_events_of_one_run_wake_it_in_order_also_by_its_id(desk: Desk) -> None:
+    by_id = {**SIGNED, "wakes": "only", "business_key": "data.run", "mapping": {}}
+    made = desk.make(actor=HOOK, **by_id)
+    run = begin()
+    for n in range(2):
+        arrive(made, str(n), run=str(run), n=n)
+    for call in ("c", "d"):
+        wait(run, desk, call)
+        desk.sweep(2)
+    assert [found["data"]["n"] for found in results()] == [0, 1]
+    arrive(made, "2", run="no run")
+    desk.sweep(2)
+    desk.sweep(waking.KEPT.total_seconds() + 60)
+    assert told(made)[-1] == ("2", "skipped", waking.UNMET)
+    assert Run.objects.count() == 1
+
+
+def test_two_sweepers_wake_a_run_once(desk: Desk) -> None:
+    made = [desk.make(actor=HOOK, **SIGNED) for _ in range(3)]
+    run = begin()
+    wait(run, desk)
+    for one in made:
+        arrive(one, "1")
+
+    def sweep() -> None:
+        desk.sweep()
+        connections.close_all()
+
+    threads = [threading.Thread(target=sweep) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    states = sorted(told(one)[0][1] for one in made)
+    assert (states, len(results())) == (["waiting", "waiting", "woken"], 1)
+
+
+def test_an_event_that_may_not_wake_fails_and_says_why(desk: Desk) -> None:
+    made = desk.make(actor=HOOK, **SIGNED)
+    for name, group in {"dora": Group.REQUESTERS, "ed": Group.ADMINS}.items():
+        people.create_person(username=name, password=None, groups=[group])
+    runs = [begin(), begin(actor=Actor(person="dora"))]
+    for run in runs:
+        wait(run, desk)
+    arrive(made, "two")
+    desk.sweep()
+    assert told(made)[0][1:] == ("failed", "business_key: 2 runs wait for it; it must say which")
+    Wait.objects.filter(run=runs[1]).delete()
+    arrive(made, "large", text="x" * MAX_EVENT_DATA)
+    desk.sweep(2)
+    assert told(made)[1][1] == "failed"
+    assert f"send at most {MAX_EVENT_DATA}" in told(made)[1][2]
+    people.set_groups("admin", [Group.REQUESTERS], actor="ed")
+    arrive(made, "right")
+    desk.sweep(2)
+    people.set_groups("admin", [Group.ADMINS], actor="ed")
+    assert told(made)[2][1:] == ("failed", "admin does not have the right events:send.")
+    desk.send(who="Ann")  # it ended the wait itself
+    desk.sweep(2)
+    assert told(made)[3][1:] == ("skipped", waking.SENT)
+    assert len(results()) == 1
+
+
+def test_a_trigger_that_wakes_needs_the_right_and_a_business_key(desk: Desk) -> None:
+    with pytest.raises(Forbidden):
+        desk.make(**SIGNED)
+    made = desk.make(**{**SIGNED, "wakes": ""})
+    with pytest.raises(Forbidden):
+        changes.change(id=made, sent=SIGNED, actor=ADA)
+    for field, value in {
+        "wakes": "all",
+        "business_key": "",
+        "key": "data.who",
+        "debounce": 5,
+        "at_once_per_key": 1,
+    }.items():
+        with pytest.raises(InvalidInput) as refused:
+            desk.make(actor=HOOK, **{**SIGNED, field: value})
+        assert refused.value.field == field
