@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from django.db import close_old_connections, connection
 
-from agents import previews, secrets
+from agents import instructions, previews, secrets
 from agents.catalogue import published
 from agents.catalogue.versions import (
     Version,
@@ -51,6 +52,7 @@ from runtime.ports.effects import (
     ToolFailure,
     ToolRequest,
 )
+from runtime.ports.prompts import Instructions, Prompts
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ class AgentEffects:
     `close_connections` is called after each tool, in its thread, except inside an open transaction. `versions`
     looks up published versions. `rate_limits` are those of the installation; None if no other process calls the
     same providers. `outages` knows which models are out of order. `children` are the processes of isolated tools;
-    None runs every tool here.
+    None runs every tool here. `prompts` finds versions of prompts; without it the texts in the code count.
     """
 
     registry: Registry
@@ -71,6 +73,7 @@ class AgentEffects:
     children: Children | None = None
     outages: Outages = field(default_factory=Outages)
     versions: Callable[[Iterable[str]], Mapping[str, Version]] = published.versions
+    prompts: Prompts | None = None
 
     def agent(self, name: str) -> AgentInfo:
         """Return an agent's definition. Raise UnknownAgent if this worker does not have it."""
@@ -101,15 +104,17 @@ class AgentEffects:
         """Read an input with the agent's Pydantic model and return it as JSON. Raise InvalidInput or UnknownAgent."""
         return inputs.read(self.registry.get(agent).input, value)
 
-    def instruct(self, agent: str, given: Any) -> str:
-        """Call the agent's function of instructions; return an empty text if its instructions are a text.
+    def instruct(self, agent: str, given: Any, *, at: datetime) -> Instructions:
+        """Call the agent's function of instructions, or fill in its prompt as it was in production `at`.
 
-        Raise InvalidInput if it fails, or UnknownAgent.
+        The text is empty if its instructions are a text. Raise InvalidInput if it cannot be made, or UnknownAgent.
         """
         spec = self.registry.get(agent)
-        return (
-            "" if spec.instruct is None else inputs.instructions(spec.instruct, spec.input, given)
-        )
+        if spec.prompt_name:
+            return instructions.of_prompt(spec, given, self.prompts, at)
+        if spec.instruct is None:
+            return Instructions()
+        return Instructions(text=inputs.instructions(spec.instruct, spec.input, given))
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""

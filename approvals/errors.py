@@ -209,6 +209,21 @@ class PolicyRefused(ApprovalError):
     status, code = 409, "policy_refused"
 
 
+class PromptRefused(ApprovalError):
+    """The change of the prompt is not allowed, or not to this person."""
+
+    status, code = 409, "prompt_refused"
+
+
+class UnknownPrompt(ApprovalError):
+    """There is no such prompt, or no such version of it."""
+
+    status, code = 404, "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("There is no such version of a prompt.")
+
+
 class UnknownAllowance(ApprovalError):
     """There is no such allowance, or the actor may not read it."""
 

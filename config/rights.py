@@ -57,6 +57,7 @@ TABLES = {
     "approvals_claim": (ALL, NOTHING),
     "approvals_viewer": (ALL, NOTHING),
     "approvals_policyact": (ADD, READ),
+    "approvals_promptact": (ADD, READ),
     "approvals_allowanceact": (ADD, ADD),  # a worker adds uses
     "approvals_mailpreference": (ALL, "SELECT, UPDATE"),
     "approvals_notice": (NOTHING, ALL),

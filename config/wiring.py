@@ -12,6 +12,7 @@ from agents.registry import load
 from approvals.accounts import people
 from approvals.adapter import Approvals
 from approvals.permissions.access import Access
+from approvals.prompts.in_production import StoredPrompts
 from runtime.broker import dispatch
 from runtime.objects.by_address import store_at
 from runtime.ports import wiring
@@ -66,5 +67,10 @@ def connect_effects() -> None:
     isolated = (tool.function.__module__ for tool in registry.tools() if tool.isolate)
     children = Children(isolated)
     wiring.plug(
-        effects=AgentEffects(registry=registry, rate_limits=RateLimits(), children=children)
+        effects=AgentEffects(
+            registry=registry,
+            rate_limits=RateLimits(),
+            children=children,
+            prompts=StoredPrompts(),
+        )
     )

@@ -17,7 +17,7 @@ from runtime.core.enums import EffectClass, Risk
 from runtime.core.events import Change
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
-from runtime.ports.agents import PublishedChange, Remembers, ToolSchemas
+from runtime.ports.agents import PromptUser, PublishedChange, Remembers, ToolSchemas
 from runtime.store import pool
 
 PUBLISHED = (
@@ -108,6 +108,22 @@ class Catalogue:
         tools: list[dict[str, Any]] = rows.first() or []
         found = next((one for one in tools if one.get("name") == tool), {})
         return tuple(text for text in found.get("deny_reasons", ()) if isinstance(text, str))
+
+    def prompts(self) -> Mapping[str, tuple[PromptUser, ...]]:
+        """Return the agents that use each prompt as they were last published, by its name."""
+        rows = PublishedAgent.objects.order_by("name")
+        fields = {row.fingerprint: row.input_schema.get("properties", {}) for row in rows}
+        found: dict[str, tuple[PromptUser, ...]] = {}
+        for one in sorted(versions(fields).values(), key=lambda one: one.agent):
+            name = one.definition.get("prompt")
+            if name is not None:
+                user = PromptUser(
+                    agent=one.agent,
+                    text=one.definition["instructions"],
+                    fields=frozenset(fields[one.fingerprint]),
+                )
+                found[name] = (*found.get(name, ()), user)
+        return found
 
     def tools(self) -> frozenset[str]:
         """Return the names of the tools and sub-agents of every published agent."""

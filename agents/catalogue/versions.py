@@ -26,6 +26,7 @@ _HARMLESS = frozenset(
         "deadline",
         "expires_in",
         "thread_memory",  # it is fixed when a run starts
+        "prompt",
     }
 )
 

@@ -18,6 +18,7 @@ from agents.sdk.definitions import (
     ToolError,
     agent,
     last,
+    prompt,
     summary,
     tool,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "ToolError",
     "agent",
     "last",
+    "prompt",
     "summary",
     "tool",
 ]

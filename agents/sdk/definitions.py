@@ -16,6 +16,7 @@ from agents.sdk.budget import Budget
 from agents.sdk.context import ToolContext
 from agents.sdk.plan import plan as keep_plan
 from agents.sdk.previews import Preview, PreviewChange
+from agents.sdk.prompts import Prompt, prompt
 from agents.sdk.signature import json_schema_of, read_signature
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
@@ -50,6 +51,7 @@ __all__ = [
     "ToolError",
     "agent",
     "last",
+    "prompt",
     "summary",
     "tool",
 ]
@@ -132,7 +134,7 @@ def agent(
     *,
     name: str,
     description: str,
-    instructions: str | Callable[[Any], str],
+    instructions: str | Prompt | Callable[[Any], str],
     input: type[BaseModel],
     model: Callable[..., Any] | str | None = None,
     tools: Sequence[ToolSpec] = (),
@@ -156,7 +158,8 @@ def agent(
 
     `input` is a Pydantic model. The web process checks an input against its JSON Schema. The first worker reads it
     with the model and passes the result to the agent. `instructions` are a text, or a function of the input that
-    returns one; it is called once, when the agent begins. For a model a sub-agent is one more tool, named like the
+    returns one; it is called once, when the agent begins. `prompt(…)` gives a text that people may replace by a later
+    version, without a release. For a model a sub-agent is one more tool, named like the
     agent, whose arguments are the agent's input. `steps` is the plan that reviewers see.
 
     `approvals` selects the calls that wait for a person: `by_tool`, `every_call`, or a risk for all calls from that
@@ -186,7 +189,8 @@ def agent(
         name=fields.name(name, where),
         description=fields.description(description, where),
         instructions=fields.instructions(instructions, where),
-        instruct=None if isinstance(instructions, str) else instructions,
+        instruct=None if isinstance(instructions, str | Prompt) else instructions,
+        prompt_name=fields.prompt_name(instructions, schema, where),
         model=fields.script(model, where),
         temperature=fields.temperature(temperature, where),
         max_tokens=fields.max_tokens(max_tokens, where),

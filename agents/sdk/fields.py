@@ -13,6 +13,7 @@ from agents.credentials.providers import Credential
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
 from agents.sdk import conditions, mistakes, previews
+from agents.sdk.prompts import Prompt
 from agents.sdk.signature import Signature, json_schema_of
 from agents.sdk.spec import (
     FINAL_ANSWER,
@@ -20,7 +21,6 @@ from agents.sdk.spec import (
     Compaction,
     Condition,
     Holds,
-    placeholders,
     positive,
 )
 from agents.sdk.thread_memory import ThreadMemory
@@ -28,6 +28,7 @@ from runtime.core.call_options import RetryPolicy
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import RISKS, EffectClass, FailureCause, Risk
 from runtime.core.limits import MAX_REMEMBERED, MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
+from runtime.core.placeholders import placeholders
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ def instructions(given: Any, where: str) -> str:
     """Return the text, or the source of the function: a change of either is a new version of the agent."""
     if isinstance(given, str):
         return inspect.cleandoc(given)
+    if isinstance(given, Prompt):
+        return given.text
     if (
         not inspect.isfunction(given)
         or inspect.iscoroutinefunction(given)
@@ -54,6 +57,21 @@ def instructions(given: Any, where: str) -> str:
         raise DefinitionError(
             f"{where}: the source of its instructions cannot be read, but it is part of the agent's version"
         ) from exc
+
+
+def prompt_name(given: Any, schema: dict[str, Any], where: str) -> str:
+    """Return the name of the prompt, empty without one. Each variable of its text must be a field of the input."""
+    if not isinstance(given, Prompt):
+        return ""
+    try:
+        unknown = placeholders(given.text) - set(schema.get("properties", {}))
+    except ValueError as exc:
+        raise DefinitionError(f"{where}: the text of its prompt: {exc}") from exc
+    if unknown:
+        raise DefinitionError(
+            f"{where}: its input has no field {min(unknown)}, which its prompt {given.name} names"
+        )
+    return given.name
 
 
 def output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from inspect import iscoroutinefunction
-from string import Formatter
 from typing import Any, Literal, assert_never
 
 from pydantic import BaseModel, TypeAdapter
@@ -23,6 +22,7 @@ from runtime.core.call_options import (
 )
 from runtime.core.digest import sha256_of
 from runtime.core.enums import RISKS, EffectClass, Risk
+from runtime.core.placeholders import placeholders
 
 DEFAULT_DEADLINE = 30.0
 DEPENDS = "depends on its arguments"
@@ -204,7 +204,8 @@ class AgentSpec:
     each of them. `temperature` and `max_tokens` (of one reply) go with each request, unless they are None. `holds`
     says when it stops for a review, `thread_memory` what its runs remember of earlier runs of their thread. `budget` is
     what one activation may use with all below it, None for no limit. `answer` is the call by which its answer is given,
-    if it can be held, None if it never is.
+    if it can be held, None if it never is. `prompt_name` names the prompt whose version in production replaces the
+    instructions, which are then its text in the code; empty without one.
     `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name of the script.
     """
 
@@ -231,6 +232,7 @@ class AgentSpec:
     temperature: float | None = None
     max_tokens: int | None = None
     thread_memory: ThreadMemory | None = None
+    prompt_name: str = ""
     keeps_secrets: bool = field(init=False, repr=False)
     model_name: str = field(init=False, repr=False)
     _tools: dict[str, ToolSpec] = field(init=False, repr=False)
@@ -296,6 +298,8 @@ class AgentSpec:
             "subagents": [_hand_over_definition(self, agent) for agent in self.subagents],
             **{name: value for name, value in _sampling(self).items() if value is not None},
         }
+        if self.prompt_name:
+            definition["prompt"] = self.prompt_name
         if self.thread_memory is not None:
             definition["thread_memory"] = self.thread_memory.definition
         return (
@@ -322,18 +326,6 @@ def positive(seconds: float, name: str, where: str) -> float:
     if not 0 < seconds < float("inf"):
         raise DefinitionError(f"{where}: {name} must be a number of seconds, more than 0")
     return seconds
-
-
-def placeholders(sentence: str) -> set[str]:
-    """Return the arguments that a sentence names. Raise ValueError unless each is a bare `{name}`."""
-    names = set()
-    for _, name, spec, conversion in Formatter().parse(sentence):
-        if name is None:
-            continue
-        if spec or conversion or not name.isidentifier():
-            raise ValueError(f"{{{name}}} is not the bare name of an argument")
-        names.add(name)
-    return names
 
 
 def _model_definition(agent: AgentSpec) -> str | list[str]:

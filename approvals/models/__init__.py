@@ -14,6 +14,7 @@ from approvals.models.allowances import AllowanceAct
 from approvals.models.audit import AuditEntry
 from approvals.models.notices import MailPreference, Notice
 from approvals.models.policies import PolicyAct
+from approvals.models.prompts import PromptAct
 from approvals.models.readings import Reading
 from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
 from approvals.models.teamwork import Claim, Comment, Handover, Viewer
@@ -37,6 +38,7 @@ __all__ = [
     "Outcome",
     "PasswordLink",
     "PolicyAct",
+    "PromptAct",
     "Reading",
     "Request",
     "SavedView",

@@ -13,6 +13,7 @@ from approvals.models import (
     Assignment,
     PasswordLink,
     PolicyAct,
+    PromptAct,
     Token,
     VersionDecision,
     VersionWithdrawal,
@@ -25,6 +26,7 @@ Signed = (
     Token
     | Assignment
     | PolicyAct
+    | PromptAct
     | AllowanceAct
     | VersionDecision
     | VersionWithdrawal
@@ -67,6 +69,8 @@ def text_of(row: Signed) -> str:
             said = _assignment(row)
         case PolicyAct():
             said = _policy_act(row)
+        case PromptAct():
+            said = _prompt_act(row)
         case AllowanceAct():
             said = _allowance_act(row)
         case VersionDecision():
@@ -121,6 +125,23 @@ def _policy_act(row: PolicyAct) -> dict[str, Any]:
         "number": row.number,
         "text": row.text,
         "by": row.by,
+        "at": _moment(row.at),
+        "effective_at": None if row.effective_at is None else _moment(row.effective_at),
+    }
+
+
+def _prompt_act(row: PromptAct) -> dict[str, Any]:
+    return {
+        "kind": "prompt",
+        "name": row.name,
+        "seq": row.seq,
+        "act": row.act,
+        "number": row.number,
+        "text": row.text,
+        "note": row.note,
+        "label": row.label,
+        "by": row.by,
+        "token": row.token,
         "at": _moment(row.at),
         "effective_at": None if row.effective_at is None else _moment(row.effective_at),
     }

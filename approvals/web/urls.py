@@ -1,6 +1,6 @@
 """The addresses of this room's pages."""
 
-from django.urls import path
+from django.urls import path, register_converter
 
 from approvals.web.batch.pages import batch, undo_batch
 from approvals.web.pages.absence import end as end_absence
@@ -38,6 +38,11 @@ from approvals.web.pages.people import (
 )
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
+from approvals.web.pages.prompts import PromptName, prompt, prompts
+from approvals.web.pages.prompts import confirm as confirm_prompt
+from approvals.web.pages.prompts import label as label_prompt
+from approvals.web.pages.prompts import propose as propose_prompt
+from approvals.web.pages.prompts import withdraw as withdraw_prompt
 from approvals.web.pages.session import home, login, logout
 from approvals.web.pages.version_changes import (
     continue_runs,
@@ -59,6 +64,8 @@ from approvals.web.request.inquiries import ask
 from approvals.web.request.teamwork import claim, comment, hand_over, here, release
 from approvals.web.request.undo import undo
 from approvals.web.request.writing import write
+
+register_converter(PromptName, "prompt")
 
 urlpatterns = [
     path("", home, name="home"),
@@ -93,6 +100,12 @@ urlpatterns = [
     path("policies/<int:number>.yaml", export, name="export_policy"),
     path("policies/<int:number>/confirm/", confirm_policy, name="confirm_policy"),
     path("policies/<int:number>/withdraw/", withdraw, name="withdraw_policy"),
+    path("prompts/", prompts, name="prompts"),
+    path("prompts/<prompt:name>/<int:number>/propose/", propose_prompt, name="propose_prompt"),
+    path("prompts/<prompt:name>/<int:number>/confirm/", confirm_prompt, name="confirm_prompt"),
+    path("prompts/<prompt:name>/<int:number>/withdraw/", withdraw_prompt, name="withdraw_prompt"),
+    path("prompts/<prompt:name>/<int:number>/label/", label_prompt, name="label_prompt"),
+    path("prompts/<prompt:name>/", prompt, name="prompt"),
     path("allowances/", allowances, name="allowances"),
     path("allowances/<uuid:one>/", allowance, name="allowance"),
     path("allowances/<uuid:one>/confirm/", confirm_allowance, name="confirm_allowance"),

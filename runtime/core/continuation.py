@@ -22,7 +22,7 @@ from runtime.core.call_options import (
 )
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import BlobRef, Preview, Remembered, RetryCause
+from runtime.core.events import BlobRef, PinnedPrompt, Preview, Remembered, RetryCause
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, turn_mark
 
@@ -227,10 +227,10 @@ class Frame:
     provider, 0 for none. `outage` is set while no model replies. `cleared` is the turn at which a person last
     released the frame from a hold that opened at `cleared_at`. `spent` is the usage of the frame and everything below
     it, `context` the tokens of its last model call. `since` is the run's active time in seconds when the frame
-    opened. `instructions` is the text that a function made of the input, empty if the agent's instructions are a
-    text. `to_revise` lists the calls to which people requested changes and which no call has revised yet. `plan` has
-    the steps that the author declared, `todo` the plan that the model keeps. `cut` is the reply of
-    this turn that was cut off last.
+    opened. `instructions` is the text that a function or a prompt made of the input, empty if the agent's
+    instructions are a text; `pinned` is the version of the prompt. `to_revise` lists the calls to which people
+    requested changes and which no call has revised yet. `plan` has the steps that the author declared, `todo` the plan
+    that the model keeps. `cut` is the reply of this turn that was cut off last.
     """
 
     id: str
@@ -265,6 +265,7 @@ class Frame:
     to_revise: tuple[ToRevise, ...] = ()
     todo: tuple[PlanItem, ...] = ()
     cut: CutReply | None = None
+    pinned: PinnedPrompt | None = None
 
     def of_turn(self) -> tuple[Call, ...]:
         """Return the calls of the current turn, in the order in which the model proposed them."""

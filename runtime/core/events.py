@@ -61,6 +61,19 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedPrompt:
+    """The version of a prompt that a frame uses, with the digest of its text. Number 0 is the text in the code.
+
+    `at` is the time whose versions in production the frame uses, and the frames that it opens.
+    """
+
+    name: str
+    number: int
+    digest: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllowanceUse:
     """The use of an allowance that passed a call: use `number` of `of`. `by` are the people who made it."""
 
@@ -115,8 +128,8 @@ class FrameOpened:
     """An agent was activated. `plan` is its declared steps, None if it declares none; `call` is None for the root.
 
     `budget` is the agent's own; `rates` are the prices of its model, None if unknown. `instructions` is the text that
-    a function of the agent made of the input, empty if its instructions are a text. `prompt` is the digest of the
-    instructions that the model gets.
+    a function of the agent or a prompt made of the input, empty if its instructions are a text. `prompt` is the digest
+    of the instructions that the model gets, `pinned` the version of the prompt that they come from, None without one.
     """
 
     frame: str
@@ -133,6 +146,7 @@ class FrameOpened:
     budget: Budget | None = None
     rates: Rates | None = None
     instructions: str = ""
+    pinned: PinnedPrompt | None = None
     type: Literal["FrameOpened"] = "FrameOpened"
 
 
@@ -534,8 +548,8 @@ class AgentChanged:
     """The frame continues with another version of its agent.
 
     `before` and `fingerprint` are the digests of the two. `writes` are tools that have become writes: their running
-    calls count as writes. `instructions` are as in FrameOpened. `by` is the admin whose decision on these two versions
-    let it, empty if no person had to agree or a version gate was decided.
+    calls count as writes. `instructions` and `pinned` are as in FrameOpened. `by` is the admin whose decision on these
+    two versions let it, empty if no person had to agree or a version gate was decided.
     """
 
     frame: str
@@ -546,6 +560,7 @@ class AgentChanged:
     writes: tuple[str, ...] = ()
     instructions: str = ""
     by: str = ""
+    pinned: PinnedPrompt | None = None
     type: Literal["AgentChanged"] = "AgentChanged"
 
 

@@ -1,9 +1,11 @@
-"""Makes and reads the ids of frames, calls and gates, and idempotency keys."""
+"""Makes and reads the ids of frames, calls and gates, idempotency keys, and names of prompts."""
 
+import re
 from datetime import datetime
 from uuid import UUID
 
 ROOT = "0"
+PROMPT_NAME = r"[a-z][a-z0-9_-]{0,39}(?:/[a-z][a-z0-9_-]{0,39})?"
 RANDOM_BITS = 74  # of an id that begins with a timestamp
 
 
@@ -40,6 +42,11 @@ def depth_of(frame: str) -> int:
 def idempotency_key(run: UUID, frame: str, call: str) -> str:
     """Return the same key for every attempt at a call. Tools pass it to the system they write to."""
     return f"{run}/{frame}/{call}"
+
+
+def is_prompt_name(name: object) -> bool:
+    """Say whether a prompt may have this name: `welcome`, or with one folder `hr/onboarding`."""
+    return isinstance(name, str) and re.fullmatch(PROMPT_NAME, name) is not None
 
 
 def by_time(at: datetime, drawn: int) -> UUID:

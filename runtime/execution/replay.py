@@ -6,7 +6,7 @@ A script is asked again. Any other model answers differently each time, so its r
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import singledispatchmethod
 from uuid import UUID
 
@@ -33,6 +33,7 @@ from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outc
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
+_BEFORE_TIMES = datetime.min.replace(tzinfo=UTC)  # of a frame that names none, and no prompt
 _ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
 
 
@@ -119,10 +120,12 @@ class _Replayer:
         except UnknownAgent:
             yield "the agent started", "there is no such agent", path
             return
-        if ours.prompt != event.prompt:
-            yield "its instructions", "other instructions", path
-        if self._handler.instruct(event.agent, event.input) != event.instructions:
+        at = event.pinned.at if event.pinned else event.at or _BEFORE_TIMES
+        told = self._handler.instruct(event.agent, event.input, at=at).text
+        if told != event.instructions:
             yield "instructions made of its input", "others of the same input", path
+        elif not told and ours.prompt != event.prompt:
+            yield "its instructions", "other instructions", path
 
     @compare.register
     def _replied(self, event: ModelReplied, now: Continuation) -> Iterator[Difference]:

@@ -54,6 +54,7 @@ from runtime.execution.admission.versions import (
 )
 from runtime.execution.admission.waits import begin, timed_out
 from runtime.execution.effects.outcomes import arrival
+from runtime.execution.prompts import prompts_at
 from runtime.execution.step_events import (
     allowed,
     arrived,
@@ -293,12 +294,13 @@ class StepBuilder:
 
     def _open_frame(self, command: OpenFrame) -> None:
         """Open a frame with the input as its agent reads it. If that fails, refuse the call or end the run."""
-        parent, call = command.parent, command.call
+        parent, call, at = command.parent, command.call, self._clock()
         if parent is not None and call is not None and not self._may_start(parent, call):
             return
         try:
             given = self._handler.receive(command.agent, command.input)
-            instructions = self._handler.instruct(command.agent, given)
+            pinned_at = prompts_at(self.now, command.parent) or at
+            instructions = self._handler.instruct(command.agent, given, at=pinned_at)
         except InvalidInput as exc:
             why = invalid_input(command.agent, exc)
             if command.parent is None or command.call is None:
@@ -307,12 +309,12 @@ class StepBuilder:
                 self.add(CallRefused(frame=command.parent, call=command.call, reason=why))
         else:
             info = self._handler.agent(command.agent)
-            self.add(frame_opened(command, given, instructions, info, self._clock()))
+            self.add(frame_opened(command, given, instructions, info, at))
 
     def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
-            self.add(agent_changed(self.now, frame, change, self._handler, by))
+            self.add(agent_changed(self.now, frame, change, self._handler, by, at=self._clock()))
         except InvalidInput as exc:
             self.cancel(by="", reason=invalid_input(self.now.frame(frame).agent, exc))
             return False

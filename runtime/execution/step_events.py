@@ -23,20 +23,21 @@ from runtime.core.ids import ROOT
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput
 from runtime.ports.agents import AgentInfo
+from runtime.ports.prompts import Instructions
 from runtime.store.records import waits
 from runtime.store.tables.late_outcomes import LateOutcome
 from runtime.store.tables.signals import EventSignal, GateDecidedSignal, MessageSignal
 
 
 def frame_opened(
-    command: OpenFrame, given: Any, instructions: str, info: AgentInfo, at: datetime
+    command: OpenFrame, given: Any, instructions: Instructions, info: AgentInfo, at: datetime
 ) -> FrameOpened:
     """Return the event that opens a frame, with its input as the agent reads it."""
     return FrameOpened(
         frame=command.frame,
         agent=command.agent,
         fingerprint=info.fingerprint,
-        prompt=sha256_of(instructions) if instructions else info.prompt,
+        prompt=sha256_of(instructions.text) if instructions.text else info.prompt,
         plan=info.plan,
         input=given,
         parent=command.parent,
@@ -46,7 +47,8 @@ def frame_opened(
         compaction=info.compaction,
         budget=info.budget,
         rates=info.rates,
-        instructions=instructions,
+        instructions=instructions.text,
+        pinned=instructions.pinned,
     )
 
 

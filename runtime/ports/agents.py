@@ -125,6 +125,15 @@ class ToolSchemas:
     effect: EffectClass
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptUser:
+    """An agent that uses a prompt: its text in the code, and the fields of its input."""
+
+    agent: str
+    text: str
+    fields: frozenset[str]
+
+
 class CallRejected(Exception):
     """A proposed call cannot be made: unknown tool or arguments that break its schema; the model sees the error."""
 
@@ -172,6 +181,9 @@ class AgentCatalogue(Protocol):
 
     def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
         """Return the reasons for a denial that the tool's author suggests, empty without any."""
+
+    def prompts(self) -> Mapping[str, tuple[PromptUser, ...]]:
+        """Return the published agents that use each prompt, by its name."""
 
     def tools(self) -> frozenset[str]:
         """Return the names of all tools of published agents, and of those that agents call as tools."""

@@ -11,6 +11,7 @@ from runtime.core.enums import EffectClass, FailureCause
 from runtime.core.events import Preview, Proposal
 from runtime.core.ids import ROOT
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
+from runtime.ports.prompts import Instructions
 
 PREVIEW_SECONDS = 2.0
 PREVIEW_AGAIN_SECONDS = 10.0  # just before the effect, when no reviewer waits for it
@@ -245,10 +246,10 @@ class EffectHandler(Protocol):
     def receive(self, agent: str, value: Any) -> Any:
         """Read an input with the agent's own code and return it as JSON, with defaults. Raise InvalidInput."""
 
-    def instruct(self, agent: str, given: Any) -> str:
-        """Make the agent's instructions for this input; return an empty text if they are the same for every input.
+    def instruct(self, agent: str, given: Any, *, at: datetime) -> Instructions:
+        """Make the agent's instructions for this input, with the version of its prompt that was in production `at`.
 
-        Raise InvalidInput if the author's function fails.
+        Raise InvalidInput if the author's function fails, or if the prompt names a variable that the input lacks.
         """
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:

@@ -91,6 +91,7 @@ _MANUAL = {
     "runs": "how-to/control-runs",
     "agents": "how-to/write-agents",
     "policies": "how-to/set-policies",
+    "prompts": "how-to/change-prompts",
     "schedules": "how-to/schedule-runs",
     "triggers": "how-to/start-runs-by-events",
     "allowances": "how-to/allow-calls",

@@ -21,6 +21,7 @@ PAGES = (
     "how-to/write-tools.md",
     "how-to/write-agents.md",
     "how-to/test-agents.md",
+    "how-to/change-prompts.md",
 )
 BLOCKS = [block for page in PAGES for block in blocks(ROOT / "docs" / page, "python")]
 

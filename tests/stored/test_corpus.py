@@ -7,6 +7,7 @@ earlier schemas stay as the code of their time wrote them.
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from runtime.core.documents.conversations import (
     DECISIONS,
     DIALOGUE,
     ORIGINS,
+    PROMPTS,
     REVIEWS,
     Conversations,
 )
@@ -169,7 +171,15 @@ MADE = {
     ),
     "planned": Scene(spec=lambda: desk(call("plan", write=["Pay", "Say so"]), PAY, plan=True)),
 }
-LATER = {DECISIONS: AGAIN, REVIEWS: JUDGED, DIALOGUE: DISCUSSED | TALKS, ORIGINS: MADE}
+# Documents of schema 13 only.
+WORDED = {"prompted": Scene(spec=lambda: replace(desk(PAY), prompt_name="shop/desk"))}
+LATER = {
+    DECISIONS: AGAIN,
+    REVIEWS: JUDGED,
+    DIALOGUE: DISCUSSED | TALKS,
+    ORIGINS: MADE,
+    PROMPTS: WORDED,
+}
 
 
 def write() -> None:
@@ -181,7 +191,7 @@ def write() -> None:
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
             _keep(name, one)
-    for name, document in written(AGAIN | JUDGED | DISCUSSED | TALKS | MADE):
+    for name, document in written(AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED):
         _keep(name, document)
         _keep(f"{name}_brief", document | {"continuation": _brief(document)})
 
@@ -215,7 +225,7 @@ PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("approval", "hold"), PRICED),
     **dict.fromkeys(
-        ("paused", "waiting", "message", "edited", *AGAIN, *DISCUSSED, *MADE), REFUNDED
+        ("paused", "waiting", "message", "edited", *AGAIN, *DISCUSSED, *MADE, *WORDED), REFUNDED
     ),
     "judged": ("spend success", "spend denied", "spend denied"),
     "previewed": ("scrap success", "scrap denied", "scrap denied"),
@@ -305,7 +315,7 @@ def test_every_schema_has_documents_of_every_scene() -> None:
     for schema in set(codec.HISTORY) - set(LATER):
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED, *TALKS, *MADE}
+    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED, *TALKS, *MADE, *WORDED}
     for schema, scenes in LATER.items():
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert there == {*scenes, *(f"{name}_brief" for name in scenes)}
@@ -349,6 +359,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 
 def _schema_of(event: Event) -> int:
+    if getattr(event, "pinned", None):
+        return PROMPTS
     if isinstance(event, MessageReceived) and (event.reviewer or event.cuts):
         return ORIGINS
     if isinstance(event, RunStarted) and (event.makers or event.thread):
@@ -413,7 +425,9 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
 
 
 def _scene(path: Path) -> Scene:
-    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE)[path.stem.removesuffix("_brief")]
+    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED)[
+        path.stem.removesuffix("_brief")
+    ]
 
 
 def _newer(text: str) -> str:

@@ -43,6 +43,7 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
+from runtime.ports.prompts import Instructions
 from runtime.store.pool import Connection
 
 CUT_USAGE = {"input_tokens": 5, "output_tokens": 1}  # of a model call that was ended
@@ -154,8 +155,8 @@ class FakeEffects:
     def receive(self, agent: str, value: Any) -> Any:
         return value
 
-    def instruct(self, agent: str, given: Any) -> str:
-        return ""
+    def instruct(self, agent: str, given: Any, *, at: datetime) -> Instructions:
+        return Instructions()
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         if tool in self.agents:

@@ -16,12 +16,14 @@ from django.db import transaction
 from django.test import Client, override_settings
 from pytest_django import Settings
 
+from agents.sdk import prompt
 from approvals.accounts import password_links, people, saved_views, tokens
 from approvals.allowance_acts import changes as allowance_changes
 from approvals.models import Request
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from approvals.policy_versions import changes
+from approvals.prompts import changes as prompt_changes
 from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
 from runtime.core.enums import EffectClass
@@ -35,7 +37,9 @@ from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
 from tests.support.office import BEA, NEWCOMER, Office, reseal
+from tests.support.released import released
 from tests.support.seeds import PASSWORD, Cast, decide
+from tests.support.specs import spec_of
 
 Places = dict[str, Any]
 ALLOWED = {name: {"rule": "any"} for name in ("username", "security_level")}
@@ -57,6 +61,7 @@ TRIGGER = {
 }
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 DAYS = {"starts": TODAY, "ends": TODAY}
+PROMPT = "hr/welcome"
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
 BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
 
@@ -143,7 +148,17 @@ def places(
             actor=seeds.person("dora", Group.REVIEWERS),
         ),
         "content": BlobReference.objects.get(run=run).content_id,
+        **_prompt(),
     }
+
+
+def _prompt() -> Places:
+    """A prompt with a version that is proposed for production, and a later one."""
+    released(spec_of("welcomer", instructions=prompt(PROMPT, "Welcome {name}.")))
+    for text in ("Welcome {name}!", "Greet {name}."):
+        prompt_changes.save(PROMPT, text, actor=None)
+    prompt_changes.propose(PROMPT, 1, actor=None)
+    return {"prompt": PROMPT, "version": 1, "draft": 2}
 
 
 def _skipped() -> Places:
@@ -269,6 +284,13 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "try": {**TRIGGER, "sample": {}},
         "backfill": {"first": "2026-01-01", "until": "2026-01-02"},
         "fork": {"position": 1},
+        "prompts/{prompt}": {"text": "Welcome {name} now.", "note": "Sooner"},
+        "prompts/versions": {"name": PROMPT, "text": "Welcome {name} now."},
+        "{version}/label": {"label": "staging"},
+        "prompts/label": {"name": PROMPT, "number": 1, "label": "staging"},
+        "prompts/propose": {"name": PROMPT, "number": 2},
+        "prompts/confirm": {"name": PROMPT, "number": 1},
+        "prompts/withdraw": {"name": PROMPT, "number": 1},
     }
     bodies |= dict.fromkeys(
         ("schedules/new", "{schedule}/change"),

@@ -15,7 +15,7 @@ from agents.flows.hr.new_hire import (
     no_account,
     why,
 )
-from agents.sdk import agent
+from agents.sdk import agent, prompt
 from agents.sdk.scripts import (
     Reply,
     Turn,
@@ -75,12 +75,15 @@ account_agent = agent(
 hr_onboarding = agent(
     name="hr_onboarding",
     description="Onboards a new colleague: account, privileges, welcome mail.",
-    instructions="""
+    instructions=prompt(
+        "hr/onboarding",
+        """
         You welcome new colleagues. Hand the account over to account_agent with the data you were given.
         If there is an account afterwards, with or without privileges, send the welcome mail.
         If there is none, send no mail.
         End with one or two sentences that say what was done and what was not, and why.
-    """,
+        """,
+    ),
     input=Newcomer,
     model=onboard_by_delegation,
     tools=[send_welcome_mail],

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from agents.errors import RegistryError
 from agents.registry import load
+from approvals.prompts.in_production import StoredPrompts
 from runtime.errors import RuntimeFault
 from runtime.management.run_ids import run_id
 from runtime.models import Run
@@ -41,7 +42,7 @@ class Command(BaseCommand):
                 found = replay(
                     connection,
                     options["run"],
-                    handler=AgentEffects(registry),
+                    handler=AgentEffects(registry, prompts=StoredPrompts()),
                     approvals=wiring.approvals(),
                     is_scripted=lambda agent: is_scripted(registry.get(agent)),
                     clock=timezone.now,

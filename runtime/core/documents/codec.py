@@ -24,7 +24,9 @@ from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import (
     DECISIONS,
     DIALOGUE,
+    LATER,
     ORIGINS,
+    PROMPTS,
     REVIEWS,
     Conversations,
     Told,
@@ -47,6 +49,7 @@ from runtime.core.events import (
     CallPreviewed,
     Event,
     Forked,
+    FrameOpened,
     GateDecided,
     GateOpened,
     MemorySummarised,
@@ -79,6 +82,7 @@ HISTORY = {
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
     " replies that were cut off, held answers, credentials, results in the object store",
+    13: "versions of prompts",
 }
 REFERRING = 6
 BRIEF = 7
@@ -87,16 +91,8 @@ TextOf = Callable[[int], str]  # the entry text at a position; raises LookupErro
 _BEGINNING = f'{{"schema":{SCHEMA},'
 _REFERS = f'{{"schema":{REFERRING},'
 _BRIEF = f'{{"schema":{BRIEF},'
-_DECISIONS = f'{{"schema":{DECISIONS},'
-_REVIEWS = f'{{"schema":{REVIEWS},'
-_DIALOGUE = f'{{"schema":{DIALOGUE},'
-_ORIGINS = f'{{"schema":{ORIGINS},'
-_LATER = (
-    _DECISIONS,
-    _REVIEWS,
-    _DIALOGUE,
-    _ORIGINS,
-)  # as SCHEMA, and never read by releases that do not know them
+# As SCHEMA, and never read by releases that do not know them.
+_LATER = tuple(f'{{"schema":{number},' for number in LATER)
 # JSON escapes of values that `require_json` refuses, in compact JSON, perhaps inside a text.
 _SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
@@ -240,11 +236,11 @@ def _text(event: Event) -> str:
 def _number(event: Event) -> int:
     """Return the schema of an entry with this event: earlier releases must not read it."""
     match event:
-        case Forked() if event.change is not None:
-            return ORIGINS
         case Forked():
+            least = SCHEMA if event.change is None else ORIGINS
             with suppress(Unreadable):  # the reducer reports that
-                return _number_of(state_of(event))
+                return max(least, _number_of(state_of(event)))
+            return least
         case RunStarted() if event.makers or event.thread is not None:
             return ORIGINS
         case MessageReceived() if event.reviewer or event.cuts:
@@ -271,6 +267,8 @@ def _number(event: Event) -> int:
             return REVIEWS
         case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
             return DECISIONS
+        case FrameOpened() | AgentChanged() if event.pinned is not None:
+            return PROMPTS
         case AgentChanged() if event.by:
             return DIALOGUE
         case CallPreviewed():
@@ -285,6 +283,8 @@ def _number_of(now: Continuation) -> int:
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
     terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
+    if any(frame.pinned for frame in frames):
+        return PROMPTS
     if now.reviewers or now.thread is not None or now.memory:
         return ORIGINS
     if terms == ORIGINS or any(map(_is_new, frames)) or any(call.credential for call in calls):
@@ -334,8 +334,7 @@ def _load(text: str) -> dict[str, Any]:
         raise Unreadable(f"not JSON: {exc}") from exc
     if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
         raise Unreadable("no schema number")
-    later = (DECISIONS, REVIEWS, DIALOGUE, ORIGINS)
-    if document["schema"] > SCHEMA and document["schema"] not in later:
+    if document["schema"] > SCHEMA and document["schema"] not in LATER:
         raise NewerSchema(document["schema"])
     return document
 

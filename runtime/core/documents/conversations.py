@@ -36,7 +36,9 @@ DECISIONS = 9  # the schema of an entry with a decision that earlier releases do
 REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, previewed or edited
 DIALOGUE = 11  # the same, of the release after: a request for changes, a question, or a use of an allowance
 ORIGINS = 12  # the same, of the release after: a run that a schedule started, or to which a reviewer wrote
-_READABLE = (*range(1, Continuation.schema + 1), DECISIONS, REVIEWS, DIALOGUE, ORIGINS)
+PROMPTS = 13  # the same, of the release after: a frame with a version of a prompt
+LATER = (DECISIONS, REVIEWS, DIALOGUE, ORIGINS, PROMPTS)
+_READABLE = (*range(1, Continuation.schema + 1), *LATER)
 
 _TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)

@@ -28,6 +28,7 @@ def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
         fingerprint=event.fingerprint,
         prompt=event.prompt,
         instructions=event.instructions,
+        pinned=event.pinned,
         calls=tuple(_stricter(call, event.writes) for call in frame.calls),
     )
     now = now.with_frame(changed)

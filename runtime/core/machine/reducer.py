@@ -244,6 +244,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
         budget=event.budget,
         rates=event.rates,
         instructions=event.instructions,
+        pinned=event.pinned,
         since=now.worked if event.at is None else active_seconds(now, event.at),
     )
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})

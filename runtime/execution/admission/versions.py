@@ -21,6 +21,7 @@ from runtime.core.enums import GateKind
 from runtime.core.events import AgentChanged
 from runtime.errors import WorkerOutdated
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
+from runtime.execution.prompts import with_prompt
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
 
@@ -101,21 +102,28 @@ def now_writes(version_changes: VersionChanges) -> dict[str, tuple[str, ...]]:
 
 
 def agent_changed(
-    now: Continuation, frame: str, change: VersionChange, handler: EffectHandler, by: str = ""
+    now: Continuation,
+    frame: str,
+    change: VersionChange,
+    handler: EffectHandler,
+    by: str = "",
+    *,
+    at: datetime,
 ) -> AgentChanged:
-    """Build the event by which a frame continues with this process's version.
+    """Build the event by which a frame continues with this process's version, and with the prompt of today.
 
     `by` decided that for all runs. Raise InvalidInput if this version cannot make its instructions from the input.
     """
     here = now.frame(frame)
-    instructions = handler.instruct(here.agent, here.messages[0]["content"])
+    instructions = handler.instruct(here.agent, here.messages[0]["content"], at=at)
     return AgentChanged(
         frame=frame,
         before=here.fingerprint,
         fingerprint=change.agent.fingerprint,
-        prompt=sha256_of(instructions) if instructions else change.agent.prompt,
-        instructions=instructions,
-        changes=change.changes,
+        prompt=sha256_of(instructions.text) if instructions.text else change.agent.prompt,
+        instructions=instructions.text,
+        pinned=instructions.pinned,
+        changes=with_prompt(change.changes, here.pinned, instructions.pinned),
         writes=change.writes,
         by=by,
     )

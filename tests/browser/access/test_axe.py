@@ -164,6 +164,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/manual/how-to/install/",
                 "/stops/",
                 "/policies/",
+                "/prompts/",
+                "/prompts/hr/onboarding/",
                 "/version-changes/",
             ),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),

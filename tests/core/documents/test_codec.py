@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
-from runtime.core.documents.conversations import DIALOGUE, ORIGINS, Conversations
+from runtime.core.documents.conversations import DIALOGUE, ORIGINS, PROMPTS, Conversations
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import (
     EVENT_TYPES,
@@ -31,12 +31,13 @@ from runtime.core.events import (
     Event,
     MemorySummarised,
     MessageReceived,
+    PinnedPrompt,
     Proposal,
     RetryScheduled,
     ToolReturned,
 )
 from runtime.core.machine.replay import Entry
-from tests.core.machine.events import AT, STARTED, begun, options, replied
+from tests.core.machine.events import AT, STARTED, begun, opened, options, replied
 
 RUN = UUID(int=1)
 DEEP = json.loads("[" * 81 + "]" * 81)
@@ -71,6 +72,7 @@ def test_values_that_would_be_read_differently_are_not_written(value: Any, where
 DELAYED = RetryScheduled(frame="0", call=None, attempt=1, cause="brake", error="busy")
 INSIDE = BlobRef(digest="sha256:d", size=70_000, preview="x")
 MESSAGE = MessageReceived(by="ada", text="Stop.")
+PINNED = PinnedPrompt(name="hr/onboarding", number=1, digest="sha256:d", at=AT)
 NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=())
 
 
@@ -79,6 +81,8 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
     [
         (NEWER, codec.SCHEMA),
         (replace(NEWER, by="anne"), DIALOGUE),
+        (replace(NEWER, pinned=PINNED), PROMPTS),
+        (opened(pinned=PINNED), PROMPTS),
         (STARTED[0], codec.SCHEMA),
         (begun(makers=("dora",)), ORIGINS),
         (AnswerDropped(frame="0", question=UUID(int=1), usage={}), ORIGINS),

@@ -10,7 +10,7 @@ from runtime.core import events
 from runtime.core.commands import CallModel, CheckCall
 from runtime.core.continuation import CallState, Continuation, Edited, Phase
 from runtime.core.documents import codec
-from runtime.core.documents.conversations import ORIGINS
+from runtime.core.documents.conversations import ORIGINS, PROMPTS
 from runtime.core.enums import Edit, EffectClass, GateKind, Verdict
 from runtime.core.events import Event, ForkChange
 from runtime.core.machine.calls.fork_changes import changeable, changed
@@ -134,5 +134,9 @@ def test_no_older_release_reads_a_changed_fork(change: ForkChange) -> None:
         text = codec.encode_entry(Entry(at=AT, events=(begun(requester="eve"), one)))
         assert text.startswith(f'{{"schema":{ORIGINS},')
         assert codec.decode_entry(text).events[1] == one
+    pinned = events.PinnedPrompt(name="hr/onboarding", number=1, digest="sha256:d", at=AT)
+    worded = forked(now.with_frame(replace(now.frame("0"), pinned=pinned)))
+    last = codec.encode_entry(Entry(at=AT, events=(replace(one, state=worded),)))
+    assert last.startswith(f'{{"schema":{PROMPTS},')
     copy = fold(initial(uuid4()), [begun(requester="eve"), event])
     assert copy.frames == now.frames

@@ -1,0 +1,41 @@
+"""Makes the instructions of an agent from a version of its prompt."""
+
+import inspect
+from datetime import datetime
+from typing import Any
+
+from agents.sdk.spec import AgentSpec
+from runtime.core.digest import sha256_of
+from runtime.core.events import PinnedPrompt
+from runtime.core.limits import MAX_INSTRUCTIONS
+from runtime.core.placeholders import filled, placeholders
+from runtime.errors import InvalidInput
+from runtime.ports.prompts import Instructions, Prompts
+
+
+def of_prompt(agent: AgentSpec, given: Any, prompts: Prompts | None, at: datetime) -> Instructions:
+    """Fill in the version that was in production `at`, or the text in the code if none was.
+
+    A text in the code without variables needs no copy in each run, as other instructions. Raise InvalidInput.
+    """
+    found = None if prompts is None else prompts.in_production(agent.prompt_name, at)
+    number, text = (0, agent.instructions) if found is None else (found.number, found.text)
+    pinned = PinnedPrompt(name=agent.prompt_name, number=number, digest=sha256_of(text), at=at)
+    if number == 0 and not placeholders(text):
+        return Instructions(pinned=pinned)
+    return Instructions(text=fill(agent.prompt_name, text, given), pinned=pinned)
+
+
+def fill(name: str, text: str, given: Any) -> str:
+    """Fill in the fields of an input. Raise InvalidInput for a variable that it lacks, or a text that is too long."""
+    try:
+        made = filled(text, given if isinstance(given, dict) else {})
+    except KeyError as exc:
+        raise InvalidInput(
+            "instructions", f"the prompt {name} names {{{exc.args[0]}}}, which the input lacks"
+        ) from exc
+    if len(made) > MAX_INSTRUCTIONS:
+        raise InvalidInput(
+            "instructions", f"of the prompt {name} have more than {MAX_INSTRUCTIONS} characters"
+        )
+    return inspect.cleandoc(made)

@@ -1,0 +1,185 @@
+"""Changes of prompts: save a version, label it, propose it for production, confirm it, withdraw it.
+
+A version is in production when an admin confirms it who is independent of the one who proposed it, as for versions of
+the policy. If there is no such admin, it is in production a day after it was proposed. A roll-back is the proposal of
+an earlier version, or of 0, the text in the code.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+
+from approvals import clock
+from approvals.accounts.log import record
+from approvals.errors import PromptRefused, UnknownPrompt
+from approvals.models import PromptAct
+from approvals.permissions import principals
+from approvals.permissions.scopes import Scope
+from approvals.policy_versions.changes import ALONE, may_confirm, seconds
+from approvals.prompts import acts
+from approvals.prompts.acts import CODE, PRODUCTION, Act, History, PromptBroken
+from runtime.core.digest import is_text
+from runtime.core.ids import is_prompt_name
+from runtime.core.limits import MAX_INSTRUCTIONS, MAX_REASON
+from runtime.core.placeholders import placeholders
+from runtime.errors import InvalidInput
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+
+MAX_VERSIONS = 1000  # of one prompt
+
+_LABEL = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+# No lock of the table: that needs the right to change its rows, which no process has.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('approvals_promptact', 0))"
+
+
+def check(name: object, text: object) -> str:
+    """Return the text as it is saved. Raise InvalidInput naming `name` or `text` and the variable that is wrong."""
+    if not isinstance(text, str) or not is_text(text):
+        raise InvalidInput("text", "must be a text without NUL")
+    clean = "\n".join(line.rstrip() for line in text.splitlines()).strip()
+    if not 0 < len(clean) <= MAX_INSTRUCTIONS:
+        raise InvalidInput("text", f"must have 1 to {MAX_INSTRUCTIONS} characters")
+    users = wiring.catalogue().prompts().get(name, ()) if is_prompt_name(name) else ()  # type: ignore[call-overload]
+    if not users:
+        raise InvalidInput("name", f"names a prompt that no agent uses: {str(name)[:100]}")
+    try:
+        found = placeholders(clean)
+    except ValueError as exc:
+        raise InvalidInput("text", f"has a wrong brace ({exc}); double a brace itself") from exc
+    for user in users:
+        if lacking := placeholders(user.text) - found:
+            raise InvalidInput(
+                "text",
+                f"lacks the variable {{{min(lacking)}}}, which the text of {user.agent} in the code has",
+            )
+        if unknown := found - user.fields:
+            raise InvalidInput(
+                "text",
+                f"has the variable {{{min(unknown)}}}, which the input of {user.agent} does not have",
+            )
+    return clean
+
+
+def save(name: str, text: object, *, note: object = "", actor: Actor | None) -> int:
+    """Save a text as a new version and return its number; the last version's if that has the same text.
+
+    None is the command line. Raise InvalidInput naming the field, and PromptRefused for a person without the right.
+    """
+    clean = check(name, text)
+    if not isinstance(note, str) or not is_text(note) or len(note) > MAX_REASON:
+        raise InvalidInput("note", f"must be a text of at most {MAX_REASON} characters")
+    with _changing(name, actor) as found:
+        number = len(found.versions)
+        if number and found.versions[number].text == clean:
+            return number
+        if number == MAX_VERSIONS:
+            raise PromptRefused(f"The prompt {name} has {MAX_VERSIONS} versions, the most it may.")
+        _append(found, actor, Act.SAVED, number + 1, text=clean, note=note.strip())
+    return number + 1
+
+
+def label(name: str, label: object, number: int, *, actor: Actor | None) -> None:
+    """Let a label other than `production` point to a version. Raise InvalidInput, PromptRefused or UnknownPrompt."""
+    if not isinstance(label, str) or not _LABEL.fullmatch(label):
+        raise InvalidInput("label", "must be 1 to 40 small letters, digits, - or _")
+    if label == PRODUCTION:
+        raise InvalidInput("label", "production is set by a proposal that another admin confirms")
+    with _changing(name, actor) as found:
+        if number not in found.versions:
+            raise UnknownPrompt
+        _append(found, actor, Act.LABELLED, number, label=label)
+
+
+def propose(name: str, number: int, *, actor: Actor | None) -> None:
+    """Propose a version for production, which then waits for another admin.
+
+    Raise PromptRefused if it waits or is in production already, or lacks a variable today, and UnknownPrompt.
+    """
+    with _changing(name, actor) as found:
+        if number != CODE and number not in found.versions:
+            raise UnknownPrompt
+        _check_again(found, number)
+        if number in found.proposals:
+            raise PromptRefused(f"Version {number} waits for a confirmation already.")
+        if number == found.in_production:
+            raise PromptRefused(f"{_title(number)} is in production already.")
+        row = _append(found, actor, Act.PROPOSED, number)
+        if actor is not None and not seconds(actor.person):
+            _append(found, actor, Act.SCHEDULED, number, effective_at=row.at + ALONE)
+
+
+def confirm(name: str, number: int, *, actor: Actor | None) -> None:
+    """Put a proposed version in production. None is the command line, which may always confirm.
+
+    Raise PromptRefused if it does not wait, or the actor is not independent of the admin who proposed it.
+    """
+    with _changing(name, actor) as found:
+        waiting = _waiting(found, number)
+        if actor is not None and not may_confirm(actor.person, waiting.by):
+            raise PromptRefused(
+                f"Another admin must confirm {_title(number)}: one who did not propose it, did not get their own"
+                " right from the one who did, and did not give it to them."
+            )
+        _check_again(found, number)
+        _append(found, actor, Act.CONFIRMED, number)
+
+
+def withdraw(name: str, number: int, *, actor: Actor | None) -> None:
+    """Withdraw a proposal before the version is in production. Any admin may. Raise PromptRefused."""
+    with _changing(name, actor) as found:
+        _waiting(found, number)
+        _append(found, actor, Act.WITHDRAWN, number)
+
+
+def _check_again(found: History, number: int) -> None:
+    """Raise PromptRefused if the agents of today could not use the version."""
+    if number == CODE:
+        return
+    try:
+        check(found.name, found.versions[number].text)
+    except InvalidInput as exc:
+        raise PromptRefused(f"Version {number} {exc.detail}.") from exc
+
+
+def _waiting(found: History, number: int) -> acts.Proposal:
+    waiting = found.proposals.get(number)
+    if waiting is None:
+        raise PromptRefused(f"{_title(number)} does not wait for a confirmation.")
+    return waiting
+
+
+def _title(number: int) -> str:
+    return f"Version {number}" if number != CODE else "The text in the code"
+
+
+def _append(
+    found: History, actor: Actor | None, act: Act, number: int, **more: object
+) -> PromptAct:
+    who = {"by": actor.person if actor else None, "token": actor.token if actor else None}
+    record(who["by"], f"{act} version {number} of the prompt {found.name}")
+    return acts.append(found, act, number, **who, **more)
+
+
+@contextmanager
+def _changing(name: str, actor: Actor | None) -> Iterator[History]:
+    """Run the block in a transaction that holds the lock for changes, with the prompt's history.
+
+    Raise PromptRefused, or UnknownPrompt for a name that no prompt has.
+    """
+    if actor is not None:
+        principal = principals.principal_of(actor)
+        if principal is None or not principal.has(Scope.ADMIN):
+            raise PromptRefused(f"{actor.person} may not change prompts.")
+    if not is_prompt_name(name):
+        raise UnknownPrompt
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(_LOCK)
+        try:
+            rows = acts.read(name).get(name, ())
+            yield acts.history(rows, name, clock.now())
+        except PromptBroken as exc:
+            raise PromptRefused(f"The stored prompt does not verify: {exc}.") from exc

@@ -1,0 +1,43 @@
+"""Finds the version of a prompt that was in production at a time; workers ask when an agent begins."""
+
+import threading
+from datetime import datetime
+from typing import Final
+
+from approvals.models import PromptAct
+from approvals.prompts import acts
+from runtime.ports.prompts import PromptVersion
+from runtime.store import pool
+
+_COUNT: Final = "SELECT count(*) FROM approvals_promptact WHERE name = %(name)s"
+
+_lock = threading.Lock()
+_known: dict[str, tuple[PromptAct, ...]] = {}  # verified acts, by the name of the prompt
+
+
+class StoredPrompts:
+    """Implements the port Prompts with the signed acts."""
+
+    def in_production(self, name: str, at: datetime) -> PromptVersion | None:
+        """Return the version that was in production at this time, None for the text in the code. Raise PromptBroken."""
+        found = acts.history(_acts(name), name, at)
+        if found.in_production == acts.CODE:
+            return None
+        version = found.versions[found.in_production]
+        return PromptVersion(
+            name=name, number=version.number, text=version.text, digest=version.digest
+        )
+
+
+def _acts(name: str) -> tuple[PromptAct, ...]:
+    """Return the verified acts on a prompt. They are only added, so their number tells whether there are new ones."""
+    with pool.in_transaction() as connection:
+        row = pool.row(connection, _COUNT, {"name": name})
+    assert row is not None  # a SELECT of a count has one row
+    known = _known.get(name, ())
+    if len(known) == row[0]:
+        return known
+    found = acts.read(name).get(name, ())
+    with _lock:
+        _known[name] = found
+    return found

@@ -1,0 +1,161 @@
+"""Serves prompts in the API, for admins."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from ninja import Router, Schema
+from pydantic import WithJsonSchema
+
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
+from approvals.prompts import changes, listing
+from approvals.prompts.acts import CODE
+from approvals.prompts.listing import PromptView, Text
+from runtime.core.limits import MAX_INSTRUCTIONS
+from runtime.errors import InvalidInput
+from runtime.web.requests import Authenticated, Body, Reason
+
+router = Router(tags=["prompts"])
+
+NAME = Annotated[Any, WithJsonSchema({"type": "string"})]
+NUMBER = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})]
+
+
+class PromptVersionOut(Schema):
+    """One version. `author` is null for the command line."""
+
+    number: int
+    text: str
+    note: str
+    digest: str
+    author: str | None
+    at: datetime | None
+    labels: list[str]
+
+
+class ProposalOut(Schema):
+    """A version that is proposed for production. `effective_at` is null until another admin confirms it."""
+
+    number: int
+    by: str | None
+    at: datetime
+    effective_at: datetime | None
+
+
+class PromptOut(Schema):
+    """A prompt. `production` is the number of the version that new runs use, 0 the text in the code.
+
+    Each version has the `variables`. `broken` says why the stored rows do not verify, empty if they do.
+    """
+
+    name: str
+    agents: list[str]
+    variables: list[str]
+    production: int
+    versions: list[PromptVersionOut]
+    proposals: list[ProposalOut]
+    broken: str
+
+
+class SavePromptIn(Body):
+    """Save a text as the next version of a prompt that an agent uses."""
+
+    name: NAME = None
+    text: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_INSTRUCTIONS})] = None
+    note: Reason = ""
+
+
+class PromptNumberIn(Body):
+    """Name a version of a prompt; 0 is the text in the code."""
+
+    name: NAME = None
+    number: NUMBER = None
+
+
+class PromptLabelIn(PromptNumberIn):
+    """Let a label, such as `staging`, point to a version."""
+
+    label: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": 40})] = None
+
+
+@router.get("/prompts", response=list[PromptOut])
+def list_prompts(request: Authenticated) -> list[PromptOut]:
+    """List all prompts with their versions, the newest first. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    return [_shown(one) for one in listing.prompts()]
+
+
+@router.post("/prompts/versions", response=PromptOut)
+def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptOut:
+    """Save a version. A text that the last version has too makes no new one. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    changes.save(body.name, body.text, note=body.note, actor=request.auth)
+    return _shown(listing.prompt(body.name))
+
+
+@router.post("/prompts/label", response=PromptOut)
+def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptOut:
+    """Set a label other than `production`. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    changes.label(_name(body.name), body.label, _number(body.number), actor=request.auth)
+    return _shown(listing.prompt(body.name))
+
+
+@router.post("/prompts/propose", response=PromptOut)
+def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
+    """Propose a version for production. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    changes.propose(_name(body.name), _number(body.number), actor=request.auth)
+    return _shown(listing.prompt(body.name))
+
+
+@router.post("/prompts/confirm", response=PromptOut)
+def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
+    """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
+    Access().require(request.auth, Scope.ADMIN)
+    changes.confirm(_name(body.name), _number(body.number), actor=request.auth)
+    return _shown(listing.prompt(body.name))
+
+
+@router.post("/prompts/withdraw", response=PromptOut)
+def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
+    """Withdraw a proposal. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    changes.withdraw(_name(body.name), _number(body.number), actor=request.auth)
+    return _shown(listing.prompt(body.name))
+
+
+def _name(given: object) -> str:
+    if not isinstance(given, str):
+        raise InvalidInput("name", "must be the name of a prompt")
+    return given
+
+
+def _number(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise InvalidInput("number", "must be the number of a version")
+    return given
+
+
+def _shown(one: PromptView) -> PromptOut:
+    return PromptOut(
+        name=one.name,
+        agents=list(one.agents),
+        variables=list(one.variables),
+        production=one.production,
+        versions=[_version(text) for text in one.texts if text.number != CODE],
+        proposals=[ProposalOut.from_orm(waiting.proposal) for waiting in one.waiting],
+        broken=one.broken,
+    )
+
+
+def _version(one: Text) -> PromptVersionOut:
+    return PromptVersionOut(
+        number=one.number,
+        text=one.text,
+        note=one.note,
+        digest=one.digest,
+        author=one.author,
+        at=one.at,
+        labels=list(one.labels),
+    )

@@ -1,0 +1,142 @@
+"""The pages of prompts: the list, and one page with versions, labels, differences and the way to production."""
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls.converters import StringConverter
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from approvals.errors import PromptRefused, UnknownPrompt
+from approvals.prompts import changes, listing
+from approvals.prompts.listing import PromptView
+from runtime.core.ids import PROMPT_NAME
+from runtime.core.limits import MAX_INSTRUCTIONS, MAX_REASON
+from runtime.errors import InvalidInput
+from runtime.ports.access import Actor
+from runtime.web.requests import actor_of, admins_only, form_text
+
+Act = Callable[..., None]
+
+
+class PromptName(StringConverter):
+    """The name of a prompt in an address."""
+
+    regex = PROMPT_NAME
+
+
+@require_safe
+@admins_only
+def prompts(request: HttpRequest) -> HttpResponse:
+    """Show every prompt, which of its versions is in production, and what waits."""
+    found = listing.prompts(actor_of(request).person)
+    return render(request, "prompts/list.html", {"section": "prompts", "prompts": found})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def prompt(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one prompt, or save a text as its next version."""
+    if request.method != "POST":
+        return _page(request, name)
+    text, note = form_text(request.POST, "text"), form_text(request.POST, "note")
+    try:
+        number = changes.save(name, text, note=note, actor=actor_of(request))
+    except InvalidInput as refused:
+        problem = f"The {refused.field} {refused.detail}."
+        return _page(request, name, draft=text, note=note, problem=problem, status=422)
+    except PromptRefused as refused:
+        return _page(
+            request, name, draft=text, note=note, problem=str(refused), status=refused.status
+        )
+    messages.success(request, f"Version {number} is saved. New runs do not use it yet.")
+    return redirect("prompt", name=name)
+
+
+@require_POST
+@admins_only
+def propose(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Propose a version for production; 0 is the text in the code."""
+    return _changed(request, name, number, changes.propose, "is proposed for production")
+
+
+@require_POST
+@admins_only
+def confirm(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Put a proposed version in production."""
+    return _changed(request, name, number, changes.confirm, "is in production: new runs use it")
+
+
+@require_POST
+@admins_only
+def withdraw(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Withdraw a proposal."""
+    return _changed(request, name, number, changes.withdraw, "is not proposed any more")
+
+
+@require_POST
+@admins_only
+def label(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Let a label point to a version."""
+    given = form_text(request.POST, "label").strip()
+
+    def act(name: str, number: int, *, actor: Actor) -> None:
+        changes.label(name, given, number, actor=actor)
+
+    return _changed(request, name, number, act, f"has the label {given}")
+
+
+def _changed(request: HttpRequest, name: str, number: int, act: Act, state: str) -> HttpResponse:
+    """Carry out an act on a version, or show why it is refused."""
+    try:
+        act(name, number, actor=actor_of(request))
+    except InvalidInput as refused:
+        return _page(request, name, problem=f"The {refused.field} {refused.detail}.", status=422)
+    except PromptRefused as refused:
+        return _page(request, name, problem=str(refused), status=refused.status)
+    except UnknownPrompt as exc:
+        raise Http404 from exc
+    title = f"Version {number}" if number else "The text in the code"
+    messages.success(request, f"{title} {state}.")
+    return redirect("prompt", name=name)
+
+
+def _page(
+    request: HttpRequest,
+    name: str,
+    *,
+    draft: str | None = None,
+    note: str = "",
+    problem: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    try:
+        shown = listing.prompt(name, actor_of(request).person)
+        before, after = _compared(request, shown)
+        differences = None if after is None else listing.difference(shown, before, after)
+    except UnknownPrompt as exc:
+        raise Http404 from exc
+    current = shown.current
+    context = {
+        "section": "prompts",
+        "prompt": shown,
+        "draft": (current.text if current else "") if draft is None else draft,
+        "note": note,
+        "problem": problem,
+        "before": before,
+        "after": after,
+        "differences": differences,
+        "max_text": MAX_INSTRUCTIONS,
+        "max_note": MAX_REASON,
+    }
+    return render(request, "prompts/prompt.html", context, status=status)
+
+
+def _compared(request: HttpRequest, shown: PromptView) -> tuple[int, int | None]:
+    """Return the numbers of the two versions that the reader compares; the second is None without."""
+    before, after = request.GET.get("before", ""), request.GET.get("after", "")
+    if after.isdecimal() and len(after) < len(str(changes.MAX_VERSIONS)) + 1:
+        known = before.isdecimal() and len(before) < len(str(changes.MAX_VERSIONS)) + 1
+        return int(before) if known else shown.production, int(after)
+    return shown.production, None

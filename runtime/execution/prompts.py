@@ -1,0 +1,36 @@
+"""Says which versions of prompts a run uses: those in production when it began, or when a release changed its agent."""
+
+from datetime import datetime
+
+from runtime.core.continuation import Continuation
+from runtime.core.events import Change, PinnedPrompt
+from runtime.core.ids import ROOT
+
+PART = "prompt"  # as in the definition of an agent
+
+
+def prompts_at(now: Continuation, parent: str | None) -> datetime | None:
+    """Return the time whose versions a frame below `parent` uses; None for the first frame, which uses today's."""
+    while parent is not None:
+        frame = now.frame(parent)
+        if frame.pinned is not None:
+            return frame.pinned.at
+        parent = frame.parent
+    return now.frames[ROOT].opened_at if ROOT in now.frames else None
+
+
+def with_prompt(
+    changes: tuple[Change, ...], before: PinnedPrompt | None, after: PinnedPrompt | None
+) -> tuple[Change, ...]:
+    """Return the changes with that of the prompt's version, to which no person has to agree, as to a reworded text."""
+    if _named(before) == _named(after):
+        return changes
+    found = Change(part=PART, before=_named(before), after=_named(after), asks=False)
+    return (*(one for one in changes if one.part != PART), found)
+
+
+def _named(pinned: PinnedPrompt | None) -> str | None:
+    if pinned is None:
+        return None
+    version = f"version {pinned.number}" if pinned.number else "the text in the code"
+    return f"{pinned.name}, {version}"

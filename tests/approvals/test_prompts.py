@@ -1,0 +1,275 @@
+"""Prompts: the version that a run uses, how an admin puts one in production, and the texts that are refused."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from agents.effect_handler import AgentEffects
+from agents.registry import Registry
+from agents.sdk import prompt, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from agents.sdk.spec import AgentSpec
+from approvals import clock
+from approvals.adapter import Approvals
+from approvals.errors import PromptRefused, UnknownPrompt
+from approvals.models import PromptAct, Request
+from approvals.policy import Group
+from approvals.prompts import acts, changes, in_production, listing
+from approvals.prompts.acts import PromptBroken
+from approvals.prompts.in_production import StoredPrompts
+from runtime.control.start import create
+from runtime.core.enums import GateKind
+from runtime.errors import InvalidInput
+from runtime.execution.replay import replay
+from runtime.models import Run
+from runtime.ports.access import Actor
+from runtime.store import pool
+from tests.support import seeds
+from tests.support.engine import HandDriven, events
+from tests.support.released import released
+from tests.support.seeds import Cast
+from tests.support.specs import Question, spec_of
+
+NAME, CHILD = "shop/desk", "shop/child"
+ADMIN, ANNE = Actor(person="admin"), Actor(person="anne")
+FIRST, SECOND = "Serve {name}.", "Serve {name} well."
+
+
+@tool(effect="idempotent", risk="medium", approval=True)
+def pay(euros: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+@tool(effect="idempotent")
+def lend(euros: int) -> str:
+    """Lend."""
+    return "lent"
+
+
+@script
+def pays(turn: Turn) -> Reply:
+    """Pay, then hand over."""
+    if turn.result("pay") is None:
+        return call("pay", euros=40)
+    return say("Done.") if turn.result("child") else call("child", name="B-2")
+
+
+@script
+def serves(turn: Turn) -> Reply:
+    """Answer at once."""
+    return say("Served.")
+
+
+def desk(text: str = FIRST, *tools: Any) -> AgentSpec:
+    child = spec_of("child", instructions=prompt(CHILD, "Help."), model=serves)
+    parts = {"tools": tools or (pay,), "subagents": [child], "model": pays}
+    return spec_of("desk", instructions=prompt(NAME, text), **parts)
+
+
+class Shop(HandDriven):
+    """The worker of a release, with real agents, approvals and prompts."""
+
+    def __init__(self, spec: AgentSpec) -> None:
+        released(spec.subagents[0])
+        released(spec)
+        self.registry = Registry(agents={"desk": spec, "child": spec.subagents[0]})
+        self.agents = AgentEffects(self.registry, lambda: None, prompts=StoredPrompts())
+        super().__init__(self.agents, Approvals())
+
+    def start(self) -> UUID:
+        """A run that waits for an approval."""
+        with transaction.atomic():
+            run = create(agent="desk", input={"name": "A-1"}, requester=Actor(person="ada")).run
+        assert self.advance_once(run).status == "suspended"
+        return run
+
+    def approve(self, run: UUID) -> None:
+        seeds.decide(Request.objects.get(run=run, kind=GateKind.APPROVAL), Actor(person="bea"))
+        assert self.advance_once(run).status == "completed"
+
+
+@pytest.fixture
+def shops(by_hand: None, cast: Cast) -> Iterator[Any]:
+    made: list[Shop] = []
+
+    def shop(spec: AgentSpec) -> Shop:
+        made.append(Shop(spec))
+        return made[-1]
+
+    in_production._known.clear()
+    yield shop
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def office(cast: Cast) -> None:
+    """One admin, and an agent with a prompt."""
+    in_production._known.clear()
+    for spec in (desk(), desk().subagents[0]):
+        released(spec)
+
+
+def put_in_production(text: str, name: str = NAME) -> int:
+    number = changes.save(name, text, actor=None)
+    changes.propose(name, number, actor=None)
+    changes.confirm(name, number, actor=None)
+    return number
+
+
+def told(run: UUID, kind: str = "FrameOpened") -> list[tuple[int, str]]:
+    """The number of each pinned prompt of the run's events of this kind, and the text that was made of it."""
+    found = [one for one in events(run) if one["type"] == kind]
+    return [(one["pinned"]["number"], one.get("instructions", "")) for one in found]
+
+
+def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(shops: Any) -> None:
+    shop = shops(desk())
+    before = shop.start()
+    put_in_production("Help {name}.", CHILD)
+    put_in_production(FIRST + "!")
+    run = shop.start()
+    put_in_production(SECOND)
+    put_in_production("Help {name} more.", CHILD)
+    shop.approve(run)
+    shop.approve(before)
+    assert told(run) == [(1, "Serve A-1.!"), (1, "Help B-2.")]
+    assert told(before) == [(0, "Serve A-1."), (0, "")]
+    assert told(run, "AgentChanged") == []
+    changes.propose(NAME, 1, actor=None)  # roll back
+    changes.confirm(NAME, 1, actor=None)
+    assert told(shop.start()) == [(1, "Serve A-1.!")]
+    with pool.in_transaction() as held:
+        found = replay(
+            held,
+            run,
+            handler=shop.agents,
+            approvals=Approvals(),
+            is_scripted=lambda agent: True,
+            clock=clock.now,
+        )
+    assert (found.agents, found.divergences) == (2, [])
+
+
+def test_a_release_moves_a_waiting_run_to_the_prompt_of_today_without_a_gate(shops: Any) -> None:
+    run = shops(desk()).start()
+    put_in_production(SECOND)
+    shops(desk("Serve {name} now.", pay, lend)).approve(run)
+    assert not Request.objects.filter(kind=GateKind.VERSION).exists()
+    assert told(run, "AgentChanged") == [(1, "Serve A-1 well.")]
+    (change,) = [one for one in events(run) if one["type"] == "AgentChanged"]
+    assert change["changes"][-1] == {
+        "part": "prompt",
+        "before": f"{NAME}, the text in the code",
+        "after": f"{NAME}, version 1",
+        "asks": False,
+    }
+
+
+def test_another_admin_puts_a_version_in_production(office: None) -> None:
+    seeds.person("anne", Group.ADMINS)
+    number = changes.save(NAME, SECOND, note="Kinder", actor=ADMIN)
+    assert changes.save(NAME, SECOND + "\r\n", actor=ANNE) == number
+    changes.label(NAME, "staging", number, actor=ADMIN)
+    changes.propose(NAME, number, actor=ADMIN)
+    for other in (ADMIN, Actor(person="bea"), Actor(person="cyril")):
+        with pytest.raises(PromptRefused):
+            changes.confirm(NAME, number, actor=other)
+    assert listing.prompt(NAME).production == 0
+    changes.confirm(NAME, number, actor=ANNE)
+    shown = listing.prompt(NAME)
+    assert (shown.production, shown.text(number).labels) == (number, ("production", "staging"))
+    for act in (changes.confirm, changes.withdraw, changes.propose):
+        with pytest.raises(PromptRefused):
+            act(NAME, number, actor=ANNE)
+    with pytest.raises(UnknownPrompt):
+        changes.propose(NAME, number + 1, actor=ANNE)
+    with pytest.raises(InvalidInput, match="set by a proposal"):
+        changes.label(NAME, "production", number, actor=ADMIN)
+    assert [one.act for one in shown.done] == ["confirmed", "proposed", "labelled", "saved"]
+
+
+def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(office: None) -> None:
+    number = changes.save(NAME, SECOND, actor=ADMIN)
+    changes.propose(NAME, number, actor=ADMIN)
+    with pytest.raises(PromptRefused):
+        changes.confirm(NAME, number, actor=ADMIN)
+    now = clock.now()
+
+    def at(hours: float) -> int:
+        rows = acts.read(NAME)[NAME]
+        return acts.history(rows, NAME, now + timedelta(hours=hours)).in_production
+
+    assert (at(23.9), at(24.1)) == (0, number)
+    changes.withdraw(NAME, number, actor=ADMIN)
+    assert at(24.1) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        (NAME, "Serve.", r"lacks the variable \{name\}, which the text of desk"),
+        (NAME, "Serve {name} {colour}.", r"has the variable \{colour\}, which the input of desk"),
+        (NAME, "Serve {name", "wrong brace"),
+        (NAME, "Serve {name.first}.", "wrong brace"),
+        (NAME, " \n", "1 to 65536 characters"),
+        (NAME, "Serve {name}." + "x" * 65536, "1 to 65536 characters"),
+        (NAME, "Serve {name}\0.", "without NUL"),
+        (NAME, ["Serve {name}."], "must be a text"),
+        ("shop/dsek", FIRST, "no agent uses: shop/dsek"),
+        (None, FIRST, "no agent uses: None"),
+    ],
+)
+def test_what_no_agent_could_use_is_refused_by_name(
+    office: None, name: Any, text: Any, why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        changes.save(name, text, actor=ADMIN)
+    assert not PromptAct.objects.exists()
+
+
+def test_a_prompt_has_at_most_so_many_versions(
+    office: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MAX_VERSIONS", 1)
+    put_in_production(SECOND)
+    with pytest.raises(PromptRefused, match="has 1 versions"):
+        changes.save(NAME, FIRST, actor=ADMIN)
+
+
+def test_a_version_that_lacks_a_variable_of_a_later_release_is_not_confirmed(office: None) -> None:
+    number = changes.save(NAME, SECOND, actor=None)
+    changes.propose(NAME, number, actor=None)
+    released(spec_of("desk", instructions=prompt(NAME, "Serve {text}."), input=Question))
+    with pytest.raises(PromptRefused, match=r"Version 1 lacks the variable \{text\}"):
+        changes.confirm(NAME, number, actor=None)
+    changes.withdraw(NAME, number, actor=None)
+
+
+def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> None:
+    shop = shops(desk())
+    number = put_in_production(SECOND)
+    for statement in (
+        "UPDATE approvals_promptact SET number = 9",
+        "DELETE FROM approvals_promptact",
+    ):
+        with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement)
+    PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.now()).save(
+        force_insert=True
+    )
+    with pytest.raises(PromptBroken):
+        StoredPrompts().in_production(NAME, clock.now())
+    with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):
+        changes.propose(NAME, number, actor=None)
+    assert "act 4" in listing.prompt(NAME).broken
+    with transaction.atomic():
+        run = create(agent="desk", input={"name": "A-1"}, requester=Actor(person="ada")).run
+    shop.advance_once(run)
+    assert not [one for one in events(run) if one["type"] == "FrameOpened"]
+    assert Run.objects.get(id=run).status == "queued"
