@@ -31,7 +31,7 @@ def send_welcome_mail(
 ) -> dict[str, str]:
     """Send the welcome mail to a new colleague. Returns its Message-ID."""
     body = WELCOME.format(full_name=full_name, username=username)
-    return _send_text(context, email, "Welcome", body)
+    return send_text(context, email, "Welcome", body)
 
 
 @tool(approval=True, risk="medium", sentence="Send {to} a mail: {subject}")
@@ -39,10 +39,14 @@ def send_mail(
     context: ToolContext, to: EmailAddress, subject: Subject, body: Body
 ) -> dict[str, str]:
     """Send a mail to one address, as plain text. Returns its Message-ID."""
-    return _send_text(context, to, subject, body)
+    return send_text(context, to, subject, body)
 
 
-def _send_text(context: ToolContext, to: str, subject: str, body: str) -> dict[str, str]:
+def send_text(context: ToolContext, to: str, subject: str, body: str) -> dict[str, str]:
+    """Send a mail for a call of class `write`, with the same Message-ID for all its attempts. Return that id.
+
+    Raise NotDone or ToolError if it certainly did not go out.
+    """
     message_id = _message_id(context.key)
     message = EmailMessage(subject=subject, body=body, to=[to], headers={"Message-ID": message_id})
     _send(message, get_connection(timeout=context.remaining()))

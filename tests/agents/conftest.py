@@ -14,6 +14,7 @@ from scim2_server.utils import load_default_provider
 
 from agents.registry import Registry, load
 from agents.sdk import ToolContext
+from tests.support.books import ledger, made_books  # noqa: F401 - fixtures
 from tests.support.engine import Engine, engine_of
 from tests.support.mail import sink  # noqa: F401 - a fixture
 from tests.support.specs import RUN

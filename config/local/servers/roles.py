@@ -55,7 +55,7 @@ class Roles:
             connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(_RENAMER)))
             with connection.transaction():
                 for name, password in self.passwords.items():
-                    _ensure_role(connection, name, password)
+                    ensure_role(connection, name, password)
                 _hand_over(connection)
 
 
@@ -101,7 +101,8 @@ def _rename_superuser(cluster: Cluster, earlier: str) -> None:
         )
 
 
-def _ensure_role(connection: Connection[TupleRow], name: str, password: str) -> None:
+def ensure_role(connection: Connection[TupleRow], name: str, password: str) -> None:
+    """Create a role that may log in and nothing else, unless it is there."""
     if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).fetchone() is None:
         connection.execute(
             sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {}").format(

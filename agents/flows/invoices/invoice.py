@@ -1,0 +1,89 @@
+"""An invoice as it comes in a file: JSON, one row of CSV, or a text.
+
+Amounts are decimal texts, because a float cannot hold every cent.
+"""
+
+import csv
+from io import StringIO
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+
+def _with_right_digits(iban: str) -> str:
+    """Check the two digits that ISO 13616 computes from all others. Raise ValueError."""
+    turned = iban[4:] + iban[:4]
+    if int("".join(str(int(one, 36)) for one in turned)) % 97 != 1:
+        raise ValueError("its check digits are wrong")
+    return iban
+
+
+def _text(pattern: str, most: int, example: str) -> Any:
+    return Field(max_length=most, pattern=pattern, examples=[example])
+
+
+Number = Annotated[str, _text(r"^[A-Za-z0-9][A-Za-z0-9/_.-]*$", 40, "R-2026-017")]
+Day = Annotated[str, _text(r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$", 10, "2026-11-27")]
+Amount = Annotated[str, _text(r"^(0|[1-9]\d{0,8})\.\d\d$", 12, "1190.00")]
+Currency = Annotated[str, _text(r"^[A-Z]{3}$", 3, "EUR")]
+Iban = Annotated[
+    str,
+    _text(r"^[A-Z]{2}\d\d[A-Z0-9]{11,30}$", 34, "DE02120300000000202051"),
+    AfterValidator(_with_right_digits),
+]
+
+
+class Invoice(BaseModel):
+    """What an invoice says. `supplier` and `order` are numbers that the books know."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    supplier: Number
+    number: Number
+    order: Number
+    date: Day
+    amount: Amount
+    currency: Currency
+    iban: Iban
+
+
+# Choices would not say which field is wrong; a condition does.
+_EITHER = {
+    "if": {"type": "string"},
+    "then": {"type": "string", "minLength": 1, "maxLength": 20_000},
+    "else": Invoice.model_json_schema(),
+    "description": "the fields of an invoice, or the text of one",
+}
+
+
+class InvoiceFile(BaseModel):
+    """A file with one invoice. A file of CSV is read here; another text is left to the model."""
+
+    file: Annotated[str, Field(min_length=1, max_length=255)]
+    invoice: Annotated[Invoice | str, WithJsonSchema(_EITHER)]
+
+    @model_validator(mode="after")
+    def read_csv(self) -> "InvoiceFile":
+        """Read the one row of a file whose name ends in `.csv`. Raise ValueError naming the field."""
+        if isinstance(self.invoice, str) and self.file.lower().endswith(".csv"):
+            self.invoice = _of_row(self.invoice)
+        return self
+
+
+def _of_row(text: str) -> Invoice:
+    rows = list(csv.DictReader(StringIO(text), restkey="more"))
+    if len(rows) != 1:
+        raise ValueError(f"the CSV has {len(rows)} rows below its names, and must have one")
+    try:
+        return Invoice.model_validate(rows[0])
+    except ValidationError as exc:
+        said = [f"{one['loc'][0]}: {one['msg']}" for one in exc.errors()]
+        raise ValueError(f"the row of the CSV: {'; '.join(said)}") from exc

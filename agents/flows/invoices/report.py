@@ -1,0 +1,73 @@
+"""What became of the invoices of a day, by mail: for a schedule by night."""
+
+from collections import Counter
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from agents.flows.invoices.invoice import Day
+from agents.flows.invoices.tools import look_up, mail_report
+from agents.sdk import agent
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from agents.tools.person_fields import EmailAddress
+
+OF_A_DAY = """\
+SELECT state, supplier.name, invoice.number, amount, currency FROM invoice
+JOIN supplier ON supplier.number = invoice.supplier
+WHERE state = 'waiting' OR (state = 'booked' AND (changed_at AT TIME ZONE 'UTC')::date = %s::date)
+ORDER BY changed_at"""
+
+
+class Night(BaseModel):
+    """The day to report on, in UTC, and the address of the report."""
+
+    date: Annotated[Day, Field(description="in UTC")]
+    to: EmailAddress
+
+
+@script
+def report(turn: Turn) -> Reply:
+    """Play invoice_report: read the books of the day, and mail its booked and waiting invoices."""
+    found = turn.result("look_up")
+    if found is None:
+        return call("look_up", query=OF_A_DAY, values=[turn.input["date"]])
+    if not found.ok:
+        return say(f"There is no report: {found.why}")
+    rows = found.content["rows"]
+    mail = turn.result("mail_report")
+    subject = f"Invoices of {turn.input['date']}: {_count(rows)}"
+    if mail is None:
+        return call("mail_report", subject=subject, body=_body(rows))
+    return say(f"{subject}. The report was {'mailed' if mail.ok else f'not mailed: {mail.why}'}.")
+
+
+invoice_report = agent(
+    name="invoice_report",
+    description="Mails what invoices were booked on a day, and which wait.",
+    instructions="""
+        You report on the invoices of one day. Look up in the books those that were booked on that day, by
+        changed_at in UTC, and all that wait. Mail one line for each, with supplier, number, amount and
+        currency, and the sum of the booked ones by currency. End with how many there were of each.
+    """,
+    input=Night,
+    model=report,
+    tools=[look_up, mail_report],
+    steps=("Look up the invoices of the day", "Mail the report"),
+)
+
+
+def _count(rows: list[list[Any]]) -> str:
+    states = Counter(row[0] for row in rows)
+    return f"{states['booked']} booked, {states['waiting']} waiting"
+
+
+def _body(rows: list[list[Any]]) -> str:
+    sums: dict[str, Decimal] = {}
+    lines = []
+    for state, name, number, amount, currency in rows:
+        lines.append(f"{state}: {number} of {name}, {amount} {currency}")
+        if state == "booked":
+            sums[currency] = sums.get(currency, Decimal(0)) + Decimal(amount)
+    total = [f"booked in all: {sums[currency]} {currency}" for currency in sorted(sums)]
+    return "\n".join([*lines, *total]) or "No invoice was booked, and none waits."
