@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core.commands import AnswerInquiry, CallModel, StartTool
+from runtime.core.commands import StartTool
 from runtime.core.continuation import Continuation, FrameState, Phase
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.lost_results import journaled
 from runtime.core.errors import NotJson
 from runtime.core.events import MessageReceived, QuestionFailed
-from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import recover
-from runtime.errors import LeaseLost, ObjectStoreDown
+from runtime.errors import LeaseLost
 from runtime.execution import thread_memory
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.versions import (
@@ -33,20 +32,16 @@ from runtime.execution.admission.versions import (
 )
 from runtime.execution.commit import Loaded, StepWriter
 from runtime.execution.concurrency import RunSlots
-from runtime.execution.effects.kept_replies import ReplyPlace
+from runtime.execution.effects.kept_replies import RunReplies
 from runtime.execution.effects.kept_slots import KeptSlots
 from runtime.execution.effects.outcomes import (
-    CANCELLED,
-    DECIDED,
-    RELEASED,
-    STALE,
     dropped,
     event_of,
-    lost_reply,
     not_started,
     request_for,
 )
 from runtime.execution.effects.pool import EffectPool
+from runtime.execution.effects.run_work import EffectRequest, RunWork, is_too_late, why_not
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
@@ -56,16 +51,13 @@ from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import (
     EffectHandler,
-    Keep,
     ModelRequest,
     Outcome,
-    PartialReply,
     PreviewRequest,
     ToolFailure,
     ToolRequest,
 )
-from runtime.store import leases
-from runtime.store.records import Changed, PreviewCall, Work, changed
+from runtime.store.records import Changed, Work, changed
 from runtime.store.steps import Result
 from runtime.store.tables import ledger
 
@@ -73,7 +65,6 @@ KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker kee
 KEEP_SLOT = (
     0.001  # seconds of a wait: to release a slot and acquire it again costs more than a quick tool
 )
-READ_AGAIN = timedelta(seconds=1)  # after the object store could not be read, while effects run
 CANCEL_GRACE = timedelta(seconds=10)  # for running calls when a run is cancelled
 
 
@@ -113,16 +104,14 @@ class Runner:
         self._yielding = YieldPolicy(held, context.heartbeat.draining)
         self._writer = StepWriter(held, context.slots, context.approvals, loaded, self._yielding)
         self._filled = InlinedMessages(self._writer.content, thread_memory.reader(self._writer))
-        self._ready: list[Work] = []  # recorded, not launched yet
-        self._running: set[RunningEffect] = set()
+        self._work = RunWork(self._writer.clock)
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
         self._kept = KeptSlots()
-        self._parts: frozenset[str] = frozenset()  # frames with a kept part of an ended reply
+        self._replies = RunReplies(held.claim, context.effect_pool.replies, self._writer.clock)
         self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
-        self._reads_at: datetime | None = None  # when contents are read again after a failure
         self._admission = Admission(
             handler=context.handler, approvals=context.approvals, clock=self._writer.clock
         )
@@ -132,7 +121,7 @@ class Runner:
         """Advance the run until it is released, and return its state then."""
         for event in recover(self._writer.now, now_writes(self._version_changes or {})):
             self._step.add(event)
-        self._report_lost_replies()
+        self._add_lost_replies()
         try:
             while not self._advance():
                 self._context.effect_pool.wake_next()
@@ -140,8 +129,8 @@ class Runner:
                 self._wait()
             return self._writer.now
         finally:
-            self._abort_model_calls()
-            for work in (*self._step.records.work, *self._ready):
+            self._work.abort_model_calls()
+            for work in (*self._step.records.work, *self._work.ready):
                 self._context.effect_pool.release(work)
             self._kept.release()
             self._context.effect_pool.cancel_wait(self._held.wake)
@@ -166,7 +155,7 @@ class Runner:
             self._step.end_waits()
             writer.retry_while_unreachable(
                 lambda: self._step.plan_next(
-                    self._calling_models(), self._previewing(), self._answering()
+                    self._work.calling_models(), self._work.previewing(), self._work.answering()
                 )
             )
             release = self._at_rest()
@@ -183,12 +172,12 @@ class Runner:
                 case Result.WRITTEN:
                     self._unapplied = None
                     if any(one.cuts for one in self._step.records.of(MessageReceived)):
-                        self._cut_reply()
+                        self._work.cut_reply()
                     self._uncommitted.clear()
                     self._kept.release()
                     if self._step.records.changes:
-                        self._parts = frozenset()
-                    self._ready.extend(self._step.records.work)
+                        self._replies.forget()
+                    self._work.ready.extend(self._step.records.work)
                     self._step = self._new_step()
                     return release
                 case Result.NEW_SIGNALS:
@@ -197,20 +186,14 @@ class Runner:
                 case Result.LOST:
                     raise LeaseLost
 
-    def _report_lost_replies(self) -> None:
-        """Record the replies that the worker before was receiving: the next requests tell their models."""
-        now = self._writer.now
-        if not any(frame.state is FrameState.ASKING for frame in now.frames.values()):
-            return
-        parts = self._writer.kept_parts()
-        self._parts = frozenset(parts)
-        for part in parts.values():
-            if event := lost_reply(now, part, self._writer.clock()):
+    def _add_lost_replies(self) -> None:
+        if any(frame.state is FrameState.ASKING for frame in self._writer.now.frames.values()):
+            for event in self._replies.lost(self._writer.now, self._writer.kept_parts()):
                 self._step.add(event)
 
     def _commit(self, release: bool) -> Result:
         step = self._step
-        step.records.kept = self._parts
+        step.records.kept = self._replies.ended
         if step.records.changes:
             return self._writer.commit(step.records, step.now, release=release)
         return self._writer.release() if release else Result.WRITTEN
@@ -229,7 +212,7 @@ class Runner:
         now = self._step.now
         if now.ended or self._yielding.gives_up:
             return True
-        if self._running or self._ready or self._step.records.work:
+        if self._work.running or self._work.ready or self._step.records.work:
             return False
         if self._yielding.ended(now):
             return True
@@ -252,28 +235,6 @@ class Runner:
         if self._yielding.ended(self._writer.now):
             return False
         return self._kept.use(work) or self._context.effect_pool.reserve(work, self._held.wake)
-
-    def _calling_models(self) -> set[str]:
-        """Return the frames whose model call is recorded or running."""
-        waiting = {work.frame for work in self._ready if isinstance(work, CallModel)}
-        running = (effect.request for effect in self._running)
-        calls = (one for one in running if isinstance(one, ModelRequest) and one.inquiry is None)
-        return waiting | {one.frame for one in calls}
-
-    def _answering(self) -> set[UUID]:
-        """Return the inquiries whose model call is recorded or running."""
-        waiting = {work.inquiry for work in self._ready if isinstance(work, AnswerInquiry)}
-        running = (effect.request for effect in self._running)
-        asked = (one.inquiry for one in running if isinstance(one, ModelRequest))
-        return waiting | {one for one in asked if one is not None}
-
-    def _previewing(self) -> set[tuple[str, str]]:
-        """Return the calls whose preview is recorded or running."""
-        waiting = {(one.frame, one.call) for one in self._ready if isinstance(one, PreviewCall)}
-        running = (effect.request for effect in self._running)
-        return waiting | {
-            (one.frame, one.call) for one in running if isinstance(one, PreviewRequest)
-        }
 
     # Messages
 
@@ -301,7 +262,7 @@ class Runner:
     def _receive(self, message: RunnerMessage) -> None:
         if message is None:
             return
-        self._running.discard(message.effect)
+        self._work.running.discard(message.effect)
         if isinstance(message, TransactionalResult):
             self._results.append(message)
         else:
@@ -310,12 +271,10 @@ class Runner:
             self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
-        with effect.keeping:  # until the part that is being written is there
-            if effect.is_kept:
-                self._parts |= {effect.request.frame}
+        self._replies.end(effect)
         if not effect.keeps_slot:  # else an isolated run would yield before each start of its call
             self._yielding.made_progress()
-        if _is_too_late(self._step.now, effect.request):
+        if is_too_late(self._step.now, effect.request):
             self._charge_dropped(effect.request, outcome)
             return
         event = event_of(
@@ -330,9 +289,7 @@ class Runner:
         if isinstance(event, QuestionFailed):
             self._charge_dropped(effect.request, outcome)
 
-    def _charge_dropped(
-        self, request: ModelRequest | PreviewRequest | ToolRequest, outcome: Outcome
-    ) -> None:
+    def _charge_dropped(self, request: EffectRequest, outcome: Outcome) -> None:
         """Charge an answer that no inquiry gets, unless the run has ended."""
         event = dropped(request, outcome) if isinstance(request, ModelRequest) else None
         if event is not None and not self._step.now.ended:
@@ -374,8 +331,8 @@ class Runner:
         moments = [wait.until for wait in self._step.now.waits()]
         if self._writer.next_signal is not None:
             moments.append(self._writer.next_signal)
-        if self._reads_at is not None:
-            moments.append(self._reads_at)
+        if self._work.reads_at is not None:
+            moments.append(self._work.reads_at)
         return moments
 
     # Time
@@ -396,48 +353,32 @@ class Runner:
             return
         if self._grace_ends is None:
             self._grace_ends = self._writer.clock() + CANCEL_GRACE
-            self._abort_model_calls()
+            self._work.abort_model_calls()
         if self._writer.clock() >= self._grace_ends:
             for event in recover(self._step.now):
                 self._step.add(event)
-            self._running.clear()
+            self._work.running.clear()
 
     def _withdraw_ready(self) -> None:
         """Free the slots of recorded work that must not start any more, and record that its calls do not start.
 
         End the model calls of inquiries whose gate is no longer open.
         """
-        for effect in self._running:
-            if _is_too_late(self._writer.now, effect.request):
+        for effect in self._work.running:
+            if is_too_late(self._writer.now, effect.request):
                 effect.abort()
-        for work in tuple(self._ready):
+        for work in tuple(self._work.ready):
             why = self._must_not_start(work)
             if why is None:
                 continue
-            self._ready.remove(work)
+            self._work.ready.remove(work)
             self._context.effect_pool.release(work)
             if isinstance(work, StartTool):
                 self._step.add(not_started(work, why))
 
     def _must_not_start(self, work: Work) -> str | None:
-        """Return why recorded work must not start any more, None if it may.
-
-        A call whose intent is older than a lease needs a new one, because people could already be offered "run
-        again".
-        """
         now = self._writer.now
-        if now.phase is Phase.CANCELLING:
-            return CANCELLED
-        if self._yielding.ended(now):
-            return RELEASED
-        if isinstance(work, AnswerInquiry) and open_inquiry(now, work.inquiry) is None:
-            return DECIDED
-        if isinstance(work, StartTool):
-            written = now.call(work.frame, work.call).started_at
-            assert written is not None  # by its intent
-            if self._writer.clock() - written > timedelta(seconds=leases.lease_seconds()):
-                return STALE
-        return None
+        return why_not(work, now, is_ending=self._yielding.ended(now), at=self._writer.clock())
 
     # Effects
 
@@ -445,42 +386,19 @@ class Runner:
         """Start the effects whose intents are committed, while the lease is certainly valid."""
         if self._writer.now.phase is Phase.CANCELLING and self._grace_ends is None:
             self._held.wake()  # to begin the grace
-        waiting: list[Work] = []  # for contents in the object store
-        down: ObjectStoreDown | None = None
-        self._reads_at = None
-        while self._ready:
-            work = self._ready[0]
-            if self._must_not_start(work) is not None:
-                self._held.wake()  # to withdraw it
-                break
-            if not self._held.has_budget():
-                break
-            try:
-                request = self._request(work)
-            except ObjectStoreDown as exc:
-                waiting.append(self._ready.pop(0))
-                down = exc
-                continue
-            self._ready.pop(0)
+        for request in self._work.requests(self._may_start, self._request):
             self._context.effect_pool.launch(self._run_effect(request))
-        if down is not None:
-            self._await_store(down, waiting)
 
-    def _await_store(self, down: ObjectStoreDown, waiting: Sequence[Work]) -> None:
-        """Keep model calls whose contents cannot be read, while other effects run. Raises ObjectStoreDown if none does.
+    def _may_start(self, work: Work) -> bool:
+        if self._must_not_start(work) is not None:
+            self._held.wake()  # to withdraw it
+            return False
+        return self._held.has_budget()
 
-        The run is then released, and due again after a pause. Nothing is lost: a model call has no intent.
-        """
-        is_busy = bool(self._running or self._ready)
-        self._ready.extend(waiting)
-        if not is_busy:
-            raise down
-        self._reads_at = self._writer.clock() + READ_AGAIN
-
-    def _request(self, work: Work) -> ModelRequest | PreviewRequest | ToolRequest:
+    def _request(self, work: Work) -> EffectRequest:
         return request_for(self._writer.now, work, self._filled, self._admission.approved)
 
-    def _run_effect(self, request: ModelRequest | PreviewRequest | ToolRequest) -> RunningEffect:
+    def _run_effect(self, request: EffectRequest) -> RunningEffect:
         """Record an effect as running, and the approval that it uses as spent."""
         effect = RunningEffect(request=request, submit=self._submit, worker=self._held.claim.worker)
         if isinstance(request, ToolRequest):
@@ -492,34 +410,9 @@ class Runner:
             shown = self._writer.now.call(request.frame, request.call).shown
             effect.keeps_slot = shown is not None
         elif request.inquiry is None and not request.summary:
-            effect.keep = self._keep_of(effect, request)
-        self._running.add(effect)
+            effect.keep = self._replies.keep(effect, request, self._writer.now)
+        self._work.running.add(effect)
         return effect
-
-    def _keep_of(self, effect: RunningEffect, request: ModelRequest) -> Keep:
-        """Return what keeps the received part of a reply, from the thread of the models."""
-        frame = self._writer.now.frame(request.frame)
-        place = ReplyPlace(claim=self._held.claim, turn=frame.turn, attempt=frame.attempt)
-
-        def keep(found: PartialReply) -> None:
-            part = place.part(request, found, self._writer.clock())
-            self._context.effect_pool.replies.keep(effect, place.claim, part)
-
-        return keep
-
-    def _cut_reply(self) -> None:
-        """End the model call that answers without the message that was just journaled."""
-        for effect in self._running:
-            request = effect.request
-            if isinstance(request, ModelRequest) and request.hears:
-                effect.is_cut = True
-                effect.abort()
-
-    def _abort_model_calls(self) -> None:
-        """End the running model calls. The received parts of their replies are their outcome."""
-        for effect in self._running:
-            if isinstance(effect.request, ModelRequest):
-                effect.abort()
 
     def _commit_results(self) -> None:
         """Commit each transactional result on its own, in its tool's transaction, before anything else."""
@@ -544,12 +437,6 @@ class Runner:
         except NotJson as exc:
             result.discard()
             return exc
-
-
-def _is_too_late(now: Continuation, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
-    """Say whether this is the answer to an inquiry whose gate was decided or closed meanwhile: it is dropped."""
-    asked = request.inquiry if isinstance(request, ModelRequest) else None
-    return asked is not None and open_inquiry(now, asked) is None
 
 
 def _kept(now: Continuation, change: Changed) -> Changed:

@@ -2,40 +2,20 @@
 
 import logging
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from runtime.core.continuation import Continuation
+from runtime.core.events import RetryScheduled
+from runtime.execution.effects.outcomes import lost_reply
 from runtime.execution.effects.running import RunningEffect
-from runtime.ports.effects import ModelRequest, PartialReply
+from runtime.ports.effects import Keep, ModelRequest, PartialReply
 from runtime.store import failpoints, pool
 from runtime.store.leases import Claim
 from runtime.store.tables import partial_replies
 from runtime.store.tables.partial_replies import KeptPart
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyPlace:
-    """The model call that a part belongs to: an attempt in a turn of a claimed run."""
-
-    claim: Claim
-    turn: int
-    attempt: int
-
-    def part(self, request: ModelRequest, found: PartialReply, at: datetime) -> KeptPart:
-        """Return the row of a received part."""
-        return KeptPart(
-            frame=request.frame,
-            turn=self.turn,
-            attempt=self.attempt,
-            at=at,
-            text=found.text,
-            tokens=found.tokens,
-            model=found.model,
-            usage=found.usage,
-            cost=found.cost,
-        )
 
 
 class ReplyKeeper:
@@ -80,6 +60,50 @@ class ReplyKeeper:
                 return None
             effect = next(iter(self._parts))
             return (effect, *self._parts.pop(effect))
+
+
+class RunReplies:
+    """The kept parts of the replies of one run. `ended` names the frames whose part the next step deletes."""
+
+    def __init__(self, claim: Claim, keeper: ReplyKeeper, clock: Callable[[], datetime]) -> None:
+        self._claim, self._keeper, self._clock = claim, keeper, clock
+        self.ended: frozenset[str] = frozenset()
+
+    def lost(self, now: Continuation, parts: Mapping[str, KeptPart]) -> list[RetryScheduled]:
+        """Return an event for each reply that the worker before was receiving: the next request tells its model."""
+        self.ended = frozenset(parts)
+        found = (lost_reply(now, part, self._clock()) for part in parts.values())
+        return [event for event in found if event is not None]
+
+    def keep(self, effect: RunningEffect, request: ModelRequest, now: Continuation) -> Keep:
+        """Return what keeps the received part of a reply, from the thread of the models."""
+        frame = now.frame(request.frame)
+
+        def keep(found: PartialReply) -> None:
+            part = KeptPart(
+                frame=request.frame,
+                turn=frame.turn,
+                attempt=frame.attempt,
+                at=self._clock(),
+                text=found.text,
+                tokens=found.tokens,
+                model=found.model,
+                usage=found.usage,
+                cost=found.cost,
+            )
+            self._keeper.keep(effect, self._claim, part)
+
+        return keep
+
+    def end(self, effect: RunningEffect) -> None:
+        """Record the end of a reply, once the part that is being written is there."""
+        with effect.keeping:
+            if effect.is_kept:
+                self.ended |= {effect.request.frame}
+
+    def forget(self) -> None:
+        """Forget the ended replies: a step that deletes their parts is written."""
+        self.ended = frozenset()
 
 
 def _write(effect: RunningEffect, claim: Claim, part: KeptPart) -> None:
