@@ -33,8 +33,8 @@ _turns = cycle(range(CLIENTS))
 
 
 def is_scripted(agent: AgentSpec) -> bool:
-    """Say whether the agent's script answers: it has one, and ABEYANCE_MODEL is `scripted`."""
-    return agent.model is not None and settings.ABEYANCE_MODEL == SCRIPTED
+    """Say whether the agent's script answers: it has one, and is code or ABEYANCE_MODEL is `scripted`."""
+    return agent.model is not None and (agent.is_code or settings.ABEYANCE_MODEL == SCRIPTED)
 
 
 def models_of(agent: AgentSpec) -> tuple[str, ...]:

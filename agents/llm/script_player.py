@@ -19,7 +19,7 @@ GIVEN = 50  # tokens that a provider adds to every conversation, on average
 def run_script(
     agent: AgentSpec, conversation: list[ModelMessage], instructions: str = ""
 ) -> tuple[ModelResponse, RequestUsage]:
-    """Return the script's reply and its tokens: those it states, or an estimate."""
+    """Return the script's reply and its tokens: those it states, or an estimate. Code uses no tokens."""
     if agent.model is None:
         raise TypeError(f"{agent.name} has no script")
     info = _script_arguments(agent)
@@ -29,7 +29,7 @@ def run_script(
     if not isinstance(reply, ModelResponse):
         raise TypeError(f"the script replied with a {type(reply).__name__}")
     usage = reply.usage
-    if not usage.has_values():
+    if not usage.has_values() and not agent.is_code:
         given, said = GIVEN + _tokens(conversation), _tokens([reply])
         usage = RequestUsage(input_tokens=given, output_tokens=said)
     return reply, usage

@@ -35,6 +35,8 @@ from runtime.ports.approvals import ReviewSnapshot
 
 REQUESTER, DECIDER = "ada", "bea"
 
+AtGate = str | ReviewSnapshot | None  # a tool with one open gate, one of `gates`, or the only gate
+
 
 def drive(
     agent: AgentSpec,
@@ -161,23 +163,23 @@ class Flow:
 
     # Actions of people, and time
 
-    def approve(self, tool: str | None = None, *, comment: str = "") -> Self:
-        """Approve at the one open gate, or at the gate of `tool`, and continue the run."""
+    def approve(self, tool: AtGate = None, *, comment: str = "") -> Self:
+        """Approve at the one open gate, or at the gate of `tool` or one of `gates`, and continue the run."""
         return self._decide(Verdict.APPROVE, tool, reason=comment)
 
-    def deny(self, reason: str, tool: str | None = None) -> Self:
+    def deny(self, reason: str, tool: AtGate = None) -> Self:
         """Deny, with a reason for the model, and continue the run."""
         return self._decide(Verdict.DENY, tool, reason=reason)
 
-    def request_changes(self, changes: str, tool: str | None = None) -> Self:
+    def request_changes(self, changes: str, tool: AtGate = None) -> Self:
         """Request these changes to the call, and continue the run. Its model reads the text."""
         return self._decide(Verdict.REQUEST_CHANGES, tool, reason=changes)
 
-    def answer(self, result: Any, tool: str | None = None) -> Self:
+    def answer(self, result: Any, tool: AtGate = None) -> Self:
         """Give a result instead of the call, and continue the run."""
         return self._decide(Verdict.ANSWER, tool, result=result)
 
-    def edit(self, changes: dict[str, Any], tool: str | None = None) -> Self:
+    def edit(self, changes: dict[str, Any], tool: AtGate = None) -> Self:
         """Approve the call with these arguments changed, and continue the run."""
         gate = self._gate(tool)
         changed = edit(
@@ -190,7 +192,7 @@ class Flow:
         )
         return self._decide(Verdict.EDIT, tool, edit=changed)
 
-    def ask(self, question: str, tool: str | None = None) -> str:
+    def ask(self, question: str, tool: AtGate = None) -> str:
         """Ask the agent about the call at the gate, which stays open. Return its answer, or why it gave none."""
         self._worker.ask(gate=self._gate(tool).gate, by=DECIDER, text=question)
         self._go_on()
@@ -203,7 +205,7 @@ class Flow:
         *,
         result: Any = None,
         reason: str = "",
-        tool: str | None = None,
+        tool: AtGate = None,
     ) -> Self:
         """Resolve a call in doubt: it `happened` and returned `result`, or `run_again`, or `give_up`."""
         return self._decide(Verdict(verdict), tool, reason=reason, result=result)
@@ -221,7 +223,7 @@ class Flow:
         """End the run of a stopped agent."""
         return self._decide(Verdict.STOP, None, reason=reason)
 
-    def expire(self, tool: str | None = None) -> Self:
+    def expire(self, tool: AtGate = None) -> Self:
         """Let time pass until the gate expires, which denies its call."""
         gate = self._gate(tool)
         assert gate.expires_at is not None, "a call in doubt does not expire"
@@ -257,16 +259,17 @@ class Flow:
         self._worker.load(with_models(agent, self._models))
         return self
 
-    def _gate(self, tool: str | None) -> ReviewSnapshot:
-        found = [gate for gate in self.gates if tool in (None, gate.tool)]
+    def _gate(self, tool: AtGate) -> ReviewSnapshot:
+        found = [gate for gate in self.gates if tool in (None, gate.tool, gate)]
         waits = ", ".join(gate.tool for gate in self.gates) or "nothing"
-        assert len(found) == 1, f"not one gate of {tool or 'any tool'}; waiting: {waits}\n{self}"
+        named = tool.tool if isinstance(tool, ReviewSnapshot) else tool or "any tool"
+        assert len(found) == 1, f"not one gate of {named}; waiting: {waits}\n{self}"
         return found[0]
 
     def _decide(
         self,
         verdict: Verdict,
-        tool: str | None,
+        tool: AtGate,
         *,
         reason: str = "",
         result: Any = None,

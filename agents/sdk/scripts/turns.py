@@ -13,6 +13,7 @@ A script gets the same conversation as a model, and answers in the same types::
 import functools
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -220,23 +221,27 @@ def _result(part: Any) -> Result | None:
 
 
 def _read(tool: str, outcome: str, content: Any) -> Result:
+    """Return a result without the words of the engine around it.
+
+    The text of a tool may begin with the same words; without JSON after them it is left as it is.
+    """
+    edited, reported = None, False
+    if isinstance(content, str):
+        with suppress(ValueError, RecursionError):
+            content, edited, reported = _unwrapped(content)
+    return Result(tool=tool, outcome=outcome, content=content, reported=reported, edited=edited)
+
+
+def _unwrapped(said: str) -> tuple[Any, dict[str, Any] | None, bool]:
+    """Return the content, the edited arguments, and whether a person gave the content."""
     edited = None
-    if isinstance(content, str) and content.startswith(EDITED):
-        args, _, content = content.removeprefix(EDITED).partition("\n")
+    if said.startswith(EDITED):
+        args, _, said = said.removeprefix(EDITED).partition("\n")
         edited = json.loads(args)
-        if content.startswith(RESULT):
-            content = json.loads(content.removeprefix(RESULT))
-    said = content if isinstance(content, str) else ""
+        if said.startswith(RESULT):
+            return json.loads(said.removeprefix(RESULT)), edited, False
     told = next((words for words in _TOLD if said.startswith(words)), "")
-    if told:
-        content = json.loads(said.removeprefix(told))
-    return Result(
-        tool=tool,
-        outcome=outcome,
-        content=content,
-        reported=bool(told),
-        edited=edited,
-    )
+    return json.loads(said.removeprefix(told)) if told else said, edited, bool(told)
 
 
 def _message(text: str) -> tuple[str, str]:

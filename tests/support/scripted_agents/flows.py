@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from agents.sdk import Compaction, NotDone, Preview, RetryPolicy, ToolContext, ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from agents.sdk.spec import ToolSpec
+from agents.tools.each import for_each
 from agents.tools.timers import wait_for
 from tests.support.scripted_agents import ledger
 from tests.support.specs import spec_of
@@ -159,4 +160,4 @@ lowest = spec_of("lowest", **PARTS)
 lower = spec_of("lower", **PARTS, subagents=[lowest])
 inner = spec_of("inner", **PARTS, subagents=[lower])
 middle = spec_of("middle", **PARTS, subagents=[inner])
-outer = spec_of("outer", **PARTS, subagents=[middle])
+outer = spec_of("outer", **PARTS, subagents=[middle, for_each(inner, at_once=2)])

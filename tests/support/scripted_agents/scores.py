@@ -52,6 +52,16 @@ def waits() -> Score:
     return Score(_nested(part))
 
 
+def each_item() -> Score:
+    """Three items, two of them at once, one of which fails."""
+    items: list[Turns] = [
+        [[_call(tool, 2)] for tool in tools] for tools in (("put", "pay"), ("book",))
+    ]
+    items.append([[{"tool": "fail_model"}]])
+    parts = [{"turns": turns} for turns in items]
+    return Score([[{"tool": "each_inner", "args": {"items": parts}}], [_call("send", 0)]])
+
+
 def failures() -> Score:
     """An agent whose model fails below one that continues, and then the root agent whose model fails."""
     failing: Turns = [[{"tool": "fail_model"}]]
@@ -103,7 +113,10 @@ def planned(turns: Turns, tool: str) -> int:
     """Count a score's calls of a tool, at every depth."""
     calls = [one for turn in turns for one in turn]
     below: int = sum(
-        planned(one["args"]["turns"], tool) for one in calls if "turns" in one.get("args", {})
+        planned(part["turns"], tool)
+        for one in calls
+        for part in one.get("args", {}).get("items", [one.get("args", {})])
+        if "turns" in part
     )
     return below + len([one for one in calls if one["tool"] == tool])
 
@@ -148,6 +161,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "external events": lambda: Score(_nested(lambda depth: [[_wait()], [_call("send", depth)]])),
     "waits": waits,
     "failures": failures,
+    "each item": each_item,
     "limits, granted one by one": lambda: Score(
         _one_by_one("look", "send"), budget=Budget(turns=3, calls=2)
     ),

@@ -118,6 +118,10 @@ def _cases(passed: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
         wanted = found if EVERY_SCORE else found - done
         if name == "effects":
             wanted |= {point for point in found if point.split(":")[1].startswith("Tool")}
+        if name == "each item":
+            wanted |= {
+                point for point in found if point.endswith((":FrameOpened:2", ":FrameClosed:2"))
+            }
         yield from ((point, name) for point in sorted(wanted & points.registry()))
         done |= found
 

@@ -1,0 +1,118 @@
+"""An agent that has another agent work on each item of a list, several at once.
+
+It is an agent of code: the function here decides its next calls, also where the installation has models. Each item is
+an ordinary call of a sub-agent, so gates, crashes, budgets and the run's page are as for any other one.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, create_model
+
+from agents.errors import DefinitionError
+from agents.sdk import agent as define
+from agents.sdk import mistakes
+from agents.sdk.scripts import Reply, Result, Script, Turn, answer, call, script, together
+from agents.sdk.spec import AgentSpec
+from runtime.core.limits import plain, size_of
+
+MAX_ITEMS = 200
+MAX_AT_ONCE = 20
+MAX_RESULTS = 256 * 1024  # bytes of all results, as JSON; each item has an equal share of them
+
+
+class Outcome(BaseModel):
+    """The outcome of the item at this place of the list, from 1. If `error` is there, it has no result.
+
+    With `cut` the result is the beginning of its text.
+    """
+
+    item: int
+    result: Any = None
+    error: str | None = None
+    cut: bool = False
+
+
+class Outcomes(BaseModel):
+    """The outcomes in the order of the items."""
+
+    outcomes: list[Outcome]
+
+
+@mistakes.recording
+def for_each(
+    agent: AgentSpec,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    max_items: int = 100,
+    at_once: int = 5,
+) -> AgentSpec:
+    """Make an agent that has `agent` work on each item of a list. List it among the sub-agents of another one.
+
+    Its input is `{"items": […]}`, at most `max_items` (up to 200) inputs of `agent`, and all of them together at most
+    64 KB. It calls `agent` for `at_once` (up to 20) items together, and for the next ones when each of these has an
+    outcome. Equal items are worked on once. The result is `{"outcomes": […]}` in the order of the items, each with
+    `item`, and `result` or `error`: an item that fails or is denied does not end the others. All results together have
+    at most 256 KB, in equal shares; a longer one is `cut`. Raises DefinitionError if the definition is invalid.
+    """
+    if isinstance(agent, mistakes.Unusable):
+        return agent
+    if not isinstance(agent, AgentSpec):
+        raise DefinitionError(f"for_each: {agent!r}: it takes an agent, made by agent(…)")
+    where = f"agent {name or f'each_{agent.name}'}"
+    for what, given, most in (
+        ("max_items", max_items, MAX_ITEMS),
+        ("at_once", at_once, MAX_AT_ONCE),
+    ):
+        if type(given) is not int or not 1 <= given <= most:
+            raise DefinitionError(f"{where}: {what} must be a whole number from 1 to {most}")
+    items: Any = Annotated[list[agent.input], Field(min_length=1, max_length=max_items)]  # type: ignore[name-defined]
+    made = define(
+        name=name or f"each_{agent.name}",
+        description=description or f"Has {agent.name} work on each item of a list.",
+        instructions=f"Hand each item to {agent.name}, and report every outcome in the order of the items.",
+        input=create_model("Items", items=(items, ...)),
+        output=Outcomes,
+        model=_script(agent.name, at_once),
+        subagents=[agent],
+    )
+    return replace(made, is_code=True) if isinstance(made, AgentSpec) else made
+
+
+def _script(agent: str, at_once: int) -> Script:
+    def work(turn: Turn) -> Reply:
+        items: list[Any] = turn.input["items"]
+        distinct = [item for at, item in enumerate(items) if items.index(item) == at]
+        done = [result for result in turn.results if result.tool == agent]
+        wave = distinct[len(done) : len(done) + at_once]
+        if wave:
+            return together(*(call(agent, **item) for item in wave))
+        return answer(_outcomes(items, distinct, done))
+
+    work.__qualname__ = for_each.__name__
+    return script(work)
+
+
+def _outcomes(items: Sequence[Any], distinct: Sequence[Any], done: Sequence[Result]) -> Outcomes:
+    share = MAX_RESULTS // len(items)
+    return Outcomes(
+        outcomes=[
+            _outcome(number, done[distinct.index(item)], share)
+            for number, item in enumerate(items, start=1)
+        ]
+    )
+
+
+def _outcome(number: int, found: Result, share: int) -> Outcome:
+    if not found.ok:
+        return Outcome(item=number, error=plain(found.why))
+    if size_of(found.content) <= share:
+        return Outcome(item=number, result=found.content)
+    content = found.content
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    while (size := size_of(text)) > share:
+        text = text[: len(text) * share // size]
+    return Outcome(item=number, result=text, cut=True)

@@ -1,0 +1,132 @@
+"""`for_each`: a sub-agent for each item, a few at once; outcomes are in order, and one that fails loses no other."""
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+from pytest_django import Settings
+
+from agents.errors import DefinitionError
+from agents.llm import providers
+from agents.sdk import agent, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+from agents.sdk.scripts.conversation_texts import EDITED, REPORTED
+from agents.testing import drive
+from agents.tools.each import MAX_RESULTS, for_each
+from runtime.core.events import FrameClosed, FrameOpened
+from runtime.core.limits import MAX_REPLY, size_of
+
+PAID: list[str] = []
+
+
+class Bill(BaseModel):
+    number: Annotated[str, Field(min_length=1)]
+
+
+@tool(effect="idempotent", approval=True, sentence="Pay {number}")
+def pay(number: str) -> str:
+    """Pay a bill."""
+    PAID.append(number)
+    return f"{number} is paid"
+
+
+@script
+def paying(turn: Turn) -> Reply:
+    number = turn.input["number"]
+    if number.startswith("broken"):
+        raise ValueError("this model fails")
+    if number.startswith("say "):
+        return say(number.removeprefix("say "))
+    result = turn.result("pay")
+    if result is None:
+        return call("pay", number=number)
+    return say(str(result.content) if result.ok else f"not paid: {result.why}")
+
+
+payer = agent(name="payer", description="Pays.", instructions="Pay.", input=Bill, model=paying,
+              tools=[pay])  # fmt: skip
+each = for_each(payer, at_once=2)
+
+
+def bills(*numbers: str) -> dict[str, Any]:
+    return {"items": [{"number": number} for number in numbers]}
+
+
+def results(run: Any) -> list[Any]:
+    return [one["error"] or one["result"] for one in run.output["outcomes"]]
+
+
+def most_at_once(run: Any) -> int:
+    opened, most = 0, 0
+    for event in run.events:
+        opened += isinstance(event, FrameOpened) and event.parent is not None
+        opened -= isinstance(event, FrameClosed) and event.frame != "0"
+        most = max(most, opened)
+    return most
+
+
+def test_outcomes_are_in_the_order_of_the_items_and_at_most_two_work_at_once() -> None:
+    run = drive(each, bills(*(f"say {n}" for n in "abcdd"), "say a"))
+    assert results(run) == ["a", "b", "c", "d", "d", "a"]
+    assert [one["item"] for one in run.output["outcomes"]] == [1, 2, 3, 4, 5, 6]
+    assert most_at_once(run) == 2
+    asked = sum(isinstance(event, FrameOpened) for event in run.events)
+    assert asked == 1 + 4, "equal items are worked on once"
+
+
+def test_an_item_that_fails_or_is_denied_loses_no_other() -> None:
+    run = drive(each, bills("A-1", "broken", "A-2", "say fine"))
+    assert run.gate.path == ("each_payer", "payer", "pay")
+    assert run.gate.sentence == "Pay A-1"
+    run.approve()
+    run.deny("Paid last week.")
+    paid, broken, denied, fine = results(run)
+    assert (paid, denied, fine) == ("A-1 is paid", "not paid: Paid last week.", "fine")
+    assert "this model fails" in broken
+
+
+def test_a_crash_repeats_no_item() -> None:
+    PAID.clear()
+    run = drive(each, bills("A-1", "A-2", "A-3"), crash_after=["pay"])
+    assert [gate.sentence for gate in run.gates] == ["Pay A-1", "Pay A-2"]
+    run.approve(run.gates[1]).approve().approve()
+    assert results(run) == ["A-1 is paid", "A-2 is paid", "A-3 is paid"]
+    assert PAID == ["A-2", "A-2", "A-1", "A-3"], "the other side knows the key of the lost call"
+    assert len({one.key for one in run.calls}) == 3
+
+
+def test_its_code_decides_also_where_the_installation_has_models(settings: Settings) -> None:
+    settings.ABEYANCE_MODEL = "openai:gpt-5"
+    assert providers.is_scripted(each)
+    assert not providers.is_scripted(payer)
+
+
+@pytest.mark.parametrize("text", [f"{REPORTED}no JSON", f"{EDITED}no JSON", "\x01" * 5_000])
+def test_any_text_of_an_item_is_only_its_result(text: str) -> None:
+    run = drive(each, bills(f"say {text}", *(f"say {n}" for n in range(49))))
+    found = run.output["outcomes"][0]
+    assert text.startswith(found["result"])
+    assert found["cut"] == (found["result"] != text)
+    assert results(run)[1:] == [str(n) for n in range(49)]
+    assert size_of(run.output) < MAX_RESULTS < MAX_REPLY
+
+
+@pytest.mark.parametrize("items", [[], [{"number": ""}], [{"number": "1"}] * 101])
+def test_wrong_items_are_refused_before_any_work(items: list[Any]) -> None:
+    root = agent(name="root", description="Has bills paid.", instructions="Pay.", input=Bill,
+                 subagents=[each])  # fmt: skip
+    run = drive(root, {"number": "1"}, model=[call("each_payer", items=items), say("done")])
+    assert run.output == "done"
+    assert sum(isinstance(event, FrameOpened) for event in run.events) == 1
+    assert any("refused: arguments.items" in line for line in run.transcript)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"max_items": 0}, {"max_items": 201}, {"at_once": 0}, {"at_once": 21}, {"at_once": 1.5}],
+)
+def test_its_limits_are_stated(given: dict[str, Any]) -> None:
+    with pytest.raises(
+        DefinitionError, match=r"agent each_payer: .* must be a whole number from 1"
+    ):
+        for_each(payer, **given)
