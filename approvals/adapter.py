@@ -22,7 +22,7 @@ from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
 from approvals.queries.requests import to_view
 from approvals.requests import writers
-from approvals.upkeep import erasure, escalations
+from approvals.upkeep import erasure, escalations, evidence
 from approvals.upkeep.outlooks import Outlooks
 from approvals.version_changes import acts
 from runtime.core.enums import Decision, GateKind, Risk
@@ -206,6 +206,10 @@ class Approvals:
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         """Erase the request contents of a run that has ended, in the caller's transaction."""
         erasure.erase(run=run, at=at, head=head)
+
+    def evidence(self, run: UUID) -> dict[str, Any]:
+        """Return the requests of a run, with their decisions and audit rows, as JSON for the archive."""
+        return evidence.of(run)
 
     def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does."""

@@ -33,6 +33,10 @@ TABLES = {
     "runtime_webhook": (ALL, READ),
     "runtime_source": (ALL, "SELECT, UPDATE"),
     "runtime_watchedfile": (READ, ALL),
+    "runtime_archivedrun": (
+        "SELECT, UPDATE",
+        ALL,
+    ),  # people restore runs; the sweeper does the rest
     "runtime_droppedobject": (READ, ALL),  # the sweeper deletes the objects
     "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),

@@ -88,6 +88,24 @@ class NotFailed(RequestError):
         self.run_status = run_status
 
 
+class RunArchived(RequestError):
+    """The run is in the archive: an admin must restore it first."""
+
+    status, code = 409, "run_archived"
+
+
+class NotArchived(RequestError):
+    """The run is not in the archive."""
+
+    status, code = 409, "not_archived"
+
+
+class NotHeld(RequestError):
+    """The run is not under a legal hold."""
+
+    status, code = 409, "not_held"
+
+
 class NotImportable(RequestError):
     """The file is not a run that can be imported."""
 

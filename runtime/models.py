@@ -3,6 +3,8 @@
 Runs are never deleted, so the tables that each flow writes have no foreign key to them: each would lock the run's row.
 """
 
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models.functions import Now
 
@@ -44,6 +46,8 @@ class Run(models.Model):
     mailbox = models.BigIntegerField(db_default=0)
     unheard = models.IntegerField(db_default=0)  # received messages that no model has seen
     removed_at = models.DateTimeField(null=True)  # when retention erased its payloads
+    archived_at = models.DateTimeField(null=True)  # when its payloads left for the archive
+    legal_hold = models.JSONField(null=True)  # by, at and reason, while nothing may be erased
     worker = models.UUIDField(null=True)  # the process that claimed it last
     losses = models.IntegerField(db_default=0)  # leases lost in a row without progress
     lost_at = models.BigIntegerField(null=True)  # the position of the last one
@@ -161,6 +165,21 @@ class DroppedObject(models.Model):
 
     place = models.TextField(primary_key=True)
     at = models.DateTimeField(db_default=Now())
+
+
+class ArchivedRun(models.Model):
+    """The file of an archived run in the object store. `place` is its key, `contents` are hashes."""
+
+    run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT, related_name="+")
+    place = models.TextField(null=True, unique=True)
+    state = models.TextField()  # writing, archived or restored
+    digest = models.TextField(db_default="")
+    size = models.BigIntegerField(db_default=0)
+    contents = ArrayField(models.TextField(), db_default=[])
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [GinIndex(fields=["contents"], name="archived_run_contents")]
 
 
 class BlobReference(models.Model):

@@ -136,6 +136,10 @@ class Approvals:
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         """Do nothing: a test erases no old data."""
 
+    def evidence(self, run: UUID) -> dict[str, Any]:
+        """Return nothing: a test archives no runs."""
+        return {}
+
     def problem_of(self, run: UUID) -> str | None:
         """Return None: a test has no audit."""
         return None

@@ -64,6 +64,7 @@ class Environment:
     unsafe_postgres: bool
     prepared_statements: bool
     retention: tuple[retention_rules.Rule, ...]
+    archive: tuple[retention_rules.Rule, ...]
     poison_losses: int
     workers: int
     budget: Budget | None
@@ -132,7 +133,8 @@ def read(variables: Mapping[str, str]) -> Environment:
         ),
         outage_seconds=_seconds(variables, "ABEYANCE_OUTAGE_SECONDS", DAY, MINUTE, 365 * DAY),
         drain_seconds=_seconds(variables, "ABEYANCE_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
-        retention=_retention(variables),
+        retention=_rules(variables, "ABEYANCE_RETENTION"),
+        archive=_archive(variables),
         poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
         workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MAX_WORKERS),
         unsafe_postgres=values.yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
@@ -275,11 +277,22 @@ def _seconds(
     return value
 
 
-def _retention(variables: Mapping[str, str]) -> tuple[retention_rules.Rule, ...]:
+def _rules(variables: Mapping[str, str], name: str) -> tuple[retention_rules.Rule, ...]:
     try:
-        return retention_rules.parse(variables.get("ABEYANCE_RETENTION", ""))
+        return retention_rules.parse(variables.get(name, ""))
     except ValueError as error:
-        raise InvalidSetting("ABEYANCE_RETENTION", str(error)) from None
+        raise InvalidSetting(name, str(error)) from None
+
+
+def _archive(variables: Mapping[str, str]) -> tuple[retention_rules.Rule, ...]:
+    """Read the rules of the archive, which is in the object store."""
+    name = "ABEYANCE_ARCHIVE"
+    rules = _rules(variables, name)
+    if any(rule.days for rule in rules) and not _object_store(variables):
+        raise InvalidSetting(
+            name, "needs ABEYANCE_OBJECT_STORE, where the files of archived runs are"
+        )
+    return rules
 
 
 def _number(variables: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

@@ -11,12 +11,12 @@ from runtime.core.events import ForkChange, Forked, RunStarted
 from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.origin import joined, merged, steered_by
 from runtime.core.machine.replay import Entry
-from runtime.errors import Forbidden, InvalidInput, NotQuiescent
+from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import runs, starts
 from runtime.store.pool import Connection
-from runtime.store.tables import blobs, journal
+from runtime.store.tables import archived_runs, blobs, journal
 
 
 def fork(*, run: UUID, position: object, actor: Actor, change: object = None) -> UUID:
@@ -24,7 +24,8 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
 
     The fork repeats no recorded call and inherits no approval. `change` is what the actor changes in it (see
     runtime.control.fork_input). Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming
-    `position`; NoSuchEntry; NotQuiescent; Tampered, KeyMissing or NewerSchema; InvalidInput naming `change`.
+    `position`; RunArchived; NoSuchEntry; NotQuiescent; Tampered, KeyMissing or NewerSchema; InvalidInput naming
+    `change`.
     """
     found = access.readable(run, actor)
     if not wiring.access().may_fork(actor, found.requester):
@@ -55,6 +56,8 @@ def _copy(
     """Write the new run, due at once and without a business key. Return its id and the change in it."""
     born, _ = starts.peek(connection)
     runs.lock_against_retention(connection, run)
+    if archived_runs.of(connection, run) is not None:
+        raise RunArchived
     now = journal.state_at(connection, run, position)
     now = joined(now, *runs.origin(connection, run))
     if not quiescent(now):

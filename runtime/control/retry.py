@@ -9,7 +9,7 @@ from runtime.core.documents.blobs import blob_refs
 from runtime.core.events import Retried
 from runtime.core.limits import MAX_REASON
 from runtime.core.machine.replay import Entry, initial, step
-from runtime.errors import NotFailed
+from runtime.errors import NotFailed, RunArchived
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
@@ -21,8 +21,8 @@ from runtime.store.tables import blobs, continuations, journal, signals
 def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Continue a failed run from its last entry. Its results, approvals and spending stay.
 
-    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotFailed with
-    the run's status; Tampered, KeyMissing or NewerSchema.
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunArchived;
+    NotFailed with the run's status; Tampered, KeyMissing or NewerSchema.
     """
     access.controllable(run, actor, "retry")
     why = access.text("reason", reason, MAX_REASON, required="is required to retry a run")
@@ -37,6 +37,8 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
     """Verify the run, append the event to its journal, and make its row due."""
     row = runs.locked_row(connection, run)
+    if row.archived:
+        raise RunArchived
     if row.status != RunStatus.FAILED or row.erased:
         raise NotFailed("removed" if row.erased else row.status)
     base = continuations.load_base(connection, run) or initial(run)

@@ -148,13 +148,13 @@ def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:
     """Return the run with this business key. Raise BusinessKeyConflict if its input differs."""
     found = connection.execute(
         """
-        SELECT id, input, removed_at FROM runtime_run
+        SELECT id, input, coalesce(removed_at, archived_at) FROM runtime_run
         WHERE agent = %(agent)s AND requester = %(requester)s AND business_key = %(business_key)s
         """,
         row,
     ).fetchone()
     assert found is not None  # the conflicting row is committed and runs are never deleted
-    # If retention has erased the input, the key alone identifies the run.
+    # If the input was erased or is in the archive, the key alone identifies the run.
     if found[2] is None and json.loads(found[1]) != input:
         raise BusinessKeyConflict
     return Started(run=found[0], created=False)

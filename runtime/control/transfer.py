@@ -28,6 +28,7 @@ from runtime.errors import (
     KeyMissing,
     NotAtRest,
     NotImportable,
+    RunArchived,
     RunEnded,
     RunKnown,
     Tampered,
@@ -49,13 +50,15 @@ _A_DAY = 24 * 60 * 60 * 1000
 def export_run(*, run: UUID, actor: Actor) -> str:
     """End a run here, close its gates, and return its signed file; an exported run gives its file again.
 
-    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunEnded; NotAtRest; TooLarge; Tampered,
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunArchived; RunEnded; NotAtRest; TooLarge; Tampered,
     KeyMissing or NewerSchema.
     """
     access.for_admins(run, actor, "Only admins may export runs.")
     approvals = wiring.approvals()
     with atomic() as connection:
         row = runs.locked_row(connection, run)
+        if row.archived:
+            raise RunArchived
         if row.status != RunStatus.EXPORTED:
             closed = _end(connection, run, row, Exported(by=actor.person))
             reason = f"{actor.person} exported the run."

@@ -1,4 +1,4 @@
-"""The shared part of two commands that make a run continue: `release_run` and `retry_run`."""
+"""The shared part of commands that do one act on a run with a reason, such as `release_run` and `hold_run`."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

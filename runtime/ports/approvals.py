@@ -272,6 +272,9 @@ class Approvals(Protocol):
         Decisions, digests and signatures stay. The audit row contains `head`, the MAC of the journal's last entry.
         """
 
+    def evidence(self, run: UUID) -> dict[str, Any]:
+        """Return the requests of a run, with their decisions and audit rows, as JSON for the archive."""
+
     def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does. Raises KeyMissing."""
 

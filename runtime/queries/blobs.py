@@ -1,15 +1,16 @@
 """Reads results that are stored outside their entry, for people who may read a run that refers to them."""
 
+import json
 import re
 from typing import Any
 
 from django.db.models import Q
 
-from runtime.errors import Tampered
+from runtime.errors import KeyMissing, Tampered
 from runtime.models import BlobReference, Run
 from runtime.queries.redaction import redact
-from runtime.store import pool
-from runtime.store.tables import blobs
+from runtime.store import archive, pool
+from runtime.store.tables import archived_runs, blobs
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
@@ -17,18 +18,35 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 def blob(where: Q, digest: str) -> tuple[Any] | None:
     """Return the value with secrets redacted, in a tuple because the value may be None.
 
-    Return None if no run that meets `where` refers to it, or if the stored text does not match its hash. Raise
-    ObjectStoreDown.
+    Return None if no run that meets `where` refers to it, or if the stored text does not match its hash. A content of
+    an archived run comes from its file. Raise ObjectStoreDown.
     """
     if not _DIGEST.fullmatch(digest):  # such text cannot be stored
         return None
     readable = Run.objects.filter(where, id__in=_users(digest))
     if not readable.exists():
-        return None
+        return _archived(where, digest)
     try:
         return (redact(blobs.fetch(pool.djangos(), digest)),)
     except Tampered:
         return None
+
+
+def _archived(where: Q, digest: str) -> tuple[Any] | None:
+    connection = pool.djangos()
+    runs = archived_runs.holding(connection, digest)
+    run = (
+        Run.objects.filter(where, id__in=runs).values_list("id", flat=True).first()
+        if runs
+        else None
+    )
+    if run is None:
+        return None
+    try:
+        found = archive.read(connection, run)
+    except (Tampered, KeyMissing):
+        return None
+    return (redact(json.loads(found.contents[digest])),) if found else None
 
 
 def _users(digest: str) -> Any:

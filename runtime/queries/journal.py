@@ -17,6 +17,7 @@ from runtime.core.errors import CoreError
 from runtime.core.machine.replay import Entry, step
 from runtime.models import JournalEntry
 from runtime.queries import time_limits
+from runtime.store import archive, pool
 from runtime.store.tables.journal import unpacked
 
 COLUMNS = ("position", "body", "mac", "key_id", "packed")  # what `unpacked` needs
@@ -32,11 +33,27 @@ class JournalLine:
 
 
 def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[JournalLine, ...]:
-    """Return the lines after position `after`, up to `until` or all. The caller has checked access."""
+    """Return the lines after position `after`, up to `until` or all. The caller has checked access.
+
+    Those of an archived run come from its file: raises Tampered, KeyMissing or ObjectStoreDown.
+    """
     rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
         rows = rows.filter(position__lte=until)
-    return tuple(_line(*row) for row in stored(rows))
+    found = tuple(_line(*row) for row in stored(rows))
+    if found or after:
+        return found
+    return tuple(_line(*row) for row in archived(run, until=until))
+
+
+def archived(
+    run: UUID, *, after: int = 0, until: int | None = None
+) -> Iterator[tuple[int, str, str]]:
+    """Return position, stored text and MAC of the entries of an archived run; none of any other run."""
+    found = archive.read(pool.djangos(), run)
+    for entry in found.entries if found else ():
+        if entry.position > after and (until is None or entry.position <= until):
+            yield entry.position, entry.body, entry.seal.mac
 
 
 def stored(rows: QuerySet[JournalEntry]) -> Iterator[tuple[int, str, str]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -21,9 +21,10 @@ from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
-from runtime.queries.journal import decoded, latest, read, stored
+from runtime.queries.journal import archived, decoded, latest, read, stored
 from runtime.queries.lists import rate_limits, titles
 from runtime.queries.redaction import redact
+from runtime.store import archive, pool
 from runtime.store.tables.signals import (
     CANCEL,
     MESSAGE,
@@ -71,6 +72,20 @@ class WaitView:
     event: str
     match: Any
     until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegalHold:
+    """A legal hold: nothing of the run is erased or archived until an admin lifts it."""
+
+    by: str
+    at: datetime
+    reason: str
+
+    @classmethod
+    def read(cls, stored: Any) -> "LegalHold | None":
+        """Read the column of the run."""
+        return stored and cls(**{**stored, "at": datetime.fromisoformat(stored["at"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +174,8 @@ class RunLine(RunRow):
 class RunDetail(RunRow):
     """A whole run; `reason` says why it failed, was quarantined or cancelled.
 
-    `removed_at` is when retention erased input, output, reason and journal. `unheard` counts messages not yet delivered
+    `removed_at` is when retention erased input, output, reason and journal, `archived_at` when they left for the
+    archive: `with_archive` reads them. `unheard` counts messages not yet delivered
     to the agent, including pending signals. `waits` are the events its calls wait for, `origin` the people in its
     origin, who cannot decide in it.
     """
@@ -168,6 +184,8 @@ class RunDetail(RunRow):
     output: Any
     reason: str | None
     removed_at: datetime | None
+    archived_at: datetime | None
+    legal_hold: LegalHold | None
     unheard: int
     waits: tuple[WaitView, ...]
     origin: tuple[str, ...]
@@ -219,6 +237,22 @@ def run_detail(where: Q, run: UUID) -> RunDetail | None:
     return None if row is None else _detail(row, _gates(Q(run=row)))
 
 
+def with_archive(found: RunDetail) -> RunDetail:
+    """Return a run with its input, output and reason, from its file if it is archived.
+
+    Raises Tampered, KeyMissing or ObjectStoreDown.
+    """
+    if found.archived_at is None or (read := archive.read(pool.djangos(), found.id)) is None:
+        return found
+    output, reason = read.row["output"], read.row["reason"]
+    return replace(
+        found,
+        input=_json(read.row["input"]),
+        output=None if output is None else _json(output),
+        reason=None if reason is None else redact(reason),
+    )
+
+
 def quarantined(where: Q) -> int:
     """Count the quarantined runs among those that meet `where`. This reads active runs alone."""
     return Run.objects.filter(where, status=RunStatus.QUARANTINED, ended_at=None).count()
@@ -244,7 +278,7 @@ def journal_page(
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
     if cursor is not None:
         rows = rows.filter(position__gt=cursor)
-    found = list(stored(rows[: limit + 1]))
+    found = list(stored(rows[: limit + 1])) or list(archived(run, after=cursor or 0))[: limit + 1]
     items = tuple(_item(position, body, whole) for position, body, _ in found[:limit])
     return Page(items=items, next=str(items[-1].position) if len(found) > limit else None)
 
@@ -383,6 +417,8 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         output=None if run.output is None else _json(run.output),
         reason=None if run.reason is None else redact(run.reason),
         removed_at=run.removed_at,
+        archived_at=run.archived_at,
+        legal_hold=LegalHold.read(run.legal_hold),
         unheard=getattr(run, "messages", 0),
         waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
         position=run.position,

@@ -30,7 +30,7 @@ class ThreadRun:
 def answered(where: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
     """List the newest runs of the agent in this thread that meet `where` and ended with an answer, the newest first.
 
-    Runs that retention has erased, and very long ones, are left out.
+    Runs that retention has erased or the archive has, and very long ones, are left out.
     """
     rows = Run.objects.filter(
         where,
@@ -38,6 +38,7 @@ def answered(where: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
         thread=thread,
         status=RunStatus.COMPLETED,
         removed_at=None,
+        archived_at=None,
         position__lte=MAX_REMEMBERED_ENTRIES,
     ).order_by("-id")
     found = rows.values_list("id", "position", "head")[:MAX_REMEMBERED_RUNS]

@@ -37,6 +37,9 @@ INSERT = f"""
 INSERT_KEYED = f"{INSERT} ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING"
 
 
+_WITHOUT_PAYLOADS = "input = 'null', output = NULL, reason = NULL, awaits = NULL"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The end of a run's journal: the position and MAC of the last entry."""
@@ -49,7 +52,8 @@ class End:
 class LockedRow:
     """A locked run row. `owner` is None if no worker has the run, `base` is the position of its continuation.
 
-    `isolated` says that a worker runs it alone in a process, `removed` that retention erased its payloads.
+    `isolated` says that a worker runs it alone in a process, `erased` that retention erased its payloads, `archived`
+    that they are in the archive.
     """
 
     status: str
@@ -60,6 +64,7 @@ class LockedRow:
     ended: bool
     isolated: bool
     erased: bool
+    archived: bool
 
 
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
@@ -99,14 +104,14 @@ def locked_row(connection: Connection, run: UUID) -> LockedRow:
     row = connection.execute(
         """
         SELECT status, position, head, base, owner, ended_at IS NOT NULL, isolated,
-            removed_at IS NOT NULL
+            removed_at IS NOT NULL, archived_at IS NOT NULL
         FROM runtime_run WHERE id = %s FOR UPDATE
         """,
         (run,),
     ).fetchone()
     if row is None:
         raise NoSuchRun
-    status, position, head, base, owner, ended, isolated, removed = row
+    status, position, head, base, owner, ended, isolated, removed, archived = row
     return LockedRow(
         status=status,
         position=position,
@@ -116,6 +121,7 @@ def locked_row(connection: Connection, run: UUID) -> LockedRow:
         ended=ended,
         isolated=isolated,
         erased=removed,
+        archived=archived,
     )
 
 
@@ -233,17 +239,79 @@ def release(connection: Connection, run: UUID, *, status: str) -> None:
 def erase_payloads(connection: Connection, run: UUID, *, waits: bool = True) -> End | None:
     """Erase the payloads in the row of an ended run, and lock the row.
 
-    Returns None if the run has none or has not ended, and without `waits`, if another transaction locks it.
+    Returns None if the run has none, has not ended or is under a legal hold, and without `waits`, if another
+    transaction locks it.
     """
     row = connection.execute(
         f"""
-        UPDATE runtime_run SET removed_at = clock_timestamp(), input = 'null', output = NULL,
-            reason = NULL, awaits = NULL
+        UPDATE runtime_run SET removed_at = clock_timestamp(), archived_at = NULL, {_WITHOUT_PAYLOADS}
         WHERE id = (SELECT id FROM runtime_run
-            WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL
+            WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL AND legal_hold IS NULL
             FOR UPDATE {"" if waits else "SKIP LOCKED"})
         RETURNING position, head
         """,
         (run,),
     ).fetchone()
     return None if row is None else End(position=row[0], head=row[1])
+
+
+def lock_to_archive(connection: Connection, run: UUID) -> dict[str, Any] | None:
+    """Lock the row of an ended run that may be archived, and return what the archive keeps of it.
+
+    Returns None if it may not, or if another transaction locks it.
+    """
+    row = connection.execute(
+        """
+        SELECT jsonb_build_object('agent', agent, 'requester', requester, 'origin', origin, 'token', token,
+            'business_key', business_key, 'thread', thread, 'input', input, 'output', output,
+            'reason', reason, 'status', status, 'created_at', created_at, 'ended_at', ended_at,
+            'position', position, 'head', head)::text
+        FROM runtime_run WHERE id = %s AND ended_at IS NOT NULL AND removed_at IS NULL
+            AND archived_at IS NULL AND legal_hold IS NULL
+        FOR UPDATE SKIP LOCKED
+        """,
+        (run,),
+    ).fetchone()
+    return None if row is None else dict(json.loads(row[0]))
+
+
+def archive(connection: Connection, run: UUID) -> None:
+    """Delete the payloads in the row of a run that the archive has. The caller has locked it."""
+    connection.execute(
+        f"UPDATE runtime_run SET archived_at = clock_timestamp(), {_WITHOUT_PAYLOADS} WHERE id = %s",
+        (run,),
+    )
+
+
+def restore(connection: Connection, run: UUID, row: dict[str, Any]) -> None:
+    """Write the payloads of a row that the archive had. The caller has locked it."""
+    connection.execute(
+        """
+        UPDATE runtime_run SET archived_at = NULL, input = %(input)s, output = %(output)s, reason = %(reason)s
+        WHERE id = %(id)s
+        """,
+        {"id": run, "input": row["input"], "output": row["output"], "reason": row["reason"]},
+    )
+
+
+def hold(connection: Connection, run: UUID, *, by: str, reason: str) -> None:
+    """Put a run under a legal hold. The caller has locked its row."""
+    connection.execute(
+        """
+        UPDATE runtime_run SET legal_hold = jsonb_build_object(
+            'by', %s::text, 'at', to_json(clock_timestamp()), 'reason', %s::text)
+        WHERE id = %s
+        """,
+        (by, reason, run),
+    )
+
+
+def lift_hold(connection: Connection, run: UUID) -> bool:
+    """Lift the legal hold of a run; return False if there is none. The caller has locked its row."""
+    return (
+        connection.execute(
+            "UPDATE runtime_run SET legal_hold = NULL WHERE id = %s AND legal_hold IS NOT NULL",
+            (run,),
+        ).rowcount
+        == 1
+    )

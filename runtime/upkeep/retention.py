@@ -21,6 +21,7 @@ from runtime.ports import wiring
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import (
+    archived_runs,
     blobs,
     continuations,
     external_events,
@@ -59,7 +60,7 @@ class Group:
 
 
 # The days of the rule that applies to a run, NULL for never. retention_rules orders the rules.
-_DAYS = """
+DAYS = """
     (SELECT rule.days FROM unnest(%(agents)s::text[], %(statuses)s::text[], %(days)s::int[])
         WITH ORDINALITY AS rule(agent, status, days, place)
      WHERE (rule.agent IS NULL OR rule.agent = run.agent)
@@ -68,7 +69,8 @@ _DAYS = """
 """
 _OLD = f"""
     run.ended_at < clock_timestamp() - %(least)s * interval '1 day' AND run.removed_at IS NULL
-    AND run.ended_at < clock_timestamp() - {_DAYS} * interval '1 day'
+    AND run.legal_hold IS NULL
+    AND run.ended_at < clock_timestamp() - {DAYS} * interval '1 day'
 """
 
 
@@ -80,12 +82,12 @@ def rules() -> tuple[Rule, ...]:
 
 def preview(connection: Connection) -> list[Group]:
     """Return the runs that `enforce` would erase now, by agent and status."""
-    given = _parameters(rules())
+    given = parameters(rules())
     if given is None:
         return []
     found = connection.execute(
         f"""
-        SELECT agent, status, {_DAYS}, count(*), min(ended_at) FROM runtime_run run WHERE {_OLD}
+        SELECT agent, status, {DAYS}, count(*), min(ended_at) FROM runtime_run run WHERE {_OLD}
         GROUP BY agent, status ORDER BY agent, status
         """,
         given,
@@ -102,7 +104,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     It also deletes the rows of old workers, unreferenced blobs, and old external events.
     """
     connection.execute(FORGET)
-    given, removed = _parameters(rules()), 0
+    given, removed = parameters(rules()), 0
     after: datetime | None = None
     while given is not None and not stop.is_set():
         batch = _old(connection, given, after)
@@ -123,7 +125,8 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
 def erase(run: UUID, *, waits: bool = True) -> bool:
     """Erase the payloads of one ended run.
 
-    Returns False if the run has not ended or has no payloads, and without `waits`, if another transaction locks it.
+    Returns False if the run has not ended, has no payloads or is under a legal hold, and without `waits`, if another
+    transaction locks it.
     Raises Tampered or KeyMissing, with nothing erased, if its journal does not verify.
     """
     with transaction.atomic():
@@ -140,6 +143,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         signals.delete_for_run(connection, run)
         late_outcomes.delete_for_run(connection, run)
         partial_replies.delete_for_run(connection, run)
+        archived_runs.drop(connection, run)
         wiring.approvals().erase(run=run, at=at, head=end.head)
     return True
 
@@ -167,7 +171,7 @@ def _old(
     return [(run, ended) for run, ended in found.fetchall()]
 
 
-def _parameters(found: tuple[Rule, ...]) -> dict[str, object] | None:
+def parameters(found: tuple[Rule, ...]) -> dict[str, object] | None:
     """Return the parameters of the rules; None if no rule erases payloads."""
     days = [rule.days for rule in found if rule.days is not None]
     if not days:

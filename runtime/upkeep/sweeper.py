@@ -16,7 +16,7 @@ from runtime.ports import wiring
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import objects, spent
-from runtime.upkeep import due_runs, partitions, retention
+from runtime.upkeep import archiving, due_runs, partitions, retention
 from runtime.upkeep.alarm import Alarm
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ def run(stop: threading.Event, *more: Loop) -> None:
     scheduled = (
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
+        Loop(name="archive", duty=archiving.enforce),
         Loop(name="ledger", duty=compare_ledger),
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),

@@ -335,6 +335,9 @@ class FakeApprovals:
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         return None
 
+    def evidence(self, run: UUID) -> dict[str, Any]:
+        return {}
+
     def problem_of(self, run: UUID) -> str | None:
         return None
 

@@ -6,7 +6,7 @@ readers need not replay it.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +19,8 @@ from runtime.core.machine.origin import steered_by
 from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
-from runtime.store import pool
+from runtime.store import archive, pool
+from runtime.store.archive import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
@@ -74,7 +75,12 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield from _erased_findings(connection, row)
         return
     try:
-        replayed = replay(connection, row)
+        archived = _archive(connection, row)
+        row = _with_payloads(row, archived)
+        replayed = replay(connection, row, archived)
+    except ObjectStoreDown as exc:
+        yield Finding(subject="archive", problem=str(exc))
+        return
     except NewerSchema as exc:
         yield Finding(subject="journal", problem=f"left alone: {exc}")
     except UNREADABLE as exc:
@@ -86,11 +92,33 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield from _import_findings(replayed)
         yield from _gate_findings(connection, row, replayed)
         yield from _allowance_findings(replayed)
-        yield from _blob_findings(connection, replayed.now)
+        if archived is None:  # the file has its contents, which were compared with their hashes
+            yield from _blob_findings(connection, replayed.now)
         yield from _wait_findings(connection, row, replayed)
         yield from _late_outcome_findings(connection, row.id)
     yield from _signal_findings(connection, row)
     yield from _stuck_findings(connection, row)
+
+
+def _archive(connection: Connection, row: RunRow) -> Archive | None:
+    """Read the file of an archived run, which must end where the prune mark says. Raises Tampered, KeyMissing."""
+    if not row.archived:
+        return None
+    found, mark = archive.read(connection, row.id), pruning.read(connection, row.id)
+    if found is None:
+        raise Tampered("it says that it is archived, but has no file")
+    last = found.entries[-1]
+    if (mark.position, mark.head) != (last.position, last.seal.mac):
+        raise Tampered("its prune mark does not end where its file does")
+    if (row.input, row.output, row.reason) != ("null", None, None):
+        raise Tampered("it says that it is archived, but its row has payloads")
+    return found
+
+
+def _with_payloads(row: RunRow, found: Archive | None) -> RunRow:
+    if found is None:
+        return row
+    return replace(row, **{name: found.row[name] for name in ("input", "output", "reason")})
 
 
 def _late_outcome_findings(connection: Connection, run: UUID) -> Iterator[Finding]:

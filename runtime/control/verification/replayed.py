@@ -18,6 +18,7 @@ from runtime.core.events import (
 from runtime.core.machine.replay import initial, step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
+from runtime.store.archive import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import journal
 
@@ -43,6 +44,7 @@ class RunRow:
     unheard: int
     ended: bool
     erased: bool
+    archived: bool
     leased: bool
 
 
@@ -106,7 +108,7 @@ def read_row(connection: Connection, run: UUID) -> RunRow:
         f"""
         SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,
             owner, mailbox, origin, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
-            {leases.LIVE}
+            archived_at IS NOT NULL, {leases.LIVE}
         FROM runtime_run WHERE id = %s
         """,
         (run,),
@@ -116,10 +118,11 @@ def read_row(connection: Connection, run: UUID) -> RunRow:
     return RunRow(**dict(zip(RunRow.__slots__, found, strict=True)))
 
 
-def replay(connection: Connection, row: RunRow) -> Replayed:
-    """Replay the journal of a run. Raises Tampered, KeyMissing, CoreError."""
+def replay(connection: Connection, row: RunRow, archived: Archive | None = None) -> Replayed:
+    """Replay the journal of a run, or the one in its file. Raises Tampered, KeyMissing, CoreError."""
     replayed = Replayed(now=initial(row.id), base=initial(row.id))
-    for sealed, entry in journal.history(connection, row.id):
+    entries = archived.history() if archived else journal.history(connection, row.id)
+    for sealed, entry in entries:
         replayed.now = step(replayed.now, entry.events, head=sealed.seal.mac, at=entry.at)
         for event in entry.events:
             replayed.add(event)

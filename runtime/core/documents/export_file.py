@@ -4,6 +4,9 @@
 `contents` the results stored by their hash. The signature covers `manifest`, a JSON text that names the run, its
 agents and the digest of all entries. So it covers the whole file, and stays small enough to be kept in the journal of
 the importing installation as evidence.
+
+The file of an archived run has a `record` too, which the manifest covers: what else is stored of the run. Its run has
+ended, and its entries are the stored texts.
 """
 
 import json
@@ -46,24 +49,28 @@ class Manifest:
     contents: tuple[str, ...]
     agents: dict[str, str]
     secrets: tuple[str, ...]
+    record: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFile:
-    """A parsed file. `manifest` is the exact signed text, `contents` are texts by digest."""
+    """A parsed file. `manifest` is the exact signed text, `contents` are texts by digest, `record` is JSON text."""
 
     key_id: str
     signature: str
     manifest: str
     entries: tuple[str, ...]
     contents: dict[str, str]
+    record: str = ""
 
 
 _MANIFESTS: TypeAdapter[Manifest] = TypeAdapter(Manifest)
 _FILES: TypeAdapter[ExportFile] = TypeAdapter(ExportFile)
 
 
-def manifest_of(now: Continuation, entries: Iterable[str], contents: dict[str, str]) -> str:
+def manifest_of(
+    now: Continuation, entries: Iterable[str], contents: dict[str, str], record: str = ""
+) -> str:
     """Return the text to sign for a run whose journal is `entries` and folds to `now`."""
     bodies = list(entries)
     manifest = Manifest(
@@ -76,15 +83,14 @@ def manifest_of(now: Continuation, entries: Iterable[str], contents: dict[str, s
         contents=tuple(sorted(contents)),
         agents=now.agents,
         secrets=tuple(sorted(secret_key_ids([*bodies, *contents.values()]))),
+        record=digest_of(record) if record else "",
     )
-    return json.dumps(_MANIFESTS.dump_python(manifest, mode="json"), separators=(",", ":"))
+    return _text(_MANIFESTS.dump_python(manifest, mode="json"))
 
 
 def encode(package: ExportFile) -> str:
     """Write the file as compact JSON."""
-    return json.dumps(
-        {"format": FORMAT, **_FILES.dump_python(package, mode="json")}, separators=(",", ":")
-    )
+    return _text({"format": FORMAT, **_FILES.dump_python(package, mode="json")})
 
 
 def decode(text: str) -> ExportFile:
@@ -107,9 +113,28 @@ def check(package: ExportFile) -> tuple[Manifest, Continuation]:
 
     The signature is not checked here. Raises Unreadable or NewerSchema.
     """
+    manifest, now = _consistent(package)
+    if package.record or now.phase is not Phase.EXPORTED:
+        raise Unreadable("its journal does not end with an export")
+    if any(call.state is CallState.STARTED for f in now.frames.values() for call in f.calls):
+        raise Unreadable("one of its calls is running")
+    return manifest, now
+
+
+def check_archived(package: ExportFile) -> tuple[Manifest, Continuation]:
+    """Do the same for the file of an archived run."""
+    manifest, now = _consistent(package)
+    if not package.record or not now.ended:
+        raise Unreadable("it is no archived run")
+    return manifest, now
+
+
+def _consistent(package: ExportFile) -> tuple[Manifest, Continuation]:
     manifest = _manifest(package.manifest)
     if digest_of_entries(package.entries) != manifest.entries:
         raise Unreadable("its entries differ from the signed ones")
+    if manifest.record != (digest_of(package.record) if package.record else ""):
+        raise Unreadable("its record differs from the signed one")
     if sorted(package.contents) != list(manifest.contents) or any(
         digest_of(body) != digest for digest, body in package.contents.items()
     ):
@@ -118,10 +143,6 @@ def check(package: ExportFile) -> tuple[Manifest, Continuation]:
     told = (manifest.agent, manifest.requester, manifest.position, manifest.agents)
     if told != (now.agent, now.requester, now.position, now.agents):
         raise Unreadable("its manifest does not fit its entries")
-    if now.phase is not Phase.EXPORTED:
-        raise Unreadable("its journal does not end with an export")
-    if any(call.state is CallState.STARTED for f in now.frames.values() for call in f.calls):
-        raise Unreadable("one of its calls is running")
     if blob_refs(now) - package.contents.keys():
         raise Unreadable("it lacks contents that it refers to")
     return manifest, now
@@ -151,6 +172,13 @@ def secret_key_ids(texts: Iterable[str]) -> set[str]:
     Without these keys the secrets cannot be opened.
     """
     return {found["key"] for text in texts for found in _SEALED.finditer(text)}
+
+
+def _text(document: dict[str, Any]) -> str:
+    """Write JSON; an export without a record does not name it, as in older releases."""
+    if not document["record"]:
+        del document["record"]
+    return json.dumps(document, separators=(",", ":"))
 
 
 def _manifest(text: str) -> Manifest:

@@ -1,4 +1,4 @@
-"""`manage.py import_run FILE --as NAME`: import a run that another installation exported."""
+"""`manage.py import_run FILE --as NAME`: import an exported run, or restore an archived one."""
 
 from pathlib import Path
 from typing import Any
@@ -6,16 +6,21 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from runtime.control.archive.restore import restore_file
 from runtime.control.transfer import import_run
 from runtime.core.documents.export_file import MAX_BYTES
 from runtime.errors import Forbidden, RequestError, RuntimeFault
 from runtime.ports.access import Actor
+from runtime.store import sealed_files
 
 
 class Command(BaseCommand):
     """Imports a run from a signed file."""
 
-    help = "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS."
+    help = (
+        "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS, or restore an archived run of"
+        " this installation from a copy of its file."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
@@ -28,8 +33,13 @@ class Command(BaseCommand):
                 data = file.read(MAX_BYTES + 1)
         except OSError as exc:
             raise CommandError(f"{path} cannot be read: {exc.strerror}") from exc
+        actor = Actor(person=options["name"])
         try:
-            run = import_run(data=data, actor=Actor(person=options["name"]))
+            if sealed_files.is_sealed(data):
+                run = restore_file(data=data, reason=f"from the file {path.name}", actor=actor)
+                self.stdout.write(f"Run {run} is in Postgres again.")
+                return
+            run = import_run(data=data, actor=actor)
         except Forbidden as exc:
             raise CommandError(exc.detail) from exc
         except (RequestError, RuntimeFault, ImproperlyConfigured) as exc:

@@ -1,14 +1,16 @@
 """`manage.py verify_run`: compare the stored data of runs with their journals."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.verification import verification
 from runtime.control.verification.verification import Verification
-from runtime.errors import NoSuchRun
+from runtime.errors import KeyMissing, NoSuchRun, Tampered
 from runtime.management.run_ids import run_id
+from runtime.store import archive
 
 
 class Command(BaseCommand):
@@ -24,11 +26,17 @@ class Command(BaseCommand):
         which.add_argument(
             "run", nargs="*", default=[], type=run_id, metavar="RUN", help="their ids"
         )
+        which.add_argument(
+            "--file", type=Path, metavar="FILE", help="a copy of the file of an archived run"
+        )
         which.add_argument("--all-live", action="store_true", help="every run that is not over")
         which.add_argument("--all", action="store_true", help="every run there is")
         parser.add_argument("--json", action="store_true", help="one JSON object per run")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["file"]:
+            self._file(options["file"])
+            return
         unsound = count = 0
         for run in options["run"] or verification.runs(live=not options["all"]):
             try:
@@ -42,6 +50,15 @@ class Command(BaseCommand):
             raise CommandError(f"{unsound} of {count} runs differ from their journals")
         if not options["json"]:
             self.stdout.write(f"{count} run{'' if count == 1 else 's'} verified, nothing found")
+
+    def _file(self, path: Path) -> None:
+        try:
+            found = archive.parse(None, path.read_bytes())
+        except (OSError, Tampered, KeyMissing) as exc:
+            raise CommandError(f"{path}: {exc}") from exc
+        self.stdout.write(
+            f"run {found.run} of {found.now.agent}, {len(found.entries)} entries verified, nothing found"
+        )
 
     def _print(self, looked: Verification, *, as_json: bool) -> None:
         if as_json:

@@ -24,6 +24,7 @@ LATE_SECONDS = {
     "streams": 120,
     "partitions": 7_200,
     "retention": 7_200,
+    "archive": 7_200,
     "ledger": 7_200,
     "mail": 600,
     "objects": 600,

@@ -209,6 +209,26 @@ def forget(connection: Connection, source: UUID) -> None:
         connection.execute("DELETE FROM runtime_content WHERE digest = ANY(%s)", (digests,))
 
 
+def own(connection: Connection, run: UUID) -> list[str]:
+    """List the contents that a run refers to, without the texts that it remembers of other runs."""
+    rows = connection.execute(
+        """
+        SELECT c.digest FROM runtime_contentuse u JOIN runtime_content c ON c.digest = u.content_id
+        WHERE u.run_id = %s AND c.source IS NULL ORDER BY c.digest
+        """,
+        (run,),
+    )
+    return [digest for (digest,) in rows.fetchall()]
+
+
+def release(connection: Connection, run: UUID, digests: Sequence[str]) -> None:
+    """Delete the run's references to these contents."""
+    connection.execute(
+        "DELETE FROM runtime_contentuse WHERE run_id = %s AND content_id = ANY(%s)",
+        (run, list(digests)),
+    )
+
+
 def delete_for_run(connection: Connection, run: UUID) -> None:
     """Delete the run's references."""
     connection.execute("DELETE FROM runtime_contentuse WHERE run_id = %s", (run,))

@@ -101,6 +101,29 @@ def append_first(connection: Connection, sealed: SignedEntry) -> None:
     )
 
 
+def restore(connection: Connection, sealed: SignedEntry) -> None:
+    """Write an entry of an archived run again, as it was."""
+    given = sealed.parameters()
+    if len(sealed.seal.mac) != macs.SHORT:  # an entry of an older release, which is not packed
+        given |= {"body": sealed.body, "mac": sealed.seal.mac, "packed": None}
+    connection.execute(
+        f"{INSERT} VALUES"
+        " (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s, %(packed)s::bytea)",
+        {"run": sealed.run, **given},
+    )
+
+
+def sealed_entry(run: UUID, position: int, body: str, seal: Seal) -> SignedEntry:
+    """Return an entry of an archived run, to be written again."""
+    commit = UUID(int=_ids.getrandbits(128), version=4)
+    return SignedEntry(run=run, position=position, body=body, seal=seal, commit_id=commit)
+
+
+def entry_of(sealed: SignedEntry) -> Entry:
+    """Decode an entry whose MAC was verified. Raises Tampered or NewerSchema."""
+    return _decoded(sealed.position, sealed.body)
+
+
 class Entries:
     """The verified entries of a run. `rows` begin with position, body and MAC."""
 

@@ -59,6 +59,11 @@ def write(connection: Connection, run: UUID, *, position: int, head: str) -> dat
     return mark.at
 
 
+def delete(connection: Connection, run: UUID) -> None:
+    """Delete the mark of a run whose whole journal was restored."""
+    connection.execute("DELETE FROM runtime_pruning WHERE run_id = %s", (run,))
+
+
 def _parts(run: UUID, mark: PruneMark) -> tuple[str, ...]:
     """Return the MAC's parts. An entry's parts begin with the run's id, so neither passes for the other."""
     at = "" if mark.at is None else mark.at.astimezone(UTC).isoformat()

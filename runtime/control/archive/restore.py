@@ -1,0 +1,60 @@
+"""Restores an archived run into Postgres, from the object store or from a copy of its file. For admins."""
+
+from uuid import UUID
+
+from runtime.control import access
+from runtime.control.transaction import atomic, notify
+from runtime.core.limits import MAX_REASON
+from runtime.errors import NoSuchRun, NotArchived, NotImportable, Tampered
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.queries.runs import RunDetail
+from runtime.store import archive, runs
+from runtime.store.archive import Archive
+
+_FOR_ADMINS = "Only admins may restore archived runs."
+
+
+def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Put an archived run back into Postgres. It keeps its journal with every MAC.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotArchived;
+    ObjectStoreDown, Tampered or KeyMissing, with nothing changed.
+    """
+    access.for_admins(run, actor, _FOR_ADMINS)
+    why = access.text("reason", reason, MAX_REASON, required="is required to restore a run")
+    with atomic() as connection:
+        runs.locked_row(connection, run)
+        found = archive.read(connection, run)
+        if found is None:
+            raise NotArchived
+        _put_back(found, why, actor)
+    return access.readable(run, actor)
+
+
+def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
+    """Do the same with the bytes of the run's file, for the case that the object store has lost it. Return its id.
+
+    Raise, in this order: Forbidden; InvalidInput naming `reason`; NotImportable; NotArchived.
+    """
+    wiring.access().require(actor, "admin")
+    why = access.text("reason", reason, MAX_REASON, required="is required to restore a run")
+    try:
+        found = archive.parse(None, data)
+        with atomic() as connection:
+            runs.locked_row(connection, found.run)
+            _put_back(found, why, actor)
+    except NoSuchRun as exc:
+        raise NotImportable("its run is not one of this installation") from exc
+    except Tampered as exc:
+        raise NotImportable(str(exc)) from exc
+    return found.run
+
+
+def _put_back(found: Archive, why: str, actor: Actor) -> None:
+    with atomic() as connection:
+        archive.put_back(connection, found)
+        wiring.approvals().record_audit(
+            run=found.run, actor=actor, act="restored", detail={"reason": why}
+        )
+        notify(found.run, hint=False)

@@ -1,0 +1,41 @@
+"""`manage.py archive_runs`: archive runs now by the rules of ABEYANCE_ARCHIVE, or preview it."""
+
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from runtime.store import pool
+from runtime.upkeep import archiving, startup
+
+
+class Command(BaseCommand):
+    """Archives old ended runs."""
+
+    help = "Move ended runs into the archive by ABEYANCE_ARCHIVE, as the sweeper does every hour."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="list the runs that would be archived, and archive nothing",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        startup.require_database()
+        if not any(rule.days for rule in archiving.rules()):
+            self.stdout.write("ABEYANCE_ARCHIVE has no rule: no run is ever archived.")
+            return
+        with pool.own() as connection:
+            groups = archiving.preview(connection)
+            for group in groups:
+                self.stdout.write(
+                    f"{group.agent} {group.status}: {group.runs} runs older than {group.days} days,"
+                    f" the first of {group.earliest:%Y-%m-%d}"
+                )
+            total = sum(group.runs for group in groups)
+            if options["dry_run"]:
+                self.stdout.write(f"{total} runs would be archived.")
+                return
+            done = archiving.enforce(connection, threading.Event())
+            self.stdout.write(f"{done} of {total} runs are archived.")

@@ -1,0 +1,13 @@
+"""`manage.py hold_run RUN --as NAME --reason WHY`: put a run under a legal hold."""
+
+from runtime.control.archive.legal_hold import hold
+from runtime.management.again import AgainCommand
+
+
+class Command(AgainCommand):
+    """Puts a run under a legal hold."""
+
+    help = "Put a run under a legal hold: nothing of it is erased or archived until the hold is lifted."
+    act = staticmethod(hold)
+    who = "an admin"
+    done = "is under a legal hold"

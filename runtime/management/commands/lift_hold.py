@@ -1,0 +1,13 @@
+"""`manage.py lift_hold RUN --as NAME --reason WHY`: lift the legal hold of a run."""
+
+from runtime.control.archive.legal_hold import lift
+from runtime.management.again import AgainCommand
+
+
+class Command(AgainCommand):
+    """Lifts the legal hold of a run."""
+
+    help = "Lift the legal hold of a run."
+    act = staticmethod(lift)
+    who = "an admin"
+    done = "is under no legal hold"

@@ -1,0 +1,13 @@
+"""`manage.py restore_run RUN --as NAME --reason WHY`: put an archived run back into Postgres."""
+
+from runtime.control.archive.restore import restore
+from runtime.management.again import AgainCommand
+
+
+class Command(AgainCommand):
+    """Restores an archived run."""
+
+    help = "Put an archived run back into Postgres. It stays there as long again as ABEYANCE_ARCHIVE says."
+    act = staticmethod(restore)
+    who = "an admin"
+    done = "is in Postgres again"

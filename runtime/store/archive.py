@@ -1,0 +1,192 @@
+"""The archive: writes an ended run as one file, reads it, and puts it back.
+
+The file is that of an exported run (`runtime.core.documents.export_file`), sealed and compressed (`sealed_files`), with
+a record of what else is stored: the MAC of each entry, the run's row, its gates, used approvals, late outcomes and lost
+leases, and its requests, decisions and audit. The record of tables is a copy for auditors: those rows stay in Postgres.
+
+Texts that the run remembers of other runs stay in Postgres too, because they are erased with those runs.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from runtime.core.continuation import Continuation
+from runtime.core.documents import export_file
+from runtime.core.documents.blobs import Blob
+from runtime.core.documents.export_file import ExportFile
+from runtime.core.errors import CoreError
+from runtime.core.machine.replay import Entry, initial, step
+from runtime.errors import NotArchived, Tampered
+from runtime.keyring.macs import Seal
+from runtime.ports import wiring
+from runtime.store import runs, sealed_files
+from runtime.store.pool import Connection
+from runtime.store.tables import (
+    archived_runs,
+    blobs,
+    continuations,
+    journal,
+    partial_replies,
+    pruning,
+    signals,
+)
+from runtime.store.tables.archived_runs import ArchivedRun
+from runtime.store.tables.journal import SignedEntry
+from runtime.store.tables.pruning import UNPRUNED
+
+CACHED_BYTES = 256 * 1024  # compressed: the pages of one run read its file several times
+
+# The rows of a run that stay in Postgres, copied for auditors.
+_TABLES = ("runtime_gate", "runtime_spent", "runtime_lateoutcome", "runtime_loss")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A verified file. `row` is the run's row as it was, `entries` are signed as they were, `contents` by digest."""
+
+    run: UUID
+    now: Continuation
+    row: dict[str, Any]
+    entries: tuple[SignedEntry, ...]
+    contents: dict[str, str]
+
+    def history(self) -> Iterator[tuple[SignedEntry, Entry]]:
+        """Yield every entry, decoded, as `journal.history` does."""
+        return ((one, journal.entry_of(one)) for one in self.entries)
+
+
+def write(connection: Connection, run: UUID, place: str) -> bool:
+    """Write the file of a run, then delete the run's data, in the caller's transaction.
+
+    Returns False if the run may not be archived, or another transaction has it. Raises Tampered, KeyMissing,
+    NewerSchema, TooLarge or ObjectStoreDown, with nothing deleted.
+    """
+    row = runs.lock_to_archive(connection, run)
+    if row is None:
+        return False
+    text, contents = _text(connection, run, row)
+    written = sealed_files.write(place, name=_name(run), text=text)
+    pruning.write(connection, run, position=row["position"], head=row["head"])
+    journal.delete_until(connection, run, until=row["position"])
+    continuations.delete_base(connection, run)
+    blobs.release(connection, run, contents)
+    signals.delete_for_run(connection, run)
+    partial_replies.delete_for_run(connection, run)
+    runs.archive(connection, run)
+    return archived_runs.keep(
+        connection, run, place=place, digest=written.digest, size=written.size, contents=contents
+    )
+
+
+def read(connection: Connection, run: UUID) -> Archive | None:
+    """Return an archived run, None if it is not archived. Raises Tampered, KeyMissing or ObjectStoreDown."""
+    found = archived_runs.of(connection, run)
+    if found is None:
+        return None
+    if found.size <= CACHED_BYTES:
+        return _kept(run, found)
+    return _read(run, found)
+
+
+def parse(run: UUID | None, data: bytes) -> Archive:
+    """Return the archived run in the bytes of a file; without `run` it may be any. Raises Tampered or KeyMissing."""
+    return _archive(run, sealed_files.opened(data, name=None if run is None else _name(run)))
+
+
+def put_back(connection: Connection, archive: Archive) -> None:
+    """Write an archived run into Postgres, in the caller's transaction, which has locked its row.
+
+    Raises NotArchived, or Tampered if the journal of the run did not end where the file does.
+    """
+    run, last = archive.run, archive.entries[-1]
+    if archived_runs.of(connection, run) is None:
+        raise NotArchived
+    mark = pruning.read(connection, run)
+    if (mark.position, mark.head) != (last.position, last.seal.mac):
+        raise Tampered("the file does not end where the journal of its run did")
+    for entry in archive.entries:
+        journal.restore(connection, entry)
+    texts = [Blob(digest=digest, text=text) for digest, text in archive.contents.items()]
+    blobs.store(connection, run, texts)
+    pruning.delete(connection, run)
+    runs.restore(connection, run, archive.row)
+    archived_runs.restored(connection, run)
+
+
+def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the text of the file, from a journal that verifies, and the contents in it."""
+    now, entries, seals = initial(run), [], []
+    for sealed, entry in journal.history(connection, run):
+        if sealed.position != now.position + 1:
+            raise Tampered("the journal does not begin with its first entry")
+        now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+        entries.append(sealed.body)
+        seals.append([sealed.seal.mac, sealed.seal.key_id])
+    if (now.position, now.head, now.ended) != (row["position"], row["head"], True):
+        raise Tampered(f"the journal ends at entry {now.position}, the run at {row['position']}")
+    digests = blobs.own(connection, run)
+    contents = {digest: blobs.text(connection, digest) for digest in digests}
+    record = {
+        "row": row,
+        "seals": seals,
+        "tables": {table: _copy(connection, table, run) for table in _TABLES},
+        "approvals": wiring.approvals().evidence(run),
+    }
+    said = json.dumps(record, separators=(",", ":"))
+    file = ExportFile(
+        key_id="",
+        signature="",
+        manifest=export_file.manifest_of(now, entries, contents, said),
+        entries=tuple(entries),
+        contents=contents,
+        record=said,
+    )
+    return export_file.encode(file), digests
+
+
+def _copy(connection: Connection, table: str, run: UUID) -> list[Any]:
+    rows = connection.execute(
+        f"SELECT to_jsonb(t)::text FROM {table} t WHERE run_id = %s ORDER BY t::text", (run,)
+    )
+    return [json.loads(row) for (row,) in rows.fetchall()]
+
+
+def _read(run: UUID, found: ArchivedRun) -> Archive:
+    text = sealed_files.read(found.place, name=_name(run), digest=found.digest)
+    return _archive(run, text)
+
+
+# A key is used for one file, so its content never changes.
+_kept = lru_cache(8)(_read)
+
+
+def _archive(run: UUID | None, text: str) -> Archive:
+    try:
+        file = export_file.decode(text)
+        manifest, now = export_file.check_archived(file)
+        record = json.loads(file.record)
+        entries = tuple(_entries(manifest.run, file.entries, record["seals"]))
+    except (CoreError, ValueError, KeyError, TypeError) as exc:
+        raise Tampered(f"the file of the run cannot be read: {exc}") from exc
+    if run not in (None, manifest.run):
+        raise Tampered("the file is that of another run")
+    archive = Archive(
+        run=manifest.run, now=now, row=record["row"], entries=entries, contents=file.contents
+    )
+    for _ in journal.chained(manifest.run, UNPRUNED, (entry.row for entry in entries)):
+        pass
+    return archive
+
+
+def _entries(run: UUID, bodies: tuple[str, ...], seals: list[list[str]]) -> Iterator[SignedEntry]:
+    pairs = zip(bodies, seals, strict=True)
+    for position, (body, (mac, key_id)) in enumerate(pairs, start=1):
+        yield journal.sealed_entry(run, position, body, Seal(mac=mac, key_id=key_id))
+
+
+def _name(run: UUID) -> str:
+    return f"run {run}"
