@@ -539,6 +539,8 @@ class Source(models.Model):
     place = models.TextField()
     looked_at = models.DateTimeField(null=True)
     problem = models.TextField(db_default="")  # why the look after it did not succeed
+    cursor = models.TextField(db_default="")  # the name after which the next look begins
+    not_before = models.DateTimeField(null=True)  # after a store did not answer
 
 
 class WatchedFile(models.Model):

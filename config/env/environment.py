@@ -73,6 +73,7 @@ class Environment:
     worker_keys_dir: Path | None
     import_keys: tuple[Path, ...]
     watched_folders: tuple[Path, ...]
+    watched_buckets: tuple[str, ...]
     secret_key: str = field(repr=False)
     public_url: str
     behind_proxy: bool
@@ -147,6 +148,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
         import_keys=_paths(variables, "ABEYANCE_IMPORT_KEYS"),
         watched_folders=_watched(variables, "ABEYANCE_WATCHED_FOLDERS"),
+        watched_buckets=_buckets(variables, "ABEYANCE_WATCHED_BUCKETS"),
         secret_key=_secret_key(variables),
         public_url=public_url,
         behind_proxy=_behind_proxy(variables, public_url),
@@ -376,6 +378,15 @@ def _watched(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
         if not Path(part).is_absolute() or ".." in Path(part).parts or len(Path(part).parts) < 2:
             raise InvalidSetting(name, f"must have paths from / on, without .., not {part!r}")
     return tuple(Path(part) for part in given)
+
+
+def _buckets(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Read addresses of buckets, separated by commas."""
+    given = [part.strip().rstrip("/") for part in variables.get(name, "").split(",")]
+    for part in given:
+        if part and (not part.startswith(SCHEMES) or part.endswith(":")):
+            raise InvalidSetting(name, f"must have addresses from {' '.join(SCHEMES)} on")
+    return tuple(part for part in given if part)
 
 
 def _public_url(variables: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from runtime.errors import ObjectStoreDown
 from runtime.ports.objects import require_key
 
 MARKER = "abeyance-object-store"  # a bucket without it is not this store
-CONNECT, ANSWER = "3s", "20s"
+TIMES: Any = {"connect_timeout": "3s", "timeout": "20s"}
 RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 MAX_PROBLEM = 300
 PROBLEMS = (BaseError, OSError)  # obstore raises FileNotFoundError and PermissionError of Python
@@ -23,9 +23,9 @@ class Bucket:
         """Raise ValueError if an account or a credential is missing."""
         self._address = address
         try:
-            self._store: Any = _client(address)
+            self._store: Any = client(address)
         except (*PROBLEMS, TypeError) as exc:
-            raise ValueError(_short(exc)) from exc
+            raise ValueError(short(exc)) from exc
         self._is_marked = False
 
     def put(self, key: str, data: bytes) -> None:
@@ -87,15 +87,16 @@ class Bucket:
             raise self._down(exc) from exc
 
     def _down(self, exc: Exception) -> ObjectStoreDown:
-        return ObjectStoreDown(f"the object store {self._address} cannot be used: {_short(exc)}")
+        return ObjectStoreDown(f"the object store {self._address} cannot be used: {short(exc)}")
 
 
-def _client(address: str) -> Any:
+def client(address: str, times: Any = TIMES, retries: Any = RETRIES) -> Any:
+    """Return the client of a store, which connects when it is used."""
     # Only an address that the operator gives is without TLS.
-    options: Any = {"connect_timeout": CONNECT, "timeout": ANSWER, "allow_http": True}
-    return from_url(address, client_options=options, retry_config=RETRIES)
+    options: Any = {**times, "allow_http": True}
+    return from_url(address, client_options=options, retry_config=retries)
 
 
-def _short(exc: Exception) -> str:
+def short(exc: Exception) -> str:
     """Return the first sentences of an error, without the data structures that obstore appends."""
     return " ".join(str(exc).partition("Debug source:")[0].split())[:MAX_PROBLEM]

@@ -23,6 +23,7 @@ from tests.support import commands
         ("AGENTS_DIR", "/nowhere/agents"),
         ("ABEYANCE_IMPORT_KEYS", "/nowhere/partner.public"),
         ("ABEYANCE_WATCHED_FOLDERS", "invoices"),
+        ("ABEYANCE_WATCHED_BUCKETS", "/srv/inbox"),
         ("ABEYANCE_STREAMS", "a\nb"),
         ("ABEYANCE_STREAMS_URL", "amqp://localhost"),
         ("ABEYANCE_MODEL", "gpt"),

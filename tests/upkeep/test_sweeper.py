@@ -14,7 +14,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from runtime.broker import dispatch
-from runtime.management.commands.sweep import FOLDERS, SCHEDULES, STREAMS, TRIGGERS
+from runtime.management.commands.sweep import BUCKETS, FOLDERS, SCHEDULES, STREAMS, TRIGGERS
 from runtime.models import Loop, Run
 from runtime.queries.processes import workers
 from runtime.queries.processes.workers import LATE_SECONDS
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @contextmanager
 def sweeping(stop: threading.Event) -> Iterator[None]:
     thread = threading.Thread(
-        target=sweeper.run, args=[stop, SCHEDULES, TRIGGERS, FOLDERS, STREAMS]
+        target=sweeper.run, args=[stop, SCHEDULES, TRIGGERS, FOLDERS, STREAMS, BUCKETS]
     )
     thread.start()
     try:

@@ -15,13 +15,14 @@ from runtime.store.workers import sweeper_name
 ALIVE = timedelta(seconds=10)
 
 # After how many seconds a sweeper loop is late. Due runs, schedules, triggers, folders and streams are looked at every
-# second; mail, pending requests and the object store every minute; the other loops run every hour.
+# second, buckets every ten; mail, pending requests and the object store every minute; the other loops run every hour.
 LATE_SECONDS = {
     "due_runs": 60,
     "schedules": 120,
     "triggers": 120,
     "folders": 120,
     "streams": 120,
+    "buckets": 120,
     "partitions": 7_200,
     "retention": 7_200,
     "archive": 7_200,

@@ -144,12 +144,11 @@ def _require_waking(defined: Definition, actor: Actor) -> None:
 
 def _read_source(connection: Connection, id: UUID, defined: Definition) -> None:
     """Have the sweeper read what the definition says, from now on."""
-    if defined.folder:
-        sources.write(connection, id, sources.Kind.FOLDER, defined.folder)
-    elif defined.stream:
-        sources.write(connection, id, sources.Kind.STREAM, defined.stream)
-    else:
-        sources.delete(connection, id)
+    for kind in sources.Kind:
+        if place := getattr(defined, kind):
+            sources.write(connection, id, kind, place)
+            return
+    sources.delete(connection, id)
 
 
 def _in_mapping(exc: InvalidInput) -> InvalidInput:

@@ -10,16 +10,23 @@ from typing import Any
 from runtime.core.digest import sha256_of
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
+from runtime.objects.by_address import SCHEMES
 from runtime.triggers import fields
 from runtime.triggers.events import mapping
 
 MAX_AT_ONCE = 1_000
 MAX_DEBOUNCE = 3_600  # seconds
 MAX_RATE_SECONDS = 86_400
-MAX_PLACE = 500  # characters of the path of a folder
+MAX_PLACE = 500  # characters of the path of a folder, or the address of a bucket
+SOURCES = ("folder", "stream", "bucket")
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
 
-_NEWER = ("folder", "stream", "wakes")  # processes of the release before know none of them
+_NEWER = (
+    "folder",
+    "stream",
+    "bucket",
+    "wakes",
+)  # processes of the release before know none of them
 
 
 class Wakes(StrEnum):
@@ -35,9 +42,9 @@ class Definition:
     """One trigger: which events start which agent on which input, and how many at once.
 
     `filter`, `key` and `business_key` are expressions in CEL, empty without one. The limits are None without one.
-    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder` or
-    entries of `stream` are events of this trigger; both are empty without one. With `wakes`, the business key, or
-    the id of a run, says which run of the agent waits for an event.
+    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder`, entries of
+    `stream` or objects of `bucket` are events of this trigger; they are empty without one. With `wakes`, the business
+    key, or the id of a run, says which run of the agent waits for an event.
     """
 
     name: str
@@ -54,6 +61,7 @@ class Definition:
     rate_seconds: int
     folder: str = ""
     stream: str = ""
+    bucket: str = ""
     wakes: str = Wakes.NONE
 
     def key_of(self, facts: Mapping[str, Any]) -> str:
@@ -109,14 +117,16 @@ def read(sent: Mapping[str, object]) -> Definition:
         rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
         folder=_folder(sent),
         stream=fields.text(sent.get("stream") or "", "stream").strip(),
+        bucket=_bucket(sent),
         wakes=_wakes(sent),
     )
     if found.wakes:
         _require_correlation(found)
     if found.at_once_per_key is not None and not found.key:
         raise InvalidInput("at_once_per_key", "needs a key")
-    if found.folder and found.stream:
-        raise InvalidInput("stream", "is not for a trigger with a folder")
+    given = [name for name in SOURCES if getattr(found, name)]
+    if len(given) > 1:
+        raise InvalidInput(given[1], f"is not for a trigger with a {given[0]}")
     return found
 
 
@@ -154,6 +164,20 @@ def _folder(sent: Mapping[str, object]) -> str:
             "folder", f"must be a path from / on, without .., of at most {MAX_PLACE} characters"
         )
     return str(path)
+
+
+def _bucket(sent: Mapping[str, object]) -> str:
+    text = fields.text(sent.get("bucket") or "", "bucket").strip().rstrip("/")
+    if not text:
+        return ""
+    scheme, _, path = text.partition("://")
+    parts = path.split("/")
+    if f"{scheme}://" not in SCHEMES or {"", ".", ".."} & {*parts} or len(text) > MAX_PLACE:
+        raise InvalidInput(
+            "bucket",
+            f"must start with {' '.join(SCHEMES)}, without .. or //, of at most {MAX_PLACE} characters",
+        )
+    return text
 
 
 def _limit(sent: Mapping[str, object], field: str) -> int | None:

@@ -215,11 +215,11 @@ def _webhook(connection: Connection, id: UUID, one: Trigger) -> WebhookView | No
 def _source(one: Definition, row: SourceRow | None, now: datetime) -> SourceView | None:
     if row is None:
         return None
-    kind = Kind.FOLDER if one.folder else Kind.STREAM
+    kind = next((kind for kind in Kind if getattr(one, kind)), Kind.FOLDER)
     late = timedelta(seconds=LATE_SECONDS[kind.loop])
     return SourceView(
         kind=kind,
-        place=one.folder or one.stream,
+        place=getattr(one, kind),
         looked_at=row.looked_at,
         problem=row.problem,
         late=row.looked_at is not None and now - row.looked_at > late,

@@ -10,11 +10,12 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from runtime.core.digest import is_text
+from runtime.triggers.sources import contents
+from runtime.triggers.sources.contents import MAX_CONTENT
 from runtime.triggers.sources.keeping import Refused
 
 MAX_LISTED = 10_000  # files of a folder that one look sees
 MAX_FILE = 64 * 1024 * 1024  # bytes
-MAX_CONTENT = 64 * 1024  # bytes of a text that is in the data of its event
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -96,7 +97,10 @@ def read(descriptor: int, file: File) -> Content:
             text = chunk if file.size <= MAX_CONTENT else b""
         if _stamp(os.fstat(inner)) != file.stamp:
             raise Changed
-    return Content(digest=digest.hexdigest(), text=_text(text, file.size))
+    return Content(
+        digest=digest.hexdigest(),
+        text=contents.text_of(text) if file.size <= MAX_CONTENT else None,
+    )
 
 
 def _is_passed(entry: os.DirEntry[str]) -> bool:
@@ -121,14 +125,3 @@ def _file(entry: os.DirEntry[str]) -> File | None:
 
 def _stamp(found: os.stat_result) -> str:
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
-
-
-def _text(found: bytes, size: int) -> str | None:
-    """Return a small text, None for other content."""
-    if size > MAX_CONTENT:
-        return None
-    try:
-        text = found.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if is_text(text) else None

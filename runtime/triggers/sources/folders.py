@@ -5,23 +5,20 @@ files that it saw, so another sweeper continues. A file is complete if two looks
 """
 
 import errno
-import json
 import threading
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import trigger_events, watched_files
 from runtime.store.tables.triggers.sources import Kind
 from runtime.triggers.events import places
 from runtime.triggers.events.definition import Definition
-from runtime.triggers.sources import folder, keeping, rounds
-from runtime.triggers.sources.folder import MAX_LISTED, Changed, Content, File
+from runtime.triggers.sources import contents, folder, keeping, rounds
+from runtime.triggers.sources.folder import MAX_LISTED, Changed, File
 from runtime.triggers.sources.keeping import MAX_OPEN, Refused
 from runtime.triggers.sources.rounds import Looked, Unreadable
 
@@ -81,7 +78,7 @@ def _take(connection: Connection, id: UUID, one: Definition, descriptor: int, fi
     facts: dict[str, Any] = {"path": path, "name": file.name, "size": file.size}
     try:
         content = folder.read(descriptor, file)
-        data = {**facts, "sha256": content.digest, **_content(file, content)}
+        data = {**facts, "sha256": content.digest, **contents.told(file.name, content.text)}
     except Changed:
         return
     except Refused as exc:
@@ -93,19 +90,3 @@ def _take(connection: Connection, id: UUID, one: Definition, descriptor: int, fi
     if watched_files.take(connection, id, one.folder, file.name, content.digest):
         key = ["file", path, content.digest]
         keeping.keep(connection, id, one, **kept, key=key, data=data)
-
-
-def _content(file: File, content: Content) -> dict[str, Any]:
-    """Return the text of a small file, or the JSON of one whose name says so. Raise Refused."""
-    if content.text is None:
-        return {}
-    if not file.name.lower().endswith(".json"):
-        return {"text": content.text}
-    try:
-        found = json.loads(content.text)
-        require_json(found, "json")
-    except NotJson as exc:
-        raise Refused(f"its {exc.where}: {exc.why}") from exc
-    except (ValueError, RecursionError) as exc:
-        raise Refused(f"it is no JSON: {exc}") from exc
-    return {"json": found}

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 from runtime.control.transaction import atomic
@@ -26,18 +27,24 @@ UNKNOWN = "it cannot be read; the log of the sweeper says why"
 
 
 class Unreadable(Exception):
-    """A source cannot be read now; the message says why."""
+    """A source cannot be read now; the message says why. `again` is the time until the next look."""
+
+    def __init__(self, why: str, *, again: timedelta | None = None) -> None:
+        super().__init__(why)
+        self.again = again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
     """What a look found: whether there is `more` to read at once, and what to do `after` the commit.
 
-    `after` returns whether it could be done. `problem` says why the look does not read all of it.
+    `after` returns whether it could be done. `problem` says why the look does not read all of it; `again` is then the
+    time until the next one.
     """
 
     more: bool = False
     problem: str = ""
+    again: timedelta | None = None
     after: Callable[[], bool] = lambda: True
 
 
@@ -45,19 +52,24 @@ Look = Callable[[Connection, UUID, Definition], Looked]
 
 
 def each(kind: Kind, look: Look, stop: threading.Event) -> None:
-    """Look at each source of this kind once, and again while it has more."""
+    """Look at each source of this kind once, and in turns at those that have more."""
     passed: list[UUID] = []
+    again: list[UUID] = []  # that have more, and had their turn
     while not stop.is_set():
         with atomic() as connection:
-            found = sources.lock_next(connection, kind, passed)
+            found = sources.lock_next(connection, kind, passed + again, pool.now(connection))
             if found is None:
-                return
+                if not again:
+                    return
+                again.clear()
+                continue
             looked = _look(connection, kind, found, look)
-            sources.note(connection, found, looked.problem, pool.now(connection))
+            now = pool.now(connection)
+            later = None if looked.again is None else now + looked.again
+            sources.note(connection, found, looked.problem, now, later)
             failpoints.hit("written", kind.failpoint, 0)
         failpoints.hit("committed", kind.failpoint, 0)
-        if not looked.after() or not looked.more:
-            passed.append(found)
+        (again if looked.after() and looked.more else passed).append(found)
 
 
 def _look(connection: Connection, kind: Kind, id: UUID, look: Look) -> Looked:
@@ -66,7 +78,9 @@ def _look(connection: Connection, kind: Kind, id: UUID, look: Look) -> Looked:
         with atomic():
             one = _defined(connection, id)
             return Looked() if one is None else look(connection, id, one)
-    except (Tampered, KeyMissing, Unreadable) as exc:
+    except Unreadable as exc:
+        return Looked(problem=str(exc), again=exc.again)
+    except (Tampered, KeyMissing) as exc:
         return Looked(problem=str(exc))
     except Exception as exc:
         if pool.is_passing(exc):

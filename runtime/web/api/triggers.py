@@ -54,8 +54,8 @@ class TriggerIn(Body):
     `filter`, `key` and `business_key` are expressions in CEL over `id`, `source`, `name`, `subject`, `time` and `data`
     of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in order. At most
     `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run, when none came
-    for that many seconds. Each file of `folder`, or each entry of `stream`, is an event of this trigger. With
-    `wakes`, which needs the right to send events, an event of a source or a webhook goes to the run of the agent
+    for that many seconds. Each file of `folder`, entry of `stream` or object of `bucket` is an event of this trigger.
+    With `wakes`, which needs the right to send events, an event of a source or a webhook goes to the run of the agent
     that has this business key, or id, and waits for it; `first` starts a run if none is there.
     """
 
@@ -79,6 +79,7 @@ class TriggerIn(Body):
     ] = 60
     folder: Words = ""
     stream: Words = ""
+    bucket: Words = ""
     wakes: Annotated[Any, WithJsonSchema({"enum": [*Wakes]})] = Wakes.NONE
 
 
@@ -164,7 +165,7 @@ class WebhookOut(Schema):
 
 
 class SourceOut(Schema):
-    """The folder or stream that a trigger reads: the last look that succeeded, and why a later one did not.
+    """The folder, stream or bucket that a trigger reads: the last look that succeeded, and why a later one did not.
 
     It is `late` if no look succeeded for two minutes.
     """

@@ -36,6 +36,7 @@ ONLY = {
     "ABEYANCE_METRICS_TOKEN_FILE": {"web"},
     "ABEYANCE_IMPORT_KEYS": {"web", "prepare"},
     **{name: {"web", "sweeper"} for name in ("ABEYANCE_WATCHED_FOLDERS", "ABEYANCE_STREAMS")},
+    "ABEYANCE_WATCHED_BUCKETS": {"web", "sweeper"},
     "ABEYANCE_STREAMS_URL": {"sweeper"},
     "ABEYANCE_LEDGER": set(TABLE),
     **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "ABEYANCE_WEB_ROLE")},

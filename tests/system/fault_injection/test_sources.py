@@ -1,6 +1,7 @@
-"""kill -9 of the sweeper that reads a folder or a stream: each file and each entry starts or wakes one run."""
+"""kill -9 of the sweeper that reads a folder, a stream or a bucket: each file and entry starts or wakes one run."""
 
 import json
+import os
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -11,13 +12,14 @@ import redis
 from django.core.management import call_command
 from django.db.models import F
 from django.utils import timezone
+from obstore.store import from_url
 from pytest_django import Settings
 
 from runtime.models import ReceivedEvent, Run, Signal, TriggerEvent, Wait, WatchedFile
 from runtime.store import pool
 from runtime.store.tables.triggers.sources import Kind
 from runtime.triggers.events import changes, firing
-from runtime.triggers.sources import folders, streams
+from runtime.triggers.sources import buckets, folders, streams
 from tests.support.engine import ADA
 from tests.support.seeds import published
 from tests.system.fault_injection.harness import points
@@ -35,12 +37,23 @@ def read() -> None:
     with pool.own() as own:
         folders.look(own, threading.Event())
         streams.look(own, threading.Event())
+        buckets.look(own, threading.Event())
         firing.fire_due(own, threading.Event())
 
 
-def filled(kind: str, tmp_path: Path, url: str) -> dict[str, str]:
-    """Fill a folder or a stream with three events, and return what a trigger says for it."""
+def sweep(env: dict[str, str]) -> None:
+    """Sweep with these variables, in a process that was forked without them."""
+    os.environ.update(env)
+    call_command("sweep")
+
+
+def filled(kind: str, tmp_path: Path, url: str, bucket: str) -> dict[str, str]:
+    """Fill a folder, a stream or a bucket with three events, and return what a trigger says for it."""
     texts = [json.dumps({"n": n}) for n in range(3)]
+    if kind == Kind.BUCKET:
+        for n, text in enumerate(texts):
+            from_url(bucket, client_options={"allow_http": True}).put(f"{n}.json", text.encode())
+        return {"bucket": bucket, "mapping": "{{data.json}}"}
     if kind == Kind.STREAM:
         with redis.Redis.from_url(url) as server:
             for text in texts:
@@ -54,10 +67,10 @@ def filled(kind: str, tmp_path: Path, url: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("point", sorted(points.SOURCES))
 def test_a_killed_reader_loses_and_doubles_nothing(
-    point: str, live_broker: str, tmp_path: Path, settings: Settings
+    point: str, live_broker: str, bucket: str, tmp_path: Path, settings: Settings
 ) -> None:
     published(input_schema={})
-    kind = Kind.STREAM if "Stream" in point else Kind.FOLDER
+    kind = next(kind for kind in Kind if kind.failpoint in point)
     name = f"s-{uuid4()}"
     place = tmp_path / name
     place.mkdir()
@@ -65,14 +78,16 @@ def test_a_killed_reader_loses_and_doubles_nothing(
         "ABEYANCE_WATCHED_FOLDERS": (place,),
         "ABEYANCE_STREAMS": (name,),
         "ABEYANCE_STREAMS_URL": live_broker,
+        "ABEYANCE_WATCHED_BUCKETS": (bucket,),
     }
     for setting, value in allowed.items():
         setattr(settings, setting, value)
-    changes.create(sent={**SAID, **filled(kind, place, live_broker)}, actor=ADA)
+    changes.create(sent={**SAID, **filled(kind, place, live_broker, bucket)}, actor=ADA)
     if kind == Kind.FOLDER:
         read()
         WatchedFile.objects.update(seen_at=F("seen_at") - timedelta(minutes=1))
-    die_at(point, tmp_path, call_command, "sweep", **allowed)
+    env = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    die_at(point, tmp_path, sweep, env, **allowed)
     assert ReceivedEvent.objects.count() == 3 * point.startswith("committed")
     read()
     assert sorted(json.loads(run.input)["n"] for run in Run.objects.all()) == [0, 1, 2]

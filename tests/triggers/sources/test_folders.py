@@ -16,7 +16,7 @@ from runtime.errors import InvalidInput
 from runtime.models import Run, Source, TriggerAct, WatchedFile
 from runtime.store import pool
 from runtime.triggers.events import changes, listing
-from runtime.triggers.sources import folder, folders
+from runtime.triggers.sources import contents, folders
 from runtime.upkeep import retention
 from tests.support.engine import ADA
 from tests.triggers.events.conftest import SAID, Desk, told
@@ -91,7 +91,7 @@ def test_the_data_of_a_file(desk: Desk, inbox: Path) -> None:
     said = {**FILED, "mapping": {"full_name": "{{data}}", "level": 1}}
     made = desk.make(**said, folder=str(inbox))
     (inbox / "a.txt").write_text("Grüße")
-    (inbox / "big.txt").write_text("x" * (folder.MAX_CONTENT + 1))
+    (inbox / "big.txt").write_text("x" * (contents.MAX_CONTENT + 1))
     (inbox / "raw.bin").write_bytes(b"\xff\x00")
     look(desk)
     look(desk)

@@ -59,7 +59,9 @@ def results() -> list[Any]:
 
 
 def test_an_event_wakes_the_run_of_its_business_key_once(desk: Desk) -> None:
+    people.create_person(username="ed", password=None, groups=[Group.ADMINS])
     made = desk.make(actor=HOOK, **SIGNED)
+    changes.change(id=made, sent=SIGNED, actor=Actor(person="ed"))
     run, other = begin(), begin("Bob")
     arrive(made, "1", by="Bo")
     desk.sweep()
@@ -76,7 +78,7 @@ def test_an_event_wakes_the_run_of_its_business_key_once(desk: Desk) -> None:
     assert sorted((one.run_id, one.call) for one in Wait.objects.all()) == sorted(
         [(other, "c"), (run, "c")]
     )
-    assert Run.objects.get(id=run).origin == ["ada", "admin"]  # the admin decides nothing in it
+    assert Run.objects.get(id=run).origin == ["ada", "admin", "ed"]  # both decide nothing
     assert Run.objects.count() == 2
     arrive(made, "2", who="Cid")
     arrive(made, "3", who="Cid")

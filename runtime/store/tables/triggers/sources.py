@@ -16,6 +16,7 @@ class Kind(StrEnum):
 
     FOLDER = "folder"
     STREAM = "stream"
+    BUCKET = "bucket"
 
     @property
     def loop(self) -> str:
@@ -42,7 +43,7 @@ def write(connection: Connection, trigger: UUID, kind: Kind, place: str) -> None
         """
         INSERT INTO runtime_source (trigger, kind, place) VALUES (%s, %s, %s)
         ON CONFLICT (trigger) DO UPDATE SET kind = excluded.kind, place = excluded.place,
-            looked_at = NULL, problem = ''
+            looked_at = NULL, problem = '', cursor = '', not_before = NULL
         """,
         (trigger, kind, place),
     )
@@ -53,30 +54,50 @@ def delete(connection: Connection, trigger: UUID) -> None:
     connection.execute("DELETE FROM runtime_source WHERE trigger = %s", (trigger,))
 
 
-def lock_next(connection: Connection, kind: Kind, passed: Sequence[UUID]) -> UUID | None:
-    """Lock a source of an active trigger, unless another transaction has it; without those `passed`."""
+def lock_next(
+    connection: Connection, kind: Kind, passed: Sequence[UUID], now: datetime
+) -> UUID | None:
+    """Lock a source of an active trigger, unless another transaction has it; without those `passed`.
+
+    Those without a problem come first, so one that answers late holds up no other.
+    """
     row = connection.execute(
         """
         SELECT s.trigger FROM runtime_source s JOIN runtime_trigger t ON t.id = s.trigger
         WHERE s.kind = %s AND t.state = 'active' AND s.trigger <> ALL(%s)
-        LIMIT 1 FOR NO KEY UPDATE OF s SKIP LOCKED
+            AND (s.not_before IS NULL OR s.not_before <= %s)
+        ORDER BY s.problem <> '' LIMIT 1 FOR NO KEY UPDATE OF s SKIP LOCKED
         """,
-        (kind, list(passed)),
+        (kind, list(passed), now),
     ).fetchone()
     return None if row is None else row[0]
 
 
-def note(connection: Connection, trigger: UUID, problem: str, now: datetime) -> None:
-    """Write the outcome of a look at a source that the caller has locked, if it is news."""
+def note(
+    connection: Connection,
+    trigger: UUID,
+    problem: str,
+    now: datetime,
+    not_before: datetime | None = None,
+) -> None:
+    """Write the outcome of a look at a source that the caller has locked, if it is news, and when the next one is."""
     connection.execute(
         """
         UPDATE runtime_source
         SET problem = %(problem)s,
-            looked_at = CASE WHEN %(problem)s = '' THEN %(now)s ELSE looked_at END
+            looked_at = CASE WHEN %(problem)s = '' THEN %(now)s ELSE looked_at END,
+            not_before = %(not_before)s
         WHERE trigger = %(trigger)s AND (problem <> %(problem)s
+            OR not_before IS DISTINCT FROM %(not_before)s
             OR problem = '' AND (looked_at IS NULL OR looked_at < %(before)s))
         """,
-        {"trigger": trigger, "problem": problem, "now": now, "before": now - NOTED},
+        {
+            "trigger": trigger,
+            "problem": problem,
+            "now": now,
+            "before": now - NOTED,
+            "not_before": not_before,
+        },
     )
 
 
@@ -86,3 +107,19 @@ def read(connection: Connection, trigger: UUID) -> SourceRow | None:
         "SELECT looked_at, problem FROM runtime_source WHERE trigger = %s", (trigger,)
     ).fetchone()
     return None if row is None else SourceRow(looked_at=row[0], problem=row[1])
+
+
+def cursor(connection: Connection, trigger: UUID) -> str:
+    """Return the name after which the next look begins, empty for the first one."""
+    row = connection.execute(
+        "SELECT cursor FROM runtime_source WHERE trigger = %s", (trigger,)
+    ).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def turn_to(connection: Connection, trigger: UUID, cursor: str) -> None:
+    """Have the next look begin after this name. The caller has locked the source."""
+    connection.execute(
+        "UPDATE runtime_source SET cursor = %s WHERE trigger = %s AND cursor <> %s",
+        (cursor, trigger, cursor),
+    )

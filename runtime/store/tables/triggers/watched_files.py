@@ -1,4 +1,4 @@
-"""Stores the files of watched folders as the last look saw them, and which of them were taken."""
+"""Stores the files of watched folders and buckets as the last look saw them, and which of them were taken."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +31,49 @@ def known(connection: Connection, trigger: UUID, folder: str) -> dict[str, Watch
         name: WatchedFile(stamp=stamp, seen_at=seen_at, done=done)
         for name, stamp, seen_at, done in rows.fetchall()
     }
+
+
+def stamps(
+    connection: Connection, trigger: UUID, folder: str, names: Sequence[str]
+) -> dict[str, str]:
+    """Return the stamps of those files that are there."""
+    rows = connection.execute(
+        """
+        SELECT name, stamp FROM runtime_watchedfile
+        WHERE trigger = %s AND folder = %s AND name = ANY(%s) AND gone_at IS NULL
+        """,
+        (trigger, folder, list(names)),
+    )
+    return dict(rows.fetchall())
+
+
+def miss_between(
+    connection: Connection,
+    trigger: UUID,
+    folder: str,
+    names: Sequence[str],
+    now: datetime,
+    *,
+    after: str,
+    end: str,
+) -> None:
+    """Write that all but these names are gone, of those after one up to another; without an `end`, to the last."""
+    connection.execute(
+        """
+        UPDATE runtime_watchedfile SET gone_at = %(now)s
+        WHERE trigger = %(trigger)s AND folder = %(folder)s AND gone_at IS NULL
+            AND name COLLATE "C" > %(after)s AND (%(end)s = '' OR name COLLATE "C" <= %(end)s)
+            AND name <> ALL(%(names)s)
+        """,
+        {
+            "now": now,
+            "trigger": trigger,
+            "folder": folder,
+            "names": list(names),
+            "after": after,
+            "end": end,
+        },
+    )
 
 
 def see(

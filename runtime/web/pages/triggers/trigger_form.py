@@ -13,7 +13,7 @@ from runtime.core import json_schema
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput, KeyMissing, NoSuchTrigger, RequestError, Tampered
 from runtime.triggers.events import changes, listing, places
-from runtime.triggers.events.definition import Definition
+from runtime.triggers.events.definition import SOURCES, Definition
 from runtime.triggers.events.listing import Trial
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.listing import input_schema
@@ -22,7 +22,7 @@ from runtime.web.pages.triggers.triggers import page as trigger_page
 from runtime.web.requests import actor_of, form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, value_of
 
-TEXTS = ("name", "event", "filter", "key", "business_key", "folder", "stream", "wakes")
+TEXTS = ("name", "event", "filter", "key", "business_key", *SOURCES, "wakes")
 NUMBERS = ("at_once", "at_once_per_key", "debounce", "rate", "rate_seconds")
 JSON = ("mapping", "sample")
 EMPTY = {"debounce": "0", "rate_seconds": "60"}
@@ -157,5 +157,6 @@ def _page(
         "max_event": MAX_EVENT_NAME,
         "folders": places.folders(),
         "streams": places.streams(),
+        "buckets": places.buckets(),
     }
     return render(request, "triggers/form.html", context, status=status)

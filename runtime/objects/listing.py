@@ -1,0 +1,82 @@
+"""Lists objects that other programs write below an address, by a cursor, and reads small ones. It writes nothing."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from runtime.objects.bucket import PROBLEMS, client, short
+
+MAX_LISTED = 1_000  # objects of one request
+CONNECT, ANSWER = "3s", "5s"
+
+
+class Unlisted(Exception):
+    """The store cannot be listed, or does not answer in time; the message says why."""
+
+
+class Unread(Exception):
+    """An object cannot be read; the message says why. `passes` if a later try may succeed."""
+
+    def __init__(self, why: str, *, passes: bool) -> None:
+        super().__init__(why)
+        self.passes = passes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Object:
+    """An object as it is listed. `stamp` is its ETag, which changes with its content."""
+
+    name: str
+    stamp: str
+    size: int
+    at: datetime
+
+
+class Listing:
+    """The objects of a store, in the order of their names."""
+
+    def __init__(self, store: Any, most: int = MAX_LISTED) -> None:
+        self._store = store
+        self.most = most
+
+    def after(self, cursor: str) -> list[Object]:
+        """List the first objects after this name, at most `most`. Raise Unlisted."""
+        try:
+            pages = self._store.list(offset=cursor or None, chunk_size=self.most)
+            found = [_object(one) for one in next(iter(pages), ())]
+        except PROBLEMS as exc:
+            raise Unlisted(short(exc)) from exc
+        in_order = sorted(found, key=lambda one: one.name.encode())
+        if len(found) == self.most and found != in_order:
+            raise Unlisted("the store does not list objects in the order of their names")
+        return in_order
+
+    def read(self, one: Object, most: int) -> bytes | None:
+        """Return an object of at most this size, None if it is gone or another one now. Raise Unread."""
+        try:
+            answer = self._store.get(one.name)
+            if _object(answer.meta) != one or one.size > most:
+                return None
+            return bytes(answer.bytes())
+        except FileNotFoundError:
+            return None
+        except PROBLEMS as exc:
+            raise Unread(short(exc), passes=not isinstance(exc, PermissionError)) from exc
+
+
+@cache
+def listing_at(address: str) -> Listing:
+    """Return the objects below an address such as `s3://bucket/prefix`. Raise Unlisted if a credential is missing."""
+    times = {"connect_timeout": CONNECT, "timeout": ANSWER}
+    retries: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=5)}
+    try:
+        return Listing(client(address, times, retries))
+    except (*PROBLEMS, TypeError) as exc:
+        raise Unlisted(short(exc)) from exc
+
+
+def _object(found: Any) -> Object:
+    at = found["last_modified"].astimezone(UTC)
+    tag = found["e_tag"] or f"{found['size']}:{at.isoformat()}"
+    return Object(name=found["path"], stamp=tag, size=found["size"], at=at)
