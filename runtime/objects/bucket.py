@@ -3,11 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
 from runtime.errors import ObjectStoreDown
-from runtime.ports.objects import require_key
+from runtime.ports.objects import require_key, require_size
 
 MARKER = "abeyance-object-store"  # a bucket without it is not this store
 TIMES: Any = {"connect_timeout": "3s", "timeout": "20s"}
@@ -19,9 +19,10 @@ PROBLEMS = (BaseError, OSError)  # obstore raises FileNotFoundError and Permissi
 class Bucket:
     """The objects below an address such as `s3://bucket/prefix`. Credentials come from the environment."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, marked: bool = True) -> None:
         """Raise ValueError if an account or a credential is missing."""
         self._address = address
+        self._marked = marked
         try:
             self._store: Any = client(address)
         except (*PROBLEMS, TypeError) as exc:
@@ -37,10 +38,27 @@ class Bucket:
         except PROBLEMS as exc:
             raise self._down(exc) from exc
 
-    def get(self, key: str) -> bytes | None:
+    def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
+        """Write an object if it is `before` now. The bucket compares its tag."""
+        require_key(key)
+        try:
+            self._mark()
+            mode: Any = "create" if before is None else self._version(key, before)
+            if mode is None:
+                return False
+            self._store.put(key, data, mode=mode, use_multipart=False)
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            return False
+        except PROBLEMS as exc:
+            raise self._down(exc) from exc
+        return True
+
+    def get(self, key: str, *, most: int | None = None) -> bytes | None:
         """Return the object, None if there is none."""
         try:
-            return bytes(self._store.get(require_key(key)).bytes())
+            found = self._store.get(require_key(key))
+            require_size(key, found.meta["size"], most)
+            return bytes(found.bytes())
         except FileNotFoundError:
             self._require_marker()
             return None
@@ -57,6 +75,14 @@ class Bucket:
             raise self._down(exc) from exc
         self._require_marker()
 
+    def prepare(self) -> None:
+        """Mark a bucket that is new."""
+        self.check()
+        try:
+            self._mark()
+        except PROBLEMS as exc:
+            raise self._down(exc) from exc
+
     def check(self) -> None:
         """Return if the bucket can be listed, and is the store or has no object yet."""
         try:
@@ -66,8 +92,15 @@ class Bucket:
         if not is_new:
             self._require_marker()
 
+    def _version(self, key: str, before: bytes) -> dict[str, str] | None:
+        """Return the version of the object, None if it is not `before`."""
+        found = self._store.get(key)
+        if found.meta["size"] != len(before) or bytes(found.bytes()) != before:
+            return None
+        return {name: found.meta[name] for name in ("e_tag", "version") if found.meta[name]}
+
     def _mark(self) -> None:
-        if self._is_marked:
+        if self._is_marked or not self._marked:
             return
         try:
             self._store.head(MARKER)
@@ -77,6 +110,8 @@ class Bucket:
 
     def _require_marker(self) -> None:
         """Raise ObjectStoreDown in another bucket, where no object would be found."""
+        if not self._marked:
+            return
         try:
             self._store.head(MARKER)
         except FileNotFoundError as exc:

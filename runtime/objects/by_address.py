@@ -8,10 +8,13 @@ from runtime.ports.objects import ObjectStore
 SCHEMES = ("s3://", "gs://", "az://")
 
 
-def store_at(address: str) -> ObjectStore:
-    """Return the store of a folder or a bucket. Raise ValueError if its configuration is incomplete."""
+def store_at(address: str, *, marked: bool = True) -> ObjectStore:
+    """Return the store of a folder or a bucket. Raise ValueError if its configuration is incomplete.
+
+    Without `marked` it is one that others write to as well, so it needs no object by which it is recognised.
+    """
     if address.startswith("/"):
-        return Folder(Path(address))
+        return Folder(Path(address), marked=marked)
     from runtime.objects.bucket import Bucket  # most installations have a folder and need no client
 
-    return Bucket(address)
+    return Bucket(address, marked=marked)

@@ -1,12 +1,16 @@
 """An object store in a local folder, which all processes of the installation share."""
 
+import errno
+import fcntl
 import os
 import secrets
-from contextlib import suppress
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from runtime.errors import ObjectStoreDown
-from runtime.ports.objects import require_key
+from runtime.ports.objects import require_key, require_size
 
 MARKER = (
     "abeyance-object-store"  # a folder without it is not this store, such as an empty mount point
@@ -17,31 +21,39 @@ PARTS = ".part"
 class Folder:
     """Each object is a file, written beside its place and renamed once it is on the disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, marked: bool = True) -> None:
         self._folder = folder
+        self._marked = marked
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object. It and the entries of its folders are on the disk on return."""
-        path = self._path(key)
-        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTS}")
         try:
-            self._mark()
-            self._make(path.parent)
-            try:
-                _write(part, data)
-                part.rename(path)
-            except OSError:
-                part.unlink(missing_ok=True)
-                raise
-            _sync(path.parent)
+            self._write(self._path(key), data, Path.rename)
         except OSError as exc:
             raise self._down(exc) from exc
 
-    def get(self, key: str) -> bytes | None:
+    def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
+        """Write an object if it is `before` now. The folder is locked against others that swap."""
+        path = self._path(key)
+        try:
+            if before is None:
+                self._write(path, data, _link)
+                return True
+            with _locked(path.parent):
+                if _read(path, key, None) != before:
+                    return False
+                self._write(path, data, Path.rename)
+                return True
+        except (FileExistsError, FileNotFoundError, IsADirectoryError):
+            return False
+        except OSError as exc:
+            raise self._down(exc) from exc
+
+    def get(self, key: str, *, most: int | None = None) -> bytes | None:
         """Return the object, None if there is none."""
         try:
-            return self._path(key).read_bytes()
-        except FileNotFoundError:
+            return _read(self._path(key), key, most)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             self._require_marker()
             return None
         except OSError as exc:
@@ -58,6 +70,15 @@ class Folder:
             raise self._down(exc) from exc
         self._require_marker()
 
+    def prepare(self) -> None:
+        """Mark a folder that is new."""
+        try:
+            self._make(self._folder)
+            self.check()
+            self._mark()
+        except OSError as exc:
+            raise self._down(exc) from exc
+
     def check(self) -> None:
         """Return if the folder is the store, or nothing was written to it yet."""
         try:
@@ -68,10 +89,30 @@ class Folder:
             self._require_marker()
 
     def _path(self, key: str) -> Path:
-        return self._folder / require_key(key)
+        """Return the path of an object. Raise ValueError if a link is on it, which may lead out of the folder."""
+        path = self._folder / require_key(key)
+        for place in (path, *path.parents):
+            if place == self._folder:
+                break
+            if place.is_symlink():
+                raise ValueError(f"{key}: {place.name} is a link")
+        return path
+
+    def _write(self, path: Path, data: bytes, place: Callable[[Path, Path], object]) -> None:
+        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTS}")
+        self._mark()
+        self._make(path.parent)
+        try:
+            _write(part, data)
+            place(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+        _sync(path.parent)
 
     def _require_marker(self) -> None:
         """Raise ObjectStoreDown in another folder, where no object would be found."""
+        if not self._marked:
+            return
         try:
             (self._folder / MARKER).stat()
         except OSError as exc:
@@ -79,7 +120,7 @@ class Folder:
 
     def _mark(self) -> None:
         marker = self._folder / MARKER
-        if not marker.exists():
+        if self._marked and not marker.exists():
             self._make(self._folder)
             with suppress(FileExistsError):
                 marker.touch(mode=0o600, exist_ok=False)
@@ -98,6 +139,33 @@ class Folder:
         if str(exc.filename).endswith(MARKER):
             why = f"it lacks the file {MARKER}"
         return ObjectStoreDown(f"the object store {self._folder} cannot be used: {why}")
+
+
+def _read(path: Path, key: str, most: int | None) -> bytes:
+    flags = (
+        os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    )  # a pipe would wait for its writer
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, f"{key} is no file")
+        require_size(key, found.st_size, most)
+        return file.read()
+
+
+def _link(part: Path, path: Path) -> None:
+    """Give a part its place if it is free; a rename would replace another object."""
+    path.hardlink_to(part)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,5 +1,7 @@
 """The contract that every object store keeps."""
 
+import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from runtime.objects.by_address import store_at
 from runtime.objects.folder import MARKER, Folder
 from runtime.ports.objects import ObjectStore
 from tests.support.object_stores import MakeStore
+from tests.support.threads import together
 
 KEY = "contents/ab/abc-1"
 
@@ -33,11 +36,65 @@ def test_an_object_is_read_as_it_was_written_until_it_is_deleted(store: ObjectSt
     store.check()
 
 
-@pytest.mark.parametrize("key", ["", "/etc/x", "../x", "a/../b", "a//b", "A", "a b", "a/.x"])
+@pytest.mark.parametrize("key", ["", "/etc/x", "../x", "a/../b", "a//b", "a\n", "a b", "a/.x"])
 def test_a_key_stays_inside_the_store(store: ObjectStore, key: str) -> None:
     for act in (store.get, store.delete, lambda key: store.put(key, b"")):
         with pytest.raises(ValueError, match="is no key"):
             act(key)
+
+
+def test_an_object_is_swapped_by_one_of_those_who_read_it(store: ObjectStore) -> None:
+    assert store.swap(KEY, b"one", before=None)
+    assert not store.swap(KEY, b"other", before=None)
+    assert not store.swap(KEY, b"other", before=b"two")
+    assert not store.swap("contents/none", b"other", before=b"one")
+    assert store.get(KEY) == b"one"
+    won: list[bytes] = []
+
+    def swap(data: bytes) -> None:
+        if store.swap(KEY, data, before=b"one"):
+            won.append(data)
+
+    together([partial(swap, b"%d" % n) for n in range(8)])
+    assert won == [store.get(KEY)]
+
+
+def test_a_new_store_is_prepared_for_readers(store: ObjectStore) -> None:
+    with pytest.raises(ObjectStoreDown, match=MARKER):
+        store.get(KEY)
+    for _ in range(2):
+        store.prepare()
+        assert store.get(KEY) is None
+
+
+def test_an_object_above_the_limit_is_not_read(store: ObjectStore) -> None:
+    store.put(KEY, b"1234")
+    assert store.get(KEY, most=4) == b"1234"
+    with pytest.raises(ValueError, match="has 4 bytes, at most 3 are read"):
+        store.get(KEY, most=3)
+
+
+def test_a_folder_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
+    store, outside = Folder(tmp_path / "store"), tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_bytes(b"secret")
+    store.put(KEY, b"here")
+    (tmp_path / "store" / "link").symlink_to(outside)
+    (tmp_path / "store" / "file").symlink_to(outside / "x")
+    for key in ("link/x", "file"):
+        for act in (
+            store.get,
+            store.delete,
+            partial(store.put, data=b""),
+            partial(store.swap, data=b"", before=b"secret"),
+        ):
+            with pytest.raises(ValueError, match="is a link"):
+                act(key)
+    os.mkfifo(tmp_path / "store" / "pipe")
+    with pytest.raises(ObjectStoreDown, match="is no file"):
+        store.get("pipe")
+    assert store.get("contents") is None
+    assert [(path.name, path.read_bytes()) for path in outside.iterdir()] == [("x", b"secret")]
 
 
 def test_a_folder_that_is_not_the_store_is_down_and_lacks_nothing(tmp_path: Path) -> None:

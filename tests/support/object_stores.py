@@ -34,11 +34,17 @@ class Breakable:
         """The keys of its objects."""
         return [key for key in sorted(self._keys) if self.store.get(key) is not None]
 
-    def get(self, key: str) -> bytes | None:
-        return self._up().get(key)
+    def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
+        return self._up().swap(key, data, before=before)
+
+    def get(self, key: str, *, most: int | None = None) -> bytes | None:
+        return self._up().get(key, most=most)
 
     def delete(self, key: str) -> None:
         self._up().delete(key)
+
+    def prepare(self) -> None:
+        self._up().prepare()
 
     def check(self) -> None:
         self._up().check()
