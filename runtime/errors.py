@@ -1,6 +1,7 @@
 """The errors of the engine. A docstring is the default message; attributes hold the facts."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from runtime.core.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
 
@@ -55,6 +56,24 @@ class NoSuchEntry(RequestError):
     """The run's journal has no such entry."""
 
     status, code = 404, "not_found"
+
+
+class HistoryRemoved(RequestError):
+    """The entries of this run up to that one were removed."""
+
+    status, code, field = 409, "history_removed", "position"
+
+    def __init__(self, begins: int, at: datetime | None, first: int | None = None) -> None:
+        when = "" if at is None else f" on {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        can = (
+            "no entry can be forked now"
+            if first is None
+            else f"the first entry that can be forked is {first}"
+        )
+        super().__init__(
+            f"History before entry {begins} was removed{when}: {can}.", begins=begins, first=first
+        )
+        self.begins, self.at = begins, at
 
 
 class NotQuiescent(RequestError):

@@ -101,7 +101,7 @@ class JournalEntry(models.Model):
 
 
 class Pruning(models.Model):
-    """The position up to which a journal was deleted, with a MAC."""
+    """The position up to which a journal was deleted, with a MAC; `state` is a live run's continuation there."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT)
     position = models.BigIntegerField()
@@ -109,6 +109,9 @@ class Pruning(models.Model):
     at = models.DateTimeField()
     mac = models.TextField()
     key_id = models.TextField()
+    state = models.TextField(null=True)
+    state_mac = models.TextField(null=True)
+    state_key_id = models.TextField(null=True)
 
 
 class Continuation(models.Model):

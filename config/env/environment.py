@@ -65,6 +65,7 @@ class Environment:
     prepared_statements: bool
     retention: tuple[retention_rules.Rule, ...]
     archive: tuple[retention_rules.Rule, ...]
+    history_days: float | None
     poison_losses: int
     workers: int
     budget: Budget | None
@@ -136,6 +137,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         drain_seconds=_seconds(variables, "ABEYANCE_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
         retention=_rules(variables, "ABEYANCE_RETENTION"),
         archive=_archive(variables),
+        history_days=_history_days(variables),
         poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
         workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MAX_WORKERS),
         unsafe_postgres=values.yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
@@ -245,6 +247,19 @@ def _email(variables: Mapping[str, str]) -> dict[str, Any]:
         for key, value in config.items()
         if key.startswith("EMAIL_") and value is not None
     }
+
+
+def _history_days(variables: Mapping[str, str]) -> float | None:
+    """Read how long live runs keep entries that they no longer need; None for ever."""
+    name = "ABEYANCE_HISTORY_DAYS"
+    text = variables.get(name, "")
+    try:
+        days = float(text) if text else None
+    except ValueError:
+        raise InvalidSetting(name, f"must be a number of days, not {text!r}") from None
+    if days is not None and not 0 <= days <= retention_rules.MAX_DAYS:
+        raise InvalidSetting(name, f"must be from 0 to {retention_rules.MAX_DAYS} days, not {text}")
+    return days
 
 
 def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
 
     The fork repeats no recorded call and inherits no approval. `change` is what the actor changes in it (see
     runtime.control.fork_input). Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming
-    `position`; RunArchived; NoSuchEntry; NotQuiescent; Tampered, KeyMissing or NewerSchema; InvalidInput naming
-    `change`.
+    `position`; RunArchived; NoSuchEntry or HistoryRemoved; NotQuiescent; Tampered, KeyMissing or NewerSchema;
+    InvalidInput naming `change`.
     """
     found = access.readable(run, actor)
     if not wiring.access().may_fork(actor, found.requester):

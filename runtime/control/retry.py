@@ -41,13 +41,23 @@ def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
         raise RunArchived
     if row.status != RunStatus.FAILED or row.erased:
         raise NotFailed("removed" if row.erased else row.status)
-    base = continuations.load_base(connection, run) or initial(run)
+    base = continuations.load_base(connection, run)
     mark, entries = journal.read(connection, run)
-    now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
+    now = journal.replayed(
+        base or initial(run), mark, entries, position=row.position, head=row.head
+    )
     blobs.check(connection, blob_refs(now))
     entry = Entry(at=pool.now(connection), events=(event,))
     sealed = journal.sign(run, now.position + 1, now.head, entry)
     now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
     journal.append_first(connection, sealed)
     signals.delete_cancels(connection, run)
-    runs.reopen(connection, run, status=status_of(now, held=False), head=sealed.seal.mac)
+    if base is not None:  # its journal may lose the entries up to the base
+        continuations.store(connection, now)
+    runs.reopen(
+        connection,
+        run,
+        status=status_of(now, held=False),
+        head=sealed.seal.mac,
+        base=0 if base is None else now.position,
+    )

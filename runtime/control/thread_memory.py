@@ -18,7 +18,7 @@ from runtime.core.errors import CoreError
 from runtime.core.events import Completed, Event, MessageReceived, Remembered, RunStarted
 from runtime.core.limits import MAX_MEMORY
 from runtime.core.machine.origin import merged, steered_by
-from runtime.core.machine.replay import initial, step
+from runtime.core.machine.replay import step
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -107,9 +107,10 @@ def _fitting(said: list[_Text], *, most: int, characters: int) -> list[_Text]:
 def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_Text]] | None:
     """Return the state in which a run ended, and its texts. None if it was erased meanwhile, or does not verify."""
     runs.lock_against_retention(connection, run.id)
-    now, texts = initial(run.id), []
     try:
-        for sealed, entry in journal.history(connection, run.id):
+        found = journal.history(connection, run.id)
+        now, texts = found.start, []
+        for sealed, entry in found.entries:
             now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
             texts += [_text(run.id, *said) for said in _said(now, entry.events, entry.at)]
     except (CoreError, Tampered, KeyMissing) as exc:

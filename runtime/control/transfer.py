@@ -22,7 +22,7 @@ from runtime.core.errors import CoreError
 from runtime.core.events import Exported, Imported
 from runtime.core.machine.origin import steered_by
 from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import Entry, initial, step
+from runtime.core.machine.replay import Entry, step
 from runtime.errors import (
     InvalidInput,
     KeyMissing,
@@ -186,8 +186,9 @@ def _write(
 
 def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]]:
     """Return the state of a run and the texts of its entries, verified from the first one on."""
-    now, bodies = initial(run), []
-    for sealed, entry in journal.history(connection, run):
+    found = journal.history(connection, run)
+    now, bodies = found.start, []
+    for sealed, entry in found.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         bodies.append(compression.plain_text(sealed.body))
     return now, bodies

@@ -24,7 +24,7 @@ from runtime.core.events import (
     Proposal,
 )
 from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import initial, step
+from runtime.core.machine.replay import step
 from runtime.errors import UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.outcomes import request_for
@@ -49,13 +49,17 @@ class Divergence:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """The divergences of a run in order, and the numbers of steps compared. `kept` replies are those of the record."""
+    """The divergences of a run in order, and the numbers of steps compared. `kept` replies are those of the record.
+
+    `begins` is the first entry that the run still has.
+    """
 
     divergences: list[Divergence] = field(default_factory=list)
     agents: int = 0
     replies: int = 0
     kept: int = 0
     calls: int = 0
+    begins: int = 1
 
 
 def replay(
@@ -74,8 +78,10 @@ def replay(
     admission = Admission(handler=handler, approvals=approvals, clock=clock)
     inlined = InlinedMessages(lambda digest: blobs.fetch(connection, digest))
     replayer = _Replayer(handler, admission, inlined, is_scripted)
-    now = initial(run)
-    for sealed, entry in journal.history(connection, run):
+    history = journal.history(connection, run)
+    now = history.start
+    replayer.found.begins = history.mark.position + 1
+    for sealed, entry in history.entries:
         before = now
         for event in entry.events:
             for recorded, today, path in replayer.compare(event, before):

@@ -1,6 +1,6 @@
 """Computes the budget usage of a run from its journal, with the engine's own core."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -12,8 +12,7 @@ from runtime.core.continuation import Continuation
 from runtime.core.documents.budget_text import name_of, to_text, unit_of
 from runtime.core.ids import depth_of
 from runtime.core.machine.active_time import active_seconds
-from runtime.core.machine.replay import initial
-from runtime.queries.journal import JournalLine, latest, read
+from runtime.queries.journal import Remaining, latest, remaining
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 
@@ -38,12 +37,12 @@ class BudgetUsage:
 
 def usage(run: UUID) -> tuple[BudgetUsage, ...]:
     """Return the usage of a run, its own first. The caller has checked that the run may be read."""
-    return usage_of(run, read(run))
+    return usage_of(remaining(run))
 
 
-def usage_of(run: UUID, lines: Iterable[JournalLine]) -> tuple[BudgetUsage, ...]:
-    """Fold lines up to the first entry that cannot be read or folded. Return nothing if that is the first one."""
-    now = latest(initial(run), lines)
+def usage_of(journal: Remaining) -> tuple[BudgetUsage, ...]:
+    """Fold the lines up to the first one that cannot be read or folded. Return nothing if that is the first one."""
+    now = latest(journal.start, journal.lines)
     return tuple(_uses(now, timezone.now())) if now.position else ()
 
 

@@ -6,16 +6,17 @@ Nothing is verified here: a page must show the stored data, above all of a quara
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from uuid import UUID
 
 from django.db.models import QuerySet
 
 from runtime.core.continuation import Continuation
-from runtime.core.documents.codec import decode_entry
+from runtime.core.documents.codec import decode_continuation, decode_entry
 from runtime.core.errors import CoreError
-from runtime.core.machine.replay import Entry, step
-from runtime.models import JournalEntry
+from runtime.core.machine.replay import Entry, initial, step
+from runtime.models import JournalEntry, Pruning
 from runtime.queries import time_limits
 from runtime.store import archive, pool
 from runtime.store.tables.journal import unpacked
@@ -30,6 +31,66 @@ class JournalLine:
     position: int
     entry: Entry | None
     mac: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where the journal of a long run begins: entries up to `position` were removed at `at`.
+
+    `state` is the run's state there, None if it cannot be read.
+    """
+
+    position: int
+    at: datetime
+    state: Continuation | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """The lines that a run still has, and where they begin, None for a whole journal."""
+
+    run: UUID
+    lines: tuple[JournalLine, ...]
+    beginning: Beginning | None = None
+
+    @property
+    def start(self) -> Continuation:
+        """The state before the first line, the initial one if it cannot be read."""
+        begun = self.beginning.state if self.beginning else None
+        return begun or initial(self.run)
+
+    @property
+    def removed(self) -> int:
+        """The number of removed entries."""
+        return self.beginning.position if self.beginning else 0
+
+    def line(self, position: int) -> JournalLine | None:
+        """Return the line at a position; None if it does not exist or was removed."""
+        place = position - (self.lines[0].position if self.lines else 1)
+        return self.lines[place] if 0 <= place < len(self.lines) else None
+
+
+def remaining(run: UUID, *, until: int | None = None) -> Remaining:
+    """Return the lines that a run still has, up to `until` or all. The caller has checked access."""
+    lines = read(run, until=until)
+    if lines and lines[0].position == 1:
+        return Remaining(run=run, lines=lines)
+    beginning = _beginning(run)
+    removed = beginning.position if beginning else 0
+    left = tuple(line for line in lines if line.position > removed)  # removed since they were read
+    return Remaining(run=run, lines=left, beginning=beginning)
+
+
+def _beginning(run: UUID) -> Beginning | None:
+    """Read where the journal of a run begins; None for a run without removed entries, or without payloads."""
+    found = Pruning.objects.filter(run=run, state__isnull=False)
+    for position, at, text in found.values_list("position", "at", "state"):
+        try:
+            state = decode_continuation(text or "")
+        except CoreError:
+            state = None
+        return Beginning(position=position, at=at, state=state)
+    return None
 
 
 def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[JournalLine, ...]:

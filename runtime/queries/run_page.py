@@ -11,7 +11,7 @@ from runtime.core.events import Remembered
 from runtime.models import Gate
 from runtime.ports import wiring
 from runtime.queries.budget_usage import BudgetUsage, usage_of
-from runtime.queries.journal import JournalLine, read
+from runtime.queries.journal import JournalLine, remaining
 from runtime.queries.runs import RunDetail
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import fold
@@ -67,13 +67,16 @@ class StepView:
 
 
 def history(run: RunDetail, *, whole: bool = False) -> History:
-    """Read a run with three queries. The caller has checked that the actor may read it, and is an admin for `whole`."""
-    lines = read(run.id)
-    told = fold(lines, gates=_gates(run.id), start=run.created_at, whole=whole)
+    """Read a run with three queries, or four if entries were removed.
+
+    The caller has checked that the actor may read it, and is an admin for `whole`.
+    """
+    journal = remaining(run.id)
+    told = fold(journal, gates=_gates(run.id), start=run.created_at, whole=whole)
     return History(
         transcript=transcript_of(told),
-        timeline=timeline_of(told, until=_until(run, lines)),
-        usage=usage_of(run.id, lines),
+        timeline=timeline_of(told, until=_until(run, journal.lines)),
+        usage=usage_of(journal),
         memory=told.memory,
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce, JSONObject, Left
 from django.utils import timezone
 
@@ -177,7 +177,7 @@ class RunDetail(RunRow):
     `removed_at` is when retention erased input, output, reason and journal, `archived_at` when they left for the
     archive: `with_archive` reads them. `unheard` counts messages not yet delivered
     to the agent, including pending signals. `waits` are the events its calls wait for, `origin` the people in its
-    origin, who cannot decide in it.
+    origin, who cannot decide in it. Entries of a long run before `history_begins` were removed at `history_removed_at`.
     """
 
     input: Any
@@ -190,6 +190,8 @@ class RunDetail(RunRow):
     waits: tuple[WaitView, ...]
     origin: tuple[str, ...]
     thread: str | None
+    history_begins: int = 1
+    history_removed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +343,10 @@ def _with_mail(runs: QuerySet[Run]) -> QuerySet[Run]:
         .values("number")
     )
     return runs.annotate(
-        messages=F("unheard") + Coalesce(Subquery(waiting), 0), awaited=ArraySubquery(_AWAITED)
+        messages=F("unheard") + Coalesce(Subquery(waiting), 0),
+        awaited=ArraySubquery(_AWAITED),
+        history_end=Case(When(removed_at=None, then=F("pruning__position"))),
+        history_removed_at=F("pruning__at"),
     )
 
 
@@ -427,7 +432,15 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         awaits_store=run.awaits_store,
         origin=merged([run.requester], run.origin),
         thread=run.thread,
+        **_history(run),
     )
+
+
+def _history(run: Run) -> dict[str, Any]:
+    """Return where a shortened journal begins. A run without payloads has none."""
+    end: int | None = getattr(run, "history_end", None)
+    at: datetime | None = getattr(run, "history_removed_at", None)
+    return {} if end is None else {"history_begins": end + 1, "history_removed_at": at}
 
 
 def _wait(found: dict[str, Any]) -> WaitView:

@@ -19,7 +19,7 @@ from runtime.core.documents import export_file
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.export_file import ExportFile
 from runtime.core.errors import CoreError
-from runtime.core.machine.replay import Entry, initial, step
+from runtime.core.machine.replay import initial, step
 from runtime.errors import NotArchived, Tampered
 from runtime.keyring.macs import Seal
 from runtime.ports import wiring
@@ -35,7 +35,7 @@ from runtime.store.tables import (
     signals,
 )
 from runtime.store.tables.archived_runs import ArchivedRun
-from runtime.store.tables.journal import SignedEntry
+from runtime.store.tables.journal import History, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED
 
 CACHED_BYTES = 256 * 1024  # compressed: the pages of one run read its file several times
@@ -54,9 +54,10 @@ class Archive:
     entries: tuple[SignedEntry, ...]
     contents: dict[str, str]
 
-    def history(self) -> Iterator[tuple[SignedEntry, Entry]]:
-        """Yield every entry, decoded, as `journal.history` does."""
-        return ((one, journal.entry_of(one)) for one in self.entries)
+    def history(self) -> History:
+        """Return every entry, decoded, as `journal.history` does."""
+        entries = ((one, journal.entry_of(one)) for one in self.entries)
+        return History(mark=UNPRUNED, start=initial(self.run), entries=entries)
 
 
 def write(connection: Connection, run: UUID, place: str) -> bool:
@@ -66,7 +67,7 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
     NewerSchema, TooLarge or ObjectStoreDown, with nothing deleted.
     """
     row = runs.lock_to_archive(connection, run)
-    if row is None:
+    if row is None or pruning.read(connection, run) != UNPRUNED:  # its beginning was removed
         return False
     text, contents = _text(connection, run, row)
     written = sealed_files.write(place, name=_name(run), text=text)
@@ -119,10 +120,9 @@ def put_back(connection: Connection, archive: Archive) -> None:
 
 def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the text of the file, from a journal that verifies, and the contents in it."""
-    now, entries, seals = initial(run), [], []
-    for sealed, entry in journal.history(connection, run):
-        if sealed.position != now.position + 1:
-            raise Tampered("the journal does not begin with its first entry")
+    history = journal.history(connection, run)
+    now, entries, seals = history.start, [], []
+    for sealed, entry in history.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         entries.append(sealed.body)
         seals.append([sealed.seal.mac, sealed.seal.key_id])

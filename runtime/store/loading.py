@@ -1,6 +1,6 @@
 """Claims a run and reads it in one statement: its row, its continuation, its journal and its signals.
 
-Retention removes entries of ended runs only, so the journal of a live run is whole.
+The journal of a live run is whole, or begins after a prune mark below its continuation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,19 +16,19 @@ from runtime.ports.access import Expression
 from runtime.store import leases
 from runtime.store.leases import Claim
 from runtime.store.pool import Connection
-from runtime.store.tables import continuations, journal, signals
+from runtime.store.tables import continuations, journal, pruning, signals
 from runtime.store.tables.journal import Entries
-from runtime.store.tables.pruning import UNPRUNED
 
 # Each column of many rows is an array, so that there is one row. Entries are sorted once, not for each array; in
 # another order they would not verify.
-_STORED = """
+_STORED = f"""
     c.position, c.body, c.mac, c.key_id, e.positions, e.bodies, e.macs, e.keys, e.packed, run.mailbox,
     ARRAY(SELECT jsonb_array_elements_text(run.origin)),
-    s.ids, s.kinds, s.bodies, s.ats, s.dues
+    s.ids, s.kinds, s.bodies, s.ats, s.dues, {pruning.COLUMNS}
 """
 _BESIDE = """
     LEFT JOIN runtime_continuation c ON c.run_id = run.id
+    LEFT JOIN runtime_pruning p ON p.run_id = run.id
     CROSS JOIN LATERAL (
         SELECT array_agg(position) AS positions, array_agg(body) AS bodies, array_agg(mac) AS macs,
             array_agg(key_id) AS keys, array_agg(packed) AS packed
@@ -68,12 +68,13 @@ class StoredRun:
         read into it. The first `known` entries are the same as rows that this process verified or wrote. Raises
         Tampered, KeyMissing, or NewerSchema.
         """
-        entries = Entries(journal.chained(self.run, UNPRUNED, self.entries, known=known))
+        mark = pruning.checked(self.run, self.row[16:21])
+        entries = Entries(journal.chained(self.run, mark, self.entries, known=known))
         found = None if self.row[0] is None else self.row[0:4]
         base = continuations.checked(
             self.run, claim.continuation_position, found, entries.text, conversations
         )
-        now = journal.replayed(base, UNPRUNED, entries, position=claim.position, head=claim.head)
+        now = journal.replayed(base, mark, entries, position=claim.position, head=claim.head)
         return now, entries
 
 

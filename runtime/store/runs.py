@@ -94,6 +94,18 @@ def lock_against_retention(connection: Connection, run: UUID) -> None:
     connection.execute("SELECT FROM runtime_run WHERE id = %s FOR SHARE", (run,))
 
 
+def lock_to_shorten(connection: Connection, run: UUID, *, base: int) -> bool:
+    """Lock a live run whose continuation is after entry `base`. False if it is not, ended, or is quarantined."""
+    found = connection.execute(
+        """
+        SELECT FROM runtime_run WHERE id = %s AND base > %s AND ended_at IS NULL
+            AND status <> 'quarantined' FOR UPDATE
+        """,
+        (run, base),
+    )
+    return found.rowcount == 1
+
+
 def exists(connection: Connection, run: UUID) -> bool:
     """Return whether there is a run with this id."""
     return connection.execute("SELECT 1 FROM runtime_run WHERE id = %s", (run,)).rowcount == 1
@@ -212,16 +224,16 @@ def end(connection: Connection, run: UUID, *, status: str, head: str) -> None:
     )
 
 
-def reopen(connection: Connection, run: UUID, *, status: str, head: str) -> None:
-    """Make a failed run due, after its new entry. The caller has locked its row."""
+def reopen(connection: Connection, run: UUID, *, status: str, head: str, base: int) -> None:
+    """Make a failed run due, after its new entry. The caller has locked its row, and wrote the continuation `base`."""
     connection.execute(
         f"""
-        UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = 0,
+        UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = %s,
             epoch = epoch + 1, mailbox = mailbox + 1, ended_at = NULL, reason = NULL, losses = 0,
             due_at = {DUE_SHORTLY}
         WHERE id = %s
         """,
-        (status, head, run),
+        (status, head, base, run),
     )
 
 

@@ -38,6 +38,8 @@ from tests.support import commands
         ("ABEYANCE_WORKERS", "1.5"),
         ("ABEYANCE_RETENTION", "a week"),
         ("ABEYANCE_ARCHIVE", "90"),  # without an object store
+        ("ABEYANCE_HISTORY_DAYS", "a week"),
+        ("ABEYANCE_HISTORY_DAYS", "nan"),
         ("ABEYANCE_BUDGET_USD", "0.0000001"),
         ("DATABASE_PASSWORD_FILE", "/dev/null"),
         ("ABEYANCE_WEB_ROLE", "abeyance_web"),

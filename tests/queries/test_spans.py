@@ -6,12 +6,13 @@ from runtime.core.continuation import SETTLED, Call, CallState, Edited
 from runtime.core.enums import Verdict
 from runtime.core.events import Forked
 from runtime.core.machine.forks import state_of
+from runtime.queries.journal import Remaining
 from runtime.queries.spans.fold import Fold, fold
 from runtime.queries.spans.forked import copied
 from runtime.queries.spans.states import SpanResult, SpanState
 from tests.core.machine.events import AT, after, frame_of
 from tests.core.machine.walks import Walk
-from tests.queries.test_states import lines_of
+from tests.queries.test_states import RUN, lines_of
 
 
 def _folded(seed: int) -> Fold:
@@ -19,7 +20,7 @@ def _folded(seed: int) -> Fold:
 
 
 def _folded_walk(walk: Walk) -> Fold:
-    return fold(lines_of(walk.history), start=AT)
+    return fold(Remaining(run=RUN, lines=lines_of(walk.history)), start=AT)
 
 
 def test_an_ended_run_has_no_open_span() -> None:

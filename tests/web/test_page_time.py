@@ -59,7 +59,7 @@ def test_events_and_audit_bear_the_time_of_the_database(office: Office) -> None:
         assert office.approve(run).status == "completed"
     after = clock.now()
     with pool.own() as own:
-        times = [entry.at for _, entry in journal.history(own, run)]
+        times = [entry.at for _, entry in journal.history(own, run).entries]
     assert len(times) > 5
     request, row = Request.objects.get(run=run), Run.objects.get(id=run)
     audited = [entry.at for entry in AuditEntry.objects.filter(run=run)]

@@ -49,6 +49,8 @@ class Command(BaseCommand):
                 )
         except (RegistryError, RuntimeFault) as exc:
             raise CommandError(str(exc)) from exc
+        if found.begins > 1:
+            self.stdout.write(f"History before entry {found.begins} was removed: not compared")
         for one in found.divergences[:SHOWN]:
             self.stdout.write(f"Entry {one.position}, {' › '.join(one.path)}")
             self.stdout.write(f"  recorded: {one.recorded}\n  today:    {one.today}")

@@ -15,12 +15,13 @@ from runtime.core.events import (
     Imported,
     OutcomeArrived,
 )
-from runtime.core.machine.replay import initial, step
+from runtime.core.machine.replay import step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
 from runtime.store.archive import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import journal
+from runtime.store.tables.pruning import PruneMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +61,12 @@ class OpenedGate:
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """The state after a replay, the state at `base`, and every gate that the journal opened.
+    """The state after a replay, the state at `base`, and every gate that the remaining journal opened.
 
-    `texts` are the entries up to `base`, by position.
+    Entries up to `mark` were removed. `texts` are the remaining ones up to `base`, by position.
     """
 
+    mark: PruneMark
     now: Continuation
     base: Continuation
     texts: dict[int, str] = field(default_factory=dict)
@@ -120,9 +122,13 @@ def read_row(connection: Connection, run: UUID) -> RunRow:
 
 def replay(connection: Connection, row: RunRow, archived: Archive | None = None) -> Replayed:
     """Replay the journal of a run, or the one in its file. Raises Tampered, KeyMissing, CoreError."""
-    replayed = Replayed(now=initial(row.id), base=initial(row.id))
-    entries = archived.history() if archived else journal.history(connection, row.id)
-    for sealed, entry in entries:
+    history = archived.history() if archived else journal.history(connection, row.id)
+    replayed = Replayed(mark=history.mark, now=history.start, base=history.start)
+    replayed.gates = {
+        one.gate: OpenedGate(kind=one.kind, frame=one.frame, call=one.call, path=one.path)
+        for one in history.start.pending
+    }
+    for sealed, entry in history.entries:
         replayed.now = step(replayed.now, entry.events, head=sealed.seal.mac, at=entry.at)
         for event in entry.events:
             replayed.add(event)

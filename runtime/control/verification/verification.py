@@ -5,22 +5,32 @@ Approvals verify the audit; rows that are added meanwhile do not disturb that.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from runtime.control.verification import findings
 from runtime.control.verification.findings import Finding
 from runtime.control.verification.replayed import read_row
+from runtime.errors import KeyMissing, Tampered
 from runtime.store import pool
+from runtime.store.pool import Connection
+from runtime.store.tables import pruning
+from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The findings of one verified run; a run without findings is consistent."""
+    """The findings of one verified run; a run without findings is consistent.
+
+    Entries of a run that goes on were removed up to `removed`, at `removed_at`; `removed` is 0 for a whole journal.
+    """
 
     run: UUID
     status: str
     position: int
     findings: tuple[Finding, ...]
+    removed: int = 0
+    removed_at: datetime | None = None
 
     @property
     def is_consistent(self) -> bool:
@@ -34,12 +44,23 @@ def verify(run: UUID) -> Verification:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = read_row(connection, run)
         found = tuple(findings.compare(connection, row))
+        mark = UNPRUNED if row.erased else _mark(connection, run)
     return Verification(
         run=run,
         status=row.status,
         position=row.position,
         findings=(*found, *findings.ledger_findings(run), *findings.audit_findings(run)),
+        removed=mark.position,
+        removed_at=mark.at,
     )
+
+
+def _mark(connection: Connection, run: UUID) -> PruneMark:
+    """Return the prune mark; none if it does not verify, which is a finding."""
+    try:
+        return pruning.read(connection, run)
+    except (Tampered, KeyMissing):
+        return UNPRUNED
 
 
 def runs(*, live: bool) -> list[UUID]:

@@ -63,10 +63,21 @@ class Command(BaseCommand):
     def _print(self, looked: Verification, *, as_json: bool) -> None:
         if as_json:
             findings = [{"subject": f.subject, "problem": f.problem} for f in looked.findings]
-            document = {"run": str(looked.run), "status": looked.status}
-            self.stdout.write(
-                json.dumps({**document, "position": looked.position, "findings": findings})
-            )
+            removed_at = looked.removed_at.isoformat() if looked.removed_at else None
+            document = {
+                "run": str(looked.run),
+                "status": looked.status,
+                "position": looked.position,
+                "findings": findings,
+                "removed": looked.removed,
+                "removed_at": removed_at,
+            }
+            self.stdout.write(json.dumps(document))
             return
+        if looked.removed:
+            self.stdout.write(
+                f"{looked.run}: history begins at entry {looked.removed + 1};"
+                f" {looked.removed} entries before it were removed on {looked.removed_at:%Y-%m-%d}"
+            )
         for finding in looked.findings:
             self.stdout.write(f"{looked.run}: {finding.subject}: {finding.problem}")

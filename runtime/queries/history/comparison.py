@@ -7,7 +7,7 @@ from runtime.core.documents import codec
 from runtime.core.machine.replay import Entry
 from runtime.queries.history.alignment import Alignment, align
 from runtime.queries.history.entry_texts import Paths, paths_of, texts_of
-from runtime.queries.journal import JournalLine, read
+from runtime.queries.journal import JournalLine, Remaining, remaining
 from runtime.queries.runs import RunDetail
 from runtime.queries.spans.fold import fold
 from runtime.queries.transcript.transcript import Transcript, transcript_of
@@ -48,16 +48,16 @@ class Comparison:
 
 def compare(left: RunDetail, right: RunDetail) -> Comparison:
     """Compare two runs. The caller has checked that both may be read."""
-    lines = read(left.id), read(right.id)
-    both = transcript_of(fold(lines[0])), transcript_of(fold(lines[1]))
+    journals = remaining(left.id), remaining(right.id)
+    both = transcript_of(fold(journals[0])), transcript_of(fold(journals[1]))
     begun = _forked((left, right), both)
     at = begun or (0, 0)
-    while _same(lines[0][at[0] : at[0] + 1], lines[1][at[1] : at[1] + 1]):
+    while _same(journals[0].line(at[0] + 1), journals[1].line(at[1] + 1)):
         at = at[0] + 1, at[1] + 1
     paths = [paths_of(transcript) for transcript in both]
     return Comparison(
-        left=_side(left, lines[0], at[0], paths[0]),
-        right=_side(right, lines[1], at[1], paths[1]),
+        left=_side(left, journals[0], at[0], paths[0]),
+        right=_side(right, journals[1], at[1], paths[1]),
         related=begun is not None,
         steps=align(*both),
     )
@@ -78,10 +78,10 @@ def _forked(
     return None
 
 
-def _same(left: tuple[JournalLine, ...], right: tuple[JournalLine, ...]) -> bool:
-    if not left or not right or left[0].entry is None or right[0].entry is None:
+def _same(left: JournalLine | None, right: JournalLine | None) -> bool:
+    if left is None or right is None or left.entry is None or right.entry is None:
         return False
-    return _comparable(left[0].entry) == _comparable(right[0].entry)
+    return _comparable(left.entry) == _comparable(right.entry)
 
 
 def _comparable(entry: Entry) -> list[Any]:
@@ -91,7 +91,7 @@ def _comparable(entry: Entry) -> list[Any]:
     ]
 
 
-def _side(run: RunDetail, lines: tuple[JournalLine, ...], common: int, paths: Paths) -> Side:
-    rest = lines[common:]
+def _side(run: RunDetail, journal: Remaining, common: int, paths: Paths) -> Side:
+    rest = [line for line in journal.lines if line.position > common]
     own = (Own(position=line.position, events=texts_of(line, paths)) for line in rest[:MAX_SHOWN])
     return Side(run=run, common=common, own=tuple(own), left_out=max(len(rest) - MAX_SHOWN, 0))

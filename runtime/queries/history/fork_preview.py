@@ -9,11 +9,10 @@ from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import BlobRef, ForkChange, ToolStarted
 from runtime.core.machine.calls.fork_changes import changeable
 from runtime.core.machine.forks import quiescent, without_permissions
-from runtime.core.machine.replay import initial
 from runtime.keyring import held
 from runtime.keyring.sealing import redacted_args
 from runtime.queries.history.entry_texts import paths_of, texts_of
-from runtime.queries.journal import JournalLine, read, states
+from runtime.queries.journal import Beginning, JournalLine, remaining, states
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import fold
@@ -56,6 +55,7 @@ class ForkView:
 
     `repeated` are calls with side effects that the original started after the entry; `inherited` are earlier ones,
     whose results the fork keeps. `reopened` are the open calls. `changes` are the values that the forker may change.
+    `removed` says since when the entry is gone, None for one that the run still has.
     """
 
     position: int
@@ -70,28 +70,31 @@ class ForkView:
     inherited: tuple[CallRecord, ...]
     reopened: tuple[ReopenedCall, ...]
     changes: tuple[ChangeableValue, ...]
+    removed: Beginning | None = None
 
 
 def preview(run: UUID, position: int) -> ForkView | None:
     """Preview a fork; return None if there is no such entry. The caller has checked that the run may be read."""
-    lines = read(run)
-    if not 1 <= position <= len(lines):
+    journal = remaining(run)
+    lines, line = journal.lines, journal.line(position)
+    is_removed = 1 <= position <= journal.removed
+    if line is None and not is_removed:
         return None
-    reached = list(states(initial(run), lines))
+    reached = list(states(journal.start, lines))
     places = [state.position for state in reached if quiescent(state)]
     then = next((state for state in reached if state.position == position), None)
     later = _started(lines, after=position)
-    transcript = transcript_of(fold(lines))
+    transcript = transcript_of(fold(journal))
     calls = [call for call in transcript.calls() if call.has_side_effects]
     paths = paths_of(transcript)
     texts = {line.position: texts_of(line, paths) for line in lines}
-    entry = lines[position - 1].entry
+    entry = line.entry if line else None
     previous = max((place for place in places if place < position), default=0)
     following = min((place for place in places if place > position), default=0)
     return ForkView(
         position=position,
         at=entry.at if entry else None,
-        texts=texts[position],
+        texts=texts.get(position, ()),
         possible=position in places,
         previous=previous,
         previous_text="".join(texts.get(previous, ())[:1]),
@@ -101,12 +104,14 @@ def preview(run: UUID, position: int) -> ForkView | None:
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
         reopened=_reopened(then) if then else (),
         changes=_changes(then) if then and position in places else (),
+        removed=journal.beginning if is_removed else None,
     )
 
 
 def last_quiescent(run: UUID) -> int:
     """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
-    places = [state.position for state in states(initial(run), read(run)) if quiescent(state)]
+    journal = remaining(run)
+    places = [now.position for now in states(journal.start, journal.lines) if quiescent(now)]
     return max(places, default=0)
 
 

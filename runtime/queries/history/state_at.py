@@ -10,10 +10,9 @@ from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents import codec
-from runtime.core.machine.replay import initial
 from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.history.state_diff import StateChange, changes_of
-from runtime.queries.journal import latest, read
+from runtime.queries.journal import latest, remaining
 from runtime.queries.redaction import redact
 from runtime.queries.spans.fold import fold
 from runtime.queries.transcript.transcript import transcript_of
@@ -60,22 +59,23 @@ class StateAt:
 
 def state_after(run: UUID, position: int) -> StateAt | None:
     """Return the state after entry `position`; None if there is no such entry. The caller has checked access."""
-    lines = read(run, until=position)
+    journal = remaining(run, until=position)
+    lines = journal.lines
     if not lines or lines[-1].position != position:
         return None
     last = lines[-1].entry
-    before = latest(initial(run), lines[:-1])
+    before = latest(journal.start, lines[:-1])
     reached = latest(before, lines[-1:])
     now = reached if reached.position == position else None
     return StateAt(
         position=position,
         at=last.at if last else None,
         events=tuple(event.type for event in last.events) if last else (),
-        texts=texts_of(lines[-1], paths_of(transcript_of(fold(lines)))),
+        texts=texts_of(lines[-1], paths_of(transcript_of(fold(journal)))),
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
         document=redact(codec.document_of(now)) if now else None,
-        unreadable=None if now else lines[reached.position].position,
+        unreadable=None if now else reached.position + 1,
         moves=changes_of(before, now) if now else (),
     )
 

@@ -7,14 +7,14 @@ A model call starts when its frame is opened or the last call of its turn is set
 entry that caused it gives the time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.continuation import MAX_DEPTH, CallState, Denial, Undelivered
+from runtime.core.continuation import MAX_DEPTH, CallState, Continuation, Denial, Undelivered
 from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
@@ -22,11 +22,11 @@ from runtime.core.machine.calls.revisions import denial_of
 from runtime.core.machine.failed_runs import uncounted
 from runtime.core.machine.forks import state_of
 from runtime.queries import time_limits
-from runtime.queries.journal import JournalLine
+from runtime.queries.journal import Beginning, JournalLine, Remaining
 from runtime.queries.labels import MessageKind, decision_text
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
-from runtime.queries.spans.forked import changed_text, copied
+from runtime.queries.spans.forked import Utterance, changed_text, copied, open_gates
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
 from runtime.queries.spans.inquiries import InquiryRecord, follow
 from runtime.queries.spans.span import GateFacts, Span, Usage
@@ -79,18 +79,19 @@ class Pause:
 
 
 def fold(
-    lines: Iterable[JournalLine],
+    journal: Remaining,
     *,
     gates: Mapping[UUID, GateFacts] | None = None,
     start: datetime | None = None,
     whole: bool = False,
 ) -> "Fold":
-    """Fold lines. `gates` has the facts that are not in the journal, `start` is when the run began to wait.
+    """Fold a journal. `gates` has the facts that are not in it, `start` is when the run began to wait.
 
     `whole` keeps the error texts of providers, which may quote data that only admins may read.
     """
     found = Fold(gates=gates or {}, start=start, whole=whole)
-    for line in lines:
+    found.begin(journal)
+    for line in journal.lines:
         found.consume(line)
     if found.exported:
         found.close("exported")
@@ -112,6 +113,7 @@ class Fold:
         self.denials: dict[str, Denial] = {}
         self.inquiries: dict[UUID, InquiryRecord] = {}
         self.memory: tuple[e.Remembered, ...] = ()
+        self.beginning: Beginning | None = None
         self.start = start or datetime.min.replace(tzinfo=UTC)
         self._whole = whole
         self._gates = gates
@@ -146,6 +148,27 @@ class Fold:
         self._at, self._position = line.entry.at, line.position
         for event in line.entry.events:
             self._event(event)
+
+    def begin(self, journal: Remaining) -> None:
+        """Begin with the frames of the state at which a shortened journal begins."""
+        self.beginning = journal.beginning
+        if self.beginning is None or (state := self.beginning.state) is None:
+            return
+        first = next((line.entry for line in journal.lines if line.entry), None)
+        self._at = first.at if first else self.beginning.at
+        self._position = self.beginning.position
+        self._requester, self._queue = state.requester, None
+        try:
+            frames = list(copied(state, self._at))
+        except LookupError:
+            return
+        self._adopt(state, frames)
+        if state.paused is not None:
+            self._paused(e.Paused(by=state.paused.by, reason=state.paused.reason))
+        for event in open_gates(state):
+            frame = self.frames.get(event.frame)
+            if frame is not None:
+                self._frame_event(frame, event)
 
     def close(self, outcome: str) -> None:
         """End the root frames, and close all calls that have not finished."""
@@ -204,6 +227,16 @@ class Fold:
             frames = list(copied(state, self._at))
         except (CoreError, LookupError):
             return
+        self._adopt(state, frames)
+        if event.change is not None:
+            what = changed_text(state, event.change)
+            self.origin = replace(self.origin, change=what)
+            self._decide_on_run(event.by, f"Changed {what} in this fork")
+
+    def _adopt(
+        self, state: Continuation, frames: list[tuple[FrameRecord, list[Utterance]]]
+    ) -> None:
+        """Adopt the frames of a state, with their messages."""
         self.denials = dict(state.denials)
         self.memory = state.memory
         for frame, said in frames:
@@ -214,10 +247,6 @@ class Fold:
                 )
         for unheard in state.unheard:
             self._received(unheard)
-        if event.change is not None:
-            what = changed_text(state, event.change)
-            self.origin = replace(self.origin, change=what)
-            self._decide_on_run(event.by, f"Changed {what} in this fork")
 
     def _imported(self, event: e.Imported) -> None:
         self.exported = False

@@ -1,4 +1,4 @@
-"""Reads the frames and calls that a fork has copied from another run."""
+"""Reads the frames and calls of a state: what a fork has copied, or what a shortened journal begins with."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Any
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
 from runtime.core.enums import Verdict
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import ForkChange
+from runtime.core.events import ForkChange, GateOpened
 from runtime.core.machine.calls.edits import unedited
 from runtime.core.machine.messages import MESSAGE
 from runtime.queries.labels import MessageKind
@@ -53,6 +53,21 @@ def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, lis
         if parent is not None and frame.call in parent.by_id:
             parent.delegate(parent.by_id[frame.call], record)
         yield record, list(_utterances(frame, parent.agent if parent else state.requester))
+
+
+def open_gates(state: Continuation) -> Iterator[GateOpened]:
+    """Yield the open gates of a state as the events that opened them, without their reasons and times."""
+    for one in state.pending:
+        terms = state.call(one.frame, one.call).terms if one.call else None
+        yield GateOpened(
+            gate=one.gate,
+            kind=one.kind,
+            frame=one.frame,
+            call=one.call,
+            terms=terms,
+            expires_at=one.expires_at,
+            version=one.version,
+        )
 
 
 def _call(frame: Frame, call: Call) -> CallRecord:

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Denial
-from runtime.queries.journal import read
+from runtime.queries.journal import Beginning, remaining
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
@@ -15,7 +15,10 @@ from runtime.queries.spans.inquiries import InquiryRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """`roots` is the root frame, and any frame whose parent could not be read."""
+    """`roots` is the root frame, and any frame whose parent could not be read.
+
+    `beginning` says which entries of a long run were removed, None if the journal is whole.
+    """
 
     roots: tuple[FrameRecord, ...]
     unreadable: tuple[int, ...]
@@ -24,6 +27,7 @@ class Transcript:
     pause: Pause | None = None
     denials: Mapping[str, Denial] = field(default_factory=dict)
     inquiries: tuple[InquiryRecord, ...] = ()
+    beginning: Beginning | None = None
 
     def frames(self) -> Iterator[FrameRecord]:
         """Yield the frames, a parent before its children."""
@@ -84,7 +88,7 @@ class Transcript:
 
 def read_transcript(run: UUID, *, whole: bool = False) -> Transcript:
     """Read the whole journal of a run. The caller has checked that the run may be read, `whole` by an admin."""
-    return transcript_of(fold(read(run), whole=whole))
+    return transcript_of(fold(remaining(run), whole=whole))
 
 
 def transcript_of(told: Fold) -> Transcript:
@@ -97,6 +101,7 @@ def transcript_of(told: Fold) -> Transcript:
         pause=told.pause,
         denials=told.denials,
         inquiries=tuple(told.inquiries.values()),
+        beginning=told.beginning,
     )
 
 

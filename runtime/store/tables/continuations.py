@@ -112,6 +112,18 @@ def delete_base(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_base WHERE run_id = %s", (run,))
 
 
+def store(connection: Connection, continuation: Continuation) -> None:
+    """Write the continuation of a run that no worker has, in full."""
+    connection.execute(
+        f"WITH run AS (SELECT %(run)s::uuid AS id) {REPLACE}",
+        {
+            "run": continuation.run,
+            "position": continuation.position,
+            **parameters(continuation),
+        },
+    )
+
+
 def drop(connection: Connection, run: UUID) -> None:
     """Delete the continuation of a run that ends here."""
     connection.execute("DELETE FROM runtime_continuation WHERE run_id = %s", (run,))

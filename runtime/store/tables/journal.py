@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 from uuid import UUID
@@ -15,8 +16,9 @@ from uuid import UUID
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.errors import CoreError, Unreadable
+from runtime.core.machine.forks import quiescent
 from runtime.core.machine.replay import Entry, initial, step
-from runtime.errors import NoSuchEntry, Tampered
+from runtime.errors import HistoryRemoved, NoSuchEntry, Tampered
 from runtime.keyring import files, macs, purposes
 from runtime.keyring.macs import Seal
 from runtime.store.pool import Connection
@@ -139,6 +141,25 @@ class Entries:
         return body
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The remaining entries of a run, verified and decoded as they are read, and the state before the first one.
+
+    The entries up to `mark` were removed.
+    """
+
+    mark: PruneMark
+    start: Continuation
+    entries: Iterator[tuple[SignedEntry, Entry]]
+
+    def states(self) -> Iterator[Continuation]:
+        """Yield the state after each remaining entry. Raises what `history` says."""
+        now = self.start
+        for sealed, entry in self.entries:
+            now = folded(now, sealed, entry)
+            yield now
+
+
 def read(connection: Connection, run: UUID) -> tuple[PruneMark, Entries]:
     """Return the prune mark and the remaining entries. Raises Tampered or KeyMissing."""
     mark, rows = _verified(connection, run)
@@ -168,26 +189,49 @@ def replayed(
     return now
 
 
-def history(connection: Connection, run: UUID) -> Iterator[tuple[SignedEntry, Entry]]:
-    """Yield every remaining entry of a run, verified and decoded.
+def history(connection: Connection, run: UUID, *, most: int | None = None) -> History:
+    """Return the remaining entries of a run, at most so many, and the state before them.
 
-    Raises Tampered, KeyMissing, or NewerSchema at the first one that does not verify or cannot be read.
+    An ended run whose journal was deleted begins at its prune mark, without a state. Raises Tampered, KeyMissing, or
+    NewerSchema, while the entries are read too: at the first one that does not verify or cannot be read.
     """
-    for row in _verified(connection, run)[1]:
-        yield _signed(run, *row), _decoded(row[0], row[1])
+    mark, rows = _verified(connection, run, most)
+    first = next(rows, None)
+    start = initial(run) if first is None else pruning.state_at(run, mark)
+    left = () if first is None else chain((first,), rows)
+    return History(
+        mark=mark,
+        start=start,
+        entries=((_signed(run, *row), _decoded(row[0], row[1])) for row in left),
+    )
 
 
 def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
-    """Return the run's state after its entry `position`, verified from the first entry on.
+    """Return the run's state after its entry `position`, verified from the first remaining entry on.
 
-    Raises NoSuchEntry, Tampered, KeyMissing, or NewerSchema.
+    Raises NoSuchEntry, HistoryRemoved, Tampered, KeyMissing, or NewerSchema.
     """
-    now, rows = initial(run), _verified(connection, run)[1]
-    for at, body, mac, *_ in rows:
-        now = _fold(now, at, mac, _decoded(at, body))
+    found = history(connection, run)
+    if position <= (removed := found.mark.position):
+        first = next((now.position for now in found.states() if quiescent(now)), None)
+        raise HistoryRemoved(removed + 1, found.mark.at, first)
+    for now in found.states():
         if now.position == position:
             return now
     raise NoSuchEntry
+
+
+def folded(now: Continuation, sealed: SignedEntry, entry: Entry) -> Continuation:
+    """Return the state after one verified entry. Raises Tampered."""
+    return _fold(now, sealed.position, sealed.seal.mac, entry)
+
+
+def written_at(body: str) -> datetime:
+    """Return the time of an entry by its text, which is not verified; the earliest time if it cannot be read."""
+    try:
+        return codec.decode_entry(body).at
+    except CoreError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def was_written(connection: Connection, sealed: SignedEntry) -> bool:
@@ -255,23 +299,33 @@ def chained(run: UUID, mark: PruneMark, rows: Iterable[Row], *, known: int = 0) 
         yield row
 
 
-def _verified(connection: Connection, run: UUID) -> tuple[PruneMark, Iterator[Row]]:
-    """Return the prune mark and the remaining entries, verified one by one as they are read."""
-    found = iter(_all(connection, run))
-    first = next(found, None)
-    if first is None:
-        return pruning.read(connection, run), found
-    mark = UNPRUNED if first[0] == 1 else pruning.read(connection, run)
-    return mark, chained(run, mark, chain((first,), found))
+def _verified(
+    connection: Connection, run: UUID, most: int | None = None
+) -> tuple[PruneMark, Iterator[Row]]:
+    """Return the prune mark and the remaining entries, verified one by one as they are read.
+
+    The sweeper may shorten the journal between the two statements. Then they are read again, so that a mark and
+    entries of one moment are compared.
+    """
+    before: PruneMark | None = None
+    while True:
+        found = iter(_all(connection, run, most))
+        first = next(found, None)
+        mark = UNPRUNED if first is not None and first[0] == 1 else pruning.read(connection, run)
+        if first is None:
+            return mark, found
+        if mark.position < first[0] or mark == before:
+            return mark, chained(run, mark, chain((first,), found))
+        before = mark
 
 
-def _all(connection: Connection, run: UUID) -> Iterator[Row]:
+def _all(connection: Connection, run: UUID, most: int | None) -> Iterator[Row]:
     rows = connection.execute(
         """
         SELECT position, body, mac, key_id, packed, commit_id FROM runtime_journalentry
-        WHERE run_id = %s ORDER BY position
+        WHERE run_id = %s ORDER BY position LIMIT %s
         """,
-        (run,),
+        (run, most),
     )
     return (unpacked(*row) for row in rows)
 

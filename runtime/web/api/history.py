@@ -44,13 +44,18 @@ class FindingOut(Schema):
 
 
 class VerificationOut(Schema):
-    """The result of a verification; `sound` if there are no findings."""
+    """The result of a verification; `sound` if there are no findings.
+
+    `removed` entries of a long run were removed at `removed_at`, so they were not verified.
+    """
 
     run: UUID
     status: str
     position: int
     sound: bool
     findings: list[FindingOut]
+    removed: int
+    removed_at: datetime | None
 
     @staticmethod
     def resolve_sound(found: verification.Verification) -> bool:

@@ -148,7 +148,8 @@ class RunOut(Schema):
     that wait for the rate limit of their provider. `unheard` counts the messages that its agent has not received yet.
     `origin` lists the people who cannot decide in it: its requester, the origin of the run it was forked or imported
     from, the senders of its messages and events, and people who tried it again.
-    `removed_at` is when retention erased input, output, reason and journal.
+    `removed_at` is when retention erased input, output, reason and journal. Entries of a long run before
+    `history_begins` were removed at `history_removed_at`.
     """
 
     id: UUID
@@ -170,6 +171,8 @@ class RunOut(Schema):
     unheard: int
     waits: list[WaitOut]
     gates: list[GateOut]
+    history_begins: int
+    history_removed_at: datetime | None
 
 
 class UseOut(Schema):

@@ -67,7 +67,8 @@ def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: 
     assert "made by" in entry.detail
     assert str(allowance) in entry.detail
     with pool.pooled() as database:
-        events = [one for _, entry in journal.history(database, run) for one in entry.events]
+        entries = journal.history(database, run).entries
+        events = [one for _, entry in entries for one in entry.events]
     (decided,) = (one for one in events if isinstance(one, GateDecided))
     assert decided.allowance is not None
     assert (decided.allowance.id, decided.allowance.number, decided.allowance.of) == (

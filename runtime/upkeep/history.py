@@ -1,0 +1,120 @@
+"""Shortens the journals of long runs that go on, after a time that the operator sets.
+
+A frame that is compacted begins a new base: the continuation there, and all later ones, need no earlier entry. The
+sweeper deletes the entries below the newest base that are older than ABEYANCE_HISTORY_DAYS. It verifies and folds them
+first, and keeps the state after the last one under a MAC, beside the prune mark. From there the rest is verified.
+
+Mark, state and deletion are one transaction, which holds the run's row for the deletion alone. So a killed sweeper
+leaves a whole journal, and of two sweepers the second one finds another mark.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import psycopg.errors
+from django.conf import settings
+
+from runtime.core.continuation import Continuation
+from runtime.core.errors import NewerSchema
+from runtime.errors import KeyMissing, Tampered
+from runtime.store import pool, runs
+from runtime.store.pool import Connection
+from runtime.store.tables import continuations, journal, pruning
+from runtime.store.tables.pruning import PruneMark
+
+log = logging.getLogger(__name__)
+
+RUNS = 100  # of one query
+ENTRIES = 1_000  # that one transaction deletes
+LEAST = 200  # entries below a base that are deleted before the base itself is old enough
+
+# Live runs with entries below their base, and the newest entry among the next LEAST of these.
+_SHORTENABLE = """
+    SELECT run.id, e.position, e.body, e.mac, e.key_id, e.packed
+    FROM runtime_run run
+    JOIN runtime_base b ON b.run_id = run.id
+    LEFT JOIN runtime_pruning p ON p.run_id = run.id
+    JOIN runtime_journalentry e ON e.run_id = run.id
+        AND e.position = least(coalesce(p.position, 0) + %(least)s, b.position - 1)
+    WHERE run.ended_at IS NULL AND run.status <> 'quarantined' AND run.base >= b.position
+        AND b.position > coalesce(p.position, 0) + 1 AND run.id > %(after)s
+    ORDER BY run.id LIMIT %(runs)s
+"""
+
+
+def shorten_all(connection: Connection, stop: threading.Event) -> int:
+    """Shorten every journal that is due, until `stop`. Returns the number of deleted entries."""
+    days: float | None = settings.ABEYANCE_HISTORY_DAYS
+    if days is None:
+        return 0
+    before, removed = pool.now(connection) - timedelta(days=days), 0
+    for run in _due(connection, before, stop):
+        while not stop.is_set() and (deleted := _shorten_one(connection, run, before)):
+            removed += deleted
+    if removed:
+        log.info("Removed %d old entries of runs that go on", removed)
+    return removed
+
+
+def shorten(connection: Connection, run: UUID, before: datetime) -> int:
+    """Delete the next entries below the run's base that are older than `before`. Returns their number.
+
+    0 if there are none, another sweeper was faster, or the run has ended. Raises Tampered, KeyMissing, or NewerSchema,
+    with nothing deleted.
+    """
+    base = continuations.load_base(connection, run)
+    history = journal.history(connection, run, most=ENTRIES)
+    last: Continuation | None = None
+    if base is None:
+        return 0
+    for sealed, entry in history.entries:
+        if entry.at >= before or sealed.position >= base.position:
+            break
+        last = journal.folded(last or history.start, sealed, entry)
+    if last is None or not _delete(connection, history.mark, last):
+        return 0
+    return last.position - history.mark.position
+
+
+def _delete(connection: Connection, mark: PruneMark, last: Continuation) -> bool:
+    """Delete the entries up to `last`, if the journal still begins after `mark`."""
+    with connection.transaction():
+        connection.execute("SET LOCAL lock_timeout = '1s'")
+        if not runs.lock_to_shorten(connection, last.run, base=last.position):
+            return False
+        if pruning.read(connection, last.run) != mark:
+            return False
+        pruning.write(connection, last.run, position=last.position, head=last.head, state=last)
+        journal.delete_until(connection, last.run, until=last.position)
+    return True
+
+
+def _due(connection: Connection, before: datetime, stop: threading.Event) -> Iterator[UUID]:
+    """Yield the runs whose journals are to be shortened. The times of entries are not verified yet."""
+    after = UUID(int=0)
+    while not stop.is_set():
+        found = connection.execute(
+            _SHORTENABLE, {"after": after, "runs": RUNS, "least": LEAST}
+        ).fetchall()
+        for run, *row in found:
+            _, body, *_ = journal.unpacked(*row)
+            if journal.written_at(body) < before:
+                yield run
+        if len(found) < RUNS:
+            return
+        after = found[-1][0]
+
+
+def _shorten_one(connection: Connection, run: UUID, before: datetime) -> int:
+    try:
+        return shorten(connection, run, before)
+    except (Tampered, KeyMissing) as exc:
+        log.critical("Run %s: keeps its history, its journal does not verify: %s", run, exc)
+    except NewerSchema as exc:
+        log.warning("Run %s: keeps its history, left to a newer sweeper: %s", run, exc)
+    except psycopg.errors.LockNotAvailable:
+        log.info("Run %s: keeps its history for now, its row is locked", run)
+    return 0

@@ -1,0 +1,206 @@
+"""Long runs that go on lose the entries below a base: the rest verifies, resumes and is forked from where it begins."""
+
+import threading
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from pytest_django import Settings
+
+from runtime.control import retry
+from runtime.control.fork import fork
+from runtime.control.verification import verification
+from runtime.core.call_options import CompactionOptions
+from runtime.core.enums import EffectClass
+from runtime.errors import HistoryRemoved, Tampered
+from runtime.models import CompactionBase, Continuation, JournalEntry, Pruning, Run
+from runtime.ports.agents import AgentInfo
+from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest, Outcome, ToolResult
+from runtime.store import pool
+from runtime.store.tables import journal
+from runtime.upkeep import history
+from tests.support.calls import around
+from tests.support.engine import ADA, Death, MakeBench, Rig, die, types
+from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say
+
+READ = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 50))
+EVERY = 8  # each such call needs an approval
+
+
+class Compacting(FakeEffects):
+    """Agents whose frames are compacted every few turns."""
+
+    def agent(self, name: str) -> AgentInfo:
+        return replace(super().agent(name), compaction=CompactionOptions(messages=7))
+
+
+def plays(calls: int) -> Script:
+    """Calls a tool so often, each EVERY calls the gated one, and then answers."""
+
+    def reply(request: ModelRequest) -> Outcome:
+        if request.summary:
+            return ModelAnswer(reply=None, text="so far")
+        last = [m for m in request.messages if m["role"] == "model"][-1:]
+        done = int(last[0]["calls"][0][1:].split(".")[0]) if last else 0
+        if done == calls:
+            return say("done")
+        return ask(("read" if (done + 1) % EVERY else "gated", {"n": done + 1}))
+
+    return reply
+
+
+@pytest.fixture
+def desk(rig: MakeBench, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Rig:
+    monkeypatch.setattr("tests.support.engine.FakeEffects", Compacting)
+    settings.ABEYANCE_HISTORY_DAYS = 0.0
+    return rig({"a": plays(30)}, read=READ, gated=FakeTool(gated=True))
+
+
+def shortened(stop: threading.Event | None = None) -> int:
+    with pool.own() as own:
+        return history.shorten_all(own, stop or threading.Event())
+
+
+@pytest.fixture
+def long(desk: Rig) -> UUID:
+    """A suspended run that has decided one gate, whose earlier entries were removed."""
+    run = desk.advance(desk.start("a")).id
+    desk.answer(run)
+    assert shortened() > 20
+    return run
+
+
+def positions(run: UUID) -> list[int]:
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    return list(rows.values_list("position", flat=True))
+
+
+def findings(run: UUID) -> list[str]:
+    return [f"{one.subject}: {one.problem}" for one in verification.verify(run).findings]
+
+
+def test_a_run_goes_on_without_the_entries_below_its_base(desk: Rig, long: UUID) -> None:
+    base, row = CompactionBase.objects.get(run=long), Run.objects.get(id=long)
+    assert positions(long) == list(range(base.position, row.position + 1))
+    assert types(long)[0] == "Compacted"
+    found = verification.verify(long)
+    assert (found.is_consistent, found.removed) == (True, base.position - 1)
+    assert found.removed_at == Pruning.objects.get(run=long).at
+    run = row
+    while run.status == "suspended":
+        run = desk.answer(long)
+        shortened()
+        assert findings(long) == []
+    assert (run.status, run.output) == ("completed", '"done"')
+    assert [call.args["n"] for call in desk.effects.calls] == list(range(1, 31))
+    assert 2 * len(positions(long)) < run.position
+
+
+def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
+    desk: Rig, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "ENTRIES", 7)
+    run = desk.advance(desk.start("a")).id
+    settings.ABEYANCE_HISTORY_DAYS = None
+    assert shortened() == 0
+    settings.ABEYANCE_HISTORY_DAYS = 0.5
+    assert shortened() == 0
+    settings.ABEYANCE_HISTORY_DAYS = 0.0
+    stop = threading.Event()
+    stop.set()
+    assert shortened(stop) == 0
+    Run.objects.filter(id=run).update(status="quarantined")
+    assert shortened() == 0
+    Run.objects.filter(id=run).update(status="suspended")
+    base = CompactionBase.objects.get(run=run).position
+    assert shortened() == base - 1  # in several transactions
+    assert positions(run)[0] == base
+    assert shortened() == 0
+
+
+def test_a_sweeper_that_dies_or_comes_second_changes_nothing(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = desk.advance(desk.start("a")).id
+    with monkeypatch.context() as patch:
+        around(patch, journal, "delete_until", after=lambda *_, **__: die())
+        with pytest.raises(Death):
+            shortened()
+    assert (positions(run)[0], Pruning.objects.exists()) == (1, False)
+    assert findings(run) == []
+    first: list[int] = []
+
+    def be_faster(*_: object, **__: object) -> None:
+        if not first:
+            first.append(0)
+            first.append(shortened())
+
+    with monkeypatch.context() as patch:  # both have read the same entries
+        around(patch, history, "_delete", before=be_faster)
+        assert shortened() == 0
+    assert first[1] > 20
+    assert findings(run) == []
+    assert desk.answer(run).status == "suspended"
+
+
+OTHER_STATE = (
+    "UPDATE runtime_pruning SET (state, state_mac, state_key_id) ="
+    " (SELECT body, mac, key_id FROM runtime_base)"
+)
+WITHOUT_FIRST = (
+    "DELETE FROM runtime_journalentry"
+    " WHERE position = (SELECT min(position) FROM runtime_journalentry)"
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE runtime_pruning SET position = position + 1", "mark of the journal does not"),
+        ("UPDATE runtime_pruning SET head = 'x' || head", "mark of the journal does not verify"),
+        ("UPDATE runtime_pruning SET at = at - interval '1 day'", "mark of the journal does not"),
+        ("DELETE FROM runtime_pruning", "journal entry 1 is missing"),
+        ("UPDATE runtime_pruning SET state = replace(state, 'so far', 'so near')", "verify"),
+        ("UPDATE runtime_pruning SET state = NULL", "the state at the prune mark is missing"),
+        (OTHER_STATE, "the continuation belongs to another run or position"),
+        (WITHOUT_FIRST, "is missing"),
+    ],
+)
+def test_another_beginning_is_refused(desk: Rig, long: UUID, statement: str, problem: str) -> None:
+    with pool.own() as own:
+        own.execute(statement)
+    assert any(problem in one for one in findings(long)), findings(long)
+    with pytest.raises(Tampered):
+        fork(run=long, position=Run.objects.get(id=long).position, actor=ADA)
+    if (
+        "SET state" not in statement and statement is not OTHER_STATE
+    ):  # a worker begins at the run's continuation
+        assert desk.answer(long).status == "quarantined"
+
+
+def test_a_fork_begins_where_history_does(desk: Rig, long: UUID) -> None:
+    begins = positions(long)[0]
+    for position in (1, begins - 1):
+        with pytest.raises(HistoryRemoved) as refused:
+            fork(run=long, position=position, actor=ADA)
+        assert f"History before entry {begins} was removed on 20" in refused.value.detail
+        assert refused.value.extra["begins"] == begins
+    first = refused.value.extra["first"]
+    assert isinstance(first, int)
+    assert refused.value.detail.endswith(f"the first entry that can be forked is {first}.")
+    made = fork(run=long, position=first, actor=ADA)
+    assert desk.advance(made).status == "suspended"
+    assert findings(made) == []
+
+
+def test_a_failed_run_is_retried_from_its_base(desk: Rig, long: UUID) -> None:
+    real = desk.effects.agents["a"]
+    desk.effects.agents["a"] = lambda _: ModelFailure(error="no")
+    failed = desk.answer(long)
+    assert failed.status == "failed"
+    desk.effects.agents["a"] = real
+    retry.retry(run=long, reason="again", actor=ADA)
+    assert Continuation.objects.get(run=long).position == Run.objects.get(id=long).position
+    assert findings(long) == []
+    shortened()
+    assert desk.advance(long).status == "suspended"
