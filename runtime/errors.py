@@ -59,21 +59,15 @@ class NoSuchEntry(RequestError):
 
 
 class HistoryRemoved(RequestError):
-    """The entries of this run up to that one were removed."""
+    """Entries of this run that are needed for that were removed."""
 
-    status, code, field = 409, "history_removed", "position"
+    status, code = 409, "history_removed"
 
-    def __init__(self, begins: int, at: datetime | None, first: int | None = None) -> None:
+    def __init__(self, begins: int, at: datetime | None, then: str, **extra: object) -> None:
         when = "" if at is None else f" on {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        can = (
-            "no entry can be forked now"
-            if first is None
-            else f"the first entry that can be forked is {first}"
-        )
         super().__init__(
-            f"History before entry {begins} was removed{when}: {can}.", begins=begins, first=first
+            f"History before entry {begins} was removed{when}: {then}.", begins=begins, **extra
         )
-        self.begins, self.at = begins, at
 
 
 class NotQuiescent(RequestError):

@@ -24,6 +24,7 @@ from runtime.core.machine.origin import steered_by
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, step
 from runtime.errors import (
+    HistoryRemoved,
     InvalidInput,
     KeyMissing,
     NotAtRest,
@@ -50,8 +51,8 @@ _A_DAY = 24 * 60 * 60 * 1000
 def export_run(*, run: UUID, actor: Actor) -> str:
     """End a run here, close its gates, and return its signed file; an exported run gives its file again.
 
-    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunArchived; RunEnded; NotAtRest; TooLarge; Tampered,
-    KeyMissing or NewerSchema.
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunArchived; RunEnded; NotAtRest; HistoryRemoved;
+    TooLarge; Tampered, KeyMissing or NewerSchema.
     """
     access.for_admins(run, actor, "Only admins may export runs.")
     approvals = wiring.approvals()
@@ -187,6 +188,8 @@ def _write(
 def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]]:
     """Return the state of a run and the texts of its entries, verified from the first one on."""
     found = journal.history(connection, run)
+    if found.mark.position and found.start.position:
+        raise HistoryRemoved(found.mark.position + 1, found.mark.at, "it cannot be exported")
     now, bodies = found.start, []
     for sealed, entry in found.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)

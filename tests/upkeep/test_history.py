@@ -5,13 +5,16 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from django.test import Client
 from pytest_django import Settings
 
+from approvals.models import Request
+from approvals.requests import statements
 from runtime.control import retry
 from runtime.control.fork import fork
 from runtime.control.verification import verification
 from runtime.core.call_options import CompactionOptions
-from runtime.core.enums import EffectClass
+from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import HistoryRemoved, Tampered
 from runtime.models import CompactionBase, Continuation, JournalEntry, Pruning, Run
 from runtime.ports.agents import AgentInfo
@@ -21,7 +24,9 @@ from runtime.store.tables import journal
 from runtime.upkeep import history
 from tests.support.calls import around
 from tests.support.engine import ADA, Death, MakeBench, Rig, die, types
-from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say
+from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
+from tests.support.office import NEWCOMER, Office, OfficeEffects
+from tests.support.seeds import Cast
 
 READ = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 50))
 EVERY = 8  # each such call needs an approval
@@ -138,7 +143,7 @@ def test_a_sweeper_that_dies_or_comes_second_changes_nothing(
     with monkeypatch.context() as patch:  # both have read the same entries
         around(patch, history, "_delete", before=be_faster)
         assert shortened() == 0
-    assert first[1] > 20
+    assert first[1] > 10
     assert findings(run) == []
     assert desk.answer(run).status == "suspended"
 
@@ -187,7 +192,7 @@ def test_a_fork_begins_where_history_does(desk: Rig, long: UUID) -> None:
         assert refused.value.extra["begins"] == begins
     first = refused.value.extra["first"]
     assert isinstance(first, int)
-    assert refused.value.detail.endswith(f"the first entry that can be forked is {first}.")
+    assert refused.value.detail.endswith(f": entry {first} is the first one that can be forked.")
     made = fork(run=long, position=first, actor=ADA)
     assert desk.advance(made).status == "suspended"
     assert findings(made) == []
@@ -204,3 +209,67 @@ def test_a_failed_run_is_retried_from_its_base(desk: Rig, long: UUID) -> None:
     assert findings(long) == []
     shortened()
     assert desk.advance(long).status == "suspended"
+
+
+# With real approvals and pages
+
+
+@pytest.fixture
+def waiting(
+    office: Office, cast: Cast, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> UUID:
+    """A run at a gate that it opened in an entry which was removed: its sub-agent went on meanwhile."""
+    settings.ABEYANCE_HISTORY_DAYS = 0.0
+    really = OfficeEffects.agent
+    monkeypatch.setattr(
+        OfficeEffects,
+        "agent",
+        lambda self, name: replace(
+            really(self, name), compaction=CompactionOptions(messages=7), plan=None
+        ),
+    )
+    office.effects.tools["read"] = READ
+    gated = ("set_privileges", {"username": "newhire", "security_level": 3})
+    office.effects.agents = {
+        "hr_onboarding": turns(ask(gated, ("account_agent", NEWCOMER)), say("done")),
+        "account_agent": plays(EVERY - 1),
+    }
+    run = office.start()
+    assert shortened() > 10
+    return run
+
+
+def test_an_open_request_of_a_removed_entry_is_shown_and_decided(
+    office: Office, waiting: UUID, cast: Cast
+) -> None:
+    request, begins = office.request(waiting), positions(waiting)[0]
+    line = f"History before entry {begins} was removed on"
+    bea, ada = Client(), Client()
+    bea.force_login(cast.bea)
+    ada.force_login(cast.ada)
+    page = bea.get(f"/a/{request.id}/").content.decode()
+    assert "newhire" in page
+    assert line in page
+    for address in ("", "?tab=transcript"):
+        page = bea.get(f"/runs/{waiting}/{address}").content.decode()
+        assert line in page
+        assert "set_privileges" in page
+    page = ada.get(f"/runs/{waiting}/fork/1/").content.decode()
+    assert line in page
+    assert "is the first one that can be forked" in page
+    assert "Create fork" not in page
+    detail = ada.get(f"/api/v1/runs/{waiting}").json()
+    assert detail["history_begins"] == begins
+    assert detail["history_removed_at"] is not None
+    refused = ada.post(
+        f"/api/v1/runs/{waiting}/fork", {"position": 1}, content_type="application/json"
+    )
+    assert (refused.status_code, refused.json()["code"]) == (409, "history_removed")
+    assert findings(waiting) == []
+    run = office.approve(waiting)
+    assert (run.status, run.output) == ("completed", '"done"')
+    assert office.started(waiting) == 1
+    said = statements.read(Request.objects.get(run=waiting))
+    assert (said.by, said.verdict) == ("bea", Verdict.APPROVE)
+    assert findings(waiting) == []
+    assert bea.get(f"/a/{request.id}/").status_code == 200

@@ -175,6 +175,7 @@ _REFUSALS: list[tuple[Exception, int, str, dict[str, Any]]] = [
     (errors.NoSuchRun(), 404, "not_found", {"detail": "There is no such run."}),
     (errors.NoSuchEntry(), 404, "not_found", {}),
     (errors.NotQuiescent(), 409, "not_quiescent", {}),
+    (errors.HistoryRemoved(9, None, "no"), 409, "history_removed", {"begins": 9}),
     (errors.NotAtRest(), 409, "not_at_rest", {}),
     (errors.NotQuarantined(), 409, "not_quarantined", {}),
     (errors.NotFailed("completed"), 409, "not_failed", {"status": "completed"}),

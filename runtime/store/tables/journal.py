@@ -214,7 +214,10 @@ def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
     found = history(connection, run)
     if position <= (removed := found.mark.position):
         first = next((now.position for now in found.states() if quiescent(now)), None)
-        raise HistoryRemoved(removed + 1, found.mark.at, first)
+        then = "no entry" if first is None else f"entry {first} is the first one that"
+        raise HistoryRemoved(
+            removed + 1, found.mark.at, f"{then} can be forked", first=first, field="position"
+        )
     for now in found.states():
         if now.position == position:
             return now
