@@ -95,11 +95,14 @@ def lock_against_retention(connection: Connection, run: UUID) -> None:
 
 
 def lock_to_shorten(connection: Connection, run: UUID, *, base: int) -> bool:
-    """Lock a live run whose continuation is after entry `base`. False if it is not, ended, or is quarantined."""
+    """Lock a live run whose continuation is after entry `base`.
+
+    False if it is not, or the run has ended, is quarantined or under a legal hold.
+    """
     found = connection.execute(
         """
         SELECT FROM runtime_run WHERE id = %s AND base > %s AND ended_at IS NULL
-            AND status <> 'quarantined' FOR UPDATE
+            AND status <> 'quarantined' AND legal_hold IS NULL FOR UPDATE
         """,
         (run, base),
     )

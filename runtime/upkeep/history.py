@@ -39,7 +39,7 @@ _SHORTENABLE = """
     LEFT JOIN runtime_pruning p ON p.run_id = run.id
     JOIN runtime_journalentry e ON e.run_id = run.id
         AND e.position = least(coalesce(p.position, 0) + %(least)s, b.position - 1)
-    WHERE run.ended_at IS NULL AND run.status <> 'quarantined' AND run.base >= b.position
+    WHERE run.ended_at IS NULL AND run.status <> 'quarantined' AND run.legal_hold IS NULL AND run.base >= b.position
         AND b.position > coalesce(p.position, 0) + 1 AND run.id > %(after)s
     ORDER BY run.id LIMIT %(runs)s
 """

@@ -116,7 +116,9 @@ def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
     assert shortened(stop) == 0
     Run.objects.filter(id=run).update(status="quarantined")
     assert shortened() == 0
-    Run.objects.filter(id=run).update(status="suspended")
+    Run.objects.filter(id=run).update(status="suspended", legal_hold={"by": "ada"})
+    assert shortened() == 0
+    Run.objects.filter(id=run).update(legal_hold=None)
     base = CompactionBase.objects.get(run=run).position
     with pool.own() as own:
         fifth = [entry.at for _, entry in journal.history(own, run).entries][4]

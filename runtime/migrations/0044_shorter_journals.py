@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Add the columns."""
 
-    dependencies: ClassVar = [("runtime", "0042_memory_summary")]
+    dependencies: ClassVar = [("runtime", "0043_archive")]
 
     operations: ClassVar = [
         migrations.AddField("pruning", name, models.TextField(null=True))
