@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Add the columns."""
 
-    dependencies: ClassVar = [("runtime", "0043_archive")]
+    dependencies: ClassVar = [("runtime", "0044_buckets")]
 
     operations: ClassVar = [
         migrations.AddField("pruning", name, models.TextField(null=True))
