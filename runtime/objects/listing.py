@@ -1,5 +1,7 @@
 """Lists objects that other programs write below an address, by a cursor, and reads small ones. It writes nothing."""
 
+import logging
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -7,8 +9,12 @@ from typing import Any
 
 from runtime.objects.bucket import PROBLEMS, client, short
 
+log = logging.getLogger(__name__)
+
 MAX_LISTED = 1_000  # objects of one request
 CONNECT, ANSWER = "3s", "5s"
+
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 
 
 class Unlisted(Exception):
@@ -46,7 +52,7 @@ class Listing:
             pages = self._store.list(offset=cursor or None, chunk_size=self.most)
             found = [_object(one) for one in next(iter(pages), ())]
         except PROBLEMS as exc:
-            raise Unlisted(short(exc)) from exc
+            raise Unlisted(_why(exc)) from exc
         in_order = sorted(found, key=lambda one: one.name.encode())
         if len(found) == self.most and found != in_order:
             raise Unlisted("the store does not list objects in the order of their names")
@@ -62,7 +68,7 @@ class Listing:
         except FileNotFoundError:
             return None
         except PROBLEMS as exc:
-            raise Unread(short(exc), passes=not isinstance(exc, PermissionError)) from exc
+            raise Unread(_why(exc), passes=not isinstance(exc, PermissionError)) from exc
 
 
 @cache
@@ -73,7 +79,22 @@ def listing_at(address: str) -> Listing:
     try:
         return Listing(client(address, times, retries))
     except (*PROBLEMS, TypeError) as exc:
-        raise Unlisted(short(exc)) from exc
+        raise Unlisted(_why(exc)) from exc
+
+
+def _why(exc: Exception) -> str:
+    """Say in a few words why a request failed. The log has all of it."""
+    whole = str(exc)
+    log.warning("An object store: %s", short(exc))
+    if code := _CODE.search(whole):
+        return f"the store answers {code[1]}"
+    if isinstance(exc, PermissionError):
+        return "the store refuses the credentials"
+    if "timed out" in whole or "Timeout" in whole:
+        return "the store does not answer in time"
+    if "error sending request" in whole:
+        return "the store cannot be reached"
+    return short(exc)
 
 
 def _object(found: Any) -> Object:

@@ -47,7 +47,7 @@ def test_an_object_is_read_as_it_was_listed(listed: Listing) -> None:
 def test_a_store_that_does_not_answer_says_so_in_time(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Unlisted):
+    with pytest.raises(Unlisted, match=r"^the store answers NoSuchBucket$"):
         listing_at("s3://none-such/x").after("")
     found = Listing(from_url(bucket, client_options={"allow_http": True}))
     found._store.put("a", b"")
@@ -56,8 +56,10 @@ def test_a_store_that_does_not_answer_says_so_in_time(
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setattr(listing, "ANSWER", "200ms")
         late = listing_at.__wrapped__(bucket)
-        with pytest.raises(Unlisted):
+        with pytest.raises(Unlisted, match=r"^the store does not answer in time$"):
             late.after("")
         with pytest.raises(Unread) as unread:
             late.read(one, 10)
         assert unread.value.passes
+    with pytest.raises(Unlisted, match=r"^the store cannot be reached$"):
+        late.after("")

@@ -91,6 +91,12 @@ def test_acts_of_people_on_the_page(
     changed = ada.post(f"{place}change/", {**SAID, "name": "Other", "at_once": "3"}, follow=True)
     has(words(changed), "Other", "changed by ada", "Runs at once3")
     shows(ada, f"{place}change/", "Save the changes", "Try")
+    Trigger.objects.update(problem="the trigger does not verify")
+    shows(ada, place, "It starts nothing", "the trigger does not verify", "problem")
+    has(words(ada.post(f"{place}change/", SAID, follow=True)), hides=("It starts nothing",))
+    assert f'href="{NEW}">Trigger…' in ada.get("/agents/hr_onboarding/").content.decode()
+    waking = {**SAID, "wakes": "only"}
+    has(words(ada.post(f"{place}change/", waking), 403), "does not have the right events:send")
     hook = ada.post(f"{place}webhook/", {"scheme": "header", "header": "X-Token"})
     has(
         words(hook),

@@ -72,10 +72,14 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerView:
-    """One trigger for a reader. `more` is the number of the event before which the earlier ones begin, None without."""
+    """One trigger for a reader. `problem` says why it starts nothing although it is active.
+
+    `more` is the number of the event before which the earlier ones begin, None without.
+    """
 
     id: UUID
     status: str
+    problem: str
     owner: str
     makers: tuple[str, ...]
     definition: Definition
@@ -182,6 +186,7 @@ def _view(
     return TriggerView(
         id=row.id,
         status=row.state,
+        problem=row.problem,
         owner=found.owner,
         makers=found.makers,
         definition=found.definition,

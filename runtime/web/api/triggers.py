@@ -187,8 +187,8 @@ class ReceiptOut(Schema):
 class TriggerOut(Schema):
     """One trigger with its newest events and its newest acts.
 
-    `owner` is the requester of its runs; none of `makers` decides in them. `more` is the number of the event before
-    which the earlier ones begin, for `before`.
+    `owner` is the requester of its runs; none of `makers` decides in them. `problem` says why it starts nothing
+    although it is active. `more` is the number of the event before which the earlier ones begin, for `before`.
     """
 
     id: UUID
@@ -206,7 +206,10 @@ class TriggerOut(Schema):
     rate_seconds: int
     folder: str
     stream: str
+    bucket: str
+    wakes: str
     state: str
+    problem: str
     owner: str
     makers: list[str]
     history: list[TriggeredOut]
@@ -340,7 +343,18 @@ def _shown(request: Authenticated, trigger: UUID) -> dict[str, Any]:
 
 def _fields(one: TriggerView) -> dict[str, Any]:
     said = one.definition
-    own = ("id", "status", "owner", "makers", "history", "more", "acts", "webhook", "source")
+    own = (
+        "id",
+        "status",
+        "problem",
+        "owner",
+        "makers",
+        "history",
+        "more",
+        "acts",
+        "webhook",
+        "source",
+    )
     return {
         **{name: getattr(said, name) for name in TriggerOut.model_fields if hasattr(said, name)},
         **{name: getattr(one, name) for name in own},

@@ -23,6 +23,8 @@ from tests.support.engine import ADA
 from tests.triggers.events.conftest import Desk, told
 from tests.triggers.sources.test_folders import FILED, source
 
+LATE = "the store does not answer in time"
+
 
 class Bucket:
     """A bucket, as the program that writes to it and the administrator see it."""
@@ -146,7 +148,7 @@ def test_a_store_that_answers_late_loses_nothing_and_holds_up_no_other(
         filled.put("Ann")
         filled.look()
         filled.look(30)
-        assert source(late).problem.startswith("the bucket cannot be read: ")
+        assert source(late).problem == f"the bucket cannot be read: {LATE}"
         assert [name for name, *_ in told(filled.trigger)] == ["a.json"]
         assert asked.count("late") == 1  # and again after a minute, behind the others
         filled.look(31)
