@@ -32,6 +32,7 @@ from runtime.execution.concurrency import RunSlots
 from runtime.execution.contents import ContentWriter
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
+from runtime.execution.recent_runs import MAX_CHARACTERS
 from runtime.execution.yielding import YieldPolicy
 from runtime.ports.approvals import Approvals, Part
 from runtime.store import failpoints, leases, pool, steps
@@ -260,6 +261,11 @@ class StepWriter:
         else:
             self._sizes = Sizes(covered=covered + tail)
         self._rows.append(step.entry.row)
+        if step.pins and self._sizes.covered > MAX_CHARACTERS:
+            # Nothing needs the entries up to a base, and no process caches this many: a run may go on for long.
+            del self._rows[:-1]
+            self._conversations.reset()
+            self._sizes = Sizes(covered=len(step.entry.body))
         dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.settled or step.closed))
 
     def _step(

@@ -1,7 +1,7 @@
 """Runs the sweeper: one process with a loop for each scheduled job. Any number of sweepers may run.
 
-The loops are independent. The sweeper sends hints for due runs and starts the runs of schedules every second, looks at
-requests, mails people and shortens long journals every minute, and does the other jobs once an hour.
+The loops are independent. The sweeper sends hints for due runs and starts the runs of schedules every second, shortens
+long journals every ten seconds, looks at requests and mails people every minute, and does the other jobs once an hour.
 """
 
 import logging
@@ -91,7 +91,7 @@ def run(stop: threading.Event, *more: Loop) -> None:
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
         Loop(name="archive", duty=archiving.enforce),
-        Loop(name="history", duty=history.shorten_all, seconds=MINUTE),
+        Loop(name="history", duty=history.shorten_all, seconds=KEEP_SECONDS),
         Loop(name="ledger", duty=compare_ledger),
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),

@@ -25,6 +25,7 @@ MEASURES = {
     "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",
     "desk": "a hundred mixed requests, cleared by keyboard in a browser",
     "phone": "the important one of a hundred requests, decided on a phone",
+    "history": "a run of 100,000 steps that goes on: its resume time and its rows (if named)",
     "due": "a million timers that ran out, two sweepers",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
 }
@@ -32,7 +33,7 @@ MEASURES = {
 
 def main() -> None:
     chosen = _arguments()
-    left_out = {"profile", "prices", "wal"} | ({"waiting"} if chosen.quick else set())
+    left_out = {"profile", "prices", "wal", "history"} | ({"waiting"} if chosen.quick else set())
     names = chosen.only or [name for name in MEASURES if name not in left_out]
     began = time.monotonic()
     load = os.getloadavg()

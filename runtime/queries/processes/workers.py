@@ -26,7 +26,7 @@ LATE_SECONDS = {
     "partitions": 7_200,
     "retention": 7_200,
     "archive": 7_200,
-    "history": 600,
+    "history": 120,
     "ledger": 7_200,
     "mail": 600,
     "objects": 600,

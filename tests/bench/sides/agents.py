@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.usage import RequestUsage
 
-from agents.sdk import tool
+from agents.sdk import Compaction, tool
 from tests.bench.sides import workload
 from tests.support.specs import spec_of
 
@@ -107,3 +107,48 @@ def step(text: str, got: int) -> str:
 
 
 walker = spec_of("walker", input=Walk, model=plays(workload.steps), tools=[step])
+
+# A run that goes on for long
+
+
+class Marathon(BaseModel):
+    """Waits at so many gates in a row after the turns `first` and `last`, and takes small steps between."""
+
+    first: int
+    last: int
+    gates: int
+
+
+@tool(effect="read")
+def stride(number: int) -> int:
+    """Take a step, and return its number."""
+    return number
+
+
+@tool(effect="read", approval=True)
+def halt(number: int) -> int:
+    """Wait for a person, and return the number of the step."""
+    return number
+
+
+def march(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    """Call the next step by the number that the last one returned: earlier messages may be summed up."""
+    given = messages[0].parts[0]
+    assert isinstance(given, UserPromptPart)
+    plan = Marathon.model_validate_json(str(given.content))
+    results = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    number = int(results[0].model_response_str()) + 1 if results else 1
+    stops = any(0 <= number - place < plan.gates for place in (plan.first, plan.last))
+    part: TextPart | ToolCallPart = TextPart("done")
+    if number < plan.last + plan.gates:
+        part = ToolCallPart("halt" if stops else "stride", {"number": number}, f"call-{number}")
+    return ModelResponse(parts=[part], usage=TOKENS)
+
+
+marathon = spec_of(
+    "marathon",
+    input=Marathon,
+    model=march,
+    tools=[stride, halt],
+    compaction=Compaction(messages=201, summarise=lambda messages: f"{len(messages)} messages"),
+)
