@@ -16,10 +16,20 @@ from runtime.control.verification import verification
 from runtime.core.call_options import CompactionOptions
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import HistoryRemoved, Tampered
+from runtime.execution import commit
+from runtime.execution.commit import StepWriter
 from runtime.models import CompactionBase, Continuation, JournalEntry, Pruning, Run
 from runtime.ports.agents import AgentInfo
-from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest, Outcome, ToolResult
+from runtime.ports.effects import (
+    ModelAnswer,
+    ModelFailure,
+    ModelRequest,
+    Outcome,
+    ToolRequest,
+    ToolResult,
+)
 from runtime.store import pool
+from runtime.store.loading import StoredRun
 from runtime.store.tables import journal
 from runtime.upkeep import history
 from tests.support.calls import around
@@ -39,8 +49,8 @@ class Compacting(FakeEffects):
         return replace(super().agent(name), compaction=CompactionOptions(messages=7))
 
 
-def plays(calls: int) -> Script:
-    """Calls a tool so often, each EVERY calls the gated one, and then answers."""
+def plays(calls: int, gates_from: int = 0) -> Script:
+    """Calls a tool so often, each EVERY calls from then on the gated one, and then answers."""
 
     def reply(request: ModelRequest) -> Outcome:
         if request.summary:
@@ -49,7 +59,8 @@ def plays(calls: int) -> Script:
         done = int(last[0]["calls"][0][1:].split(".")[0]) if last else 0
         if done == calls:
             return say("done")
-        return ask(("read" if (done + 1) % EVERY else "gated", {"n": done + 1}))
+        is_gated = done + 1 >= gates_from and (done + 1) % EVERY == 0
+        return ask(("gated" if is_gated else "read", {"n": done + 1}))
 
     return reply
 
@@ -214,6 +225,45 @@ def test_a_failed_run_is_retried_from_its_base(desk: Rig, long: UUID) -> None:
     assert findings(long) == []
     shortened()
     assert desk.advance(long).status == "suspended"
+
+
+MANY = 1_000  # calls, with two entries each
+
+
+def test_a_run_of_many_steps_keeps_few_rows_and_is_resumed_from_them(
+    desk: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    held: list[int] = []
+
+    def look(request: ToolRequest) -> ToolResult:
+        if request.args["n"] % 100 == 0:
+            shortened()
+            with pool.own() as own:
+                found = own.execute("SELECT count(*) FROM runtime_journalentry").fetchone()
+            rows.append(found[0] if found else 0)
+        return ToolResult(value="x" * 50)
+
+    monkeypatch.setattr(commit, "MAX_CHARACTERS", 10_000)
+    around(
+        monkeypatch, StepWriter, "_committed", before=lambda one, *_: held.append(len(one._rows))
+    )
+    desk.effects.agents["a"] = plays(MANY + 4, gates_from=MANY)
+    desk.effects.tools["read"] = FakeTool(effect=EffectClass.READ, body=look)
+    run = desk.advance(desk.start("a"))
+    assert run.status == "suspended"
+    assert run.position > 2 * MANY
+    assert max(rows) < 300, rows
+    assert max(held) < 300  # also in the memory of its worker
+    shortened()
+    loaded: list[int] = []
+    with monkeypatch.context() as patch:
+        around(
+            patch, StoredRun, "state", before=lambda one, *_, **__: loaded.append(len(one.entries))
+        )
+        assert desk.answer(run.id).status == "completed"
+    assert max(loaded) < 50
+    assert findings(run.id) == []
 
 
 # With real approvals and pages

@@ -12,7 +12,7 @@ from tests.bench.sides.driver import SUSPENDED, TRIGGER, Driver
 from tests.bench.site import Site
 
 NOTE = (
-    "One worker process and one sweeper with `ABEYANCE_HISTORY_DAYS=0`. A step is an entry; the agent is compacted every"
+    "One worker process and one sweeper with `ABEYANCE_HISTORY_DAYS=0`. A step is an entry; the agent is compacted each"
     " 100 turns. It waits at {gates} gates in a row near its beginning, and again after the last step. A resume is from"
     " the approval of one gate to the next one: the worker claims, verifies and loads the run, makes the call, asks the"
     " model, and commits. Before both, the sweeper has caught up."
@@ -46,7 +46,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         site.end(*programs)
         del os.environ["ABEYANCE_HISTORY_DAYS"]
     return Finding(
-        f"A long run that goes on: {steps:,} steps",
+        f"A long run that goes on: {2 * last:,} steps",
         [
             ratio("resume at the first bases / after all steps", early, late, " ms", least=0.8),
             Line("most rows of its journal at once", [most], ours=f"{number(rows)} at the end"),
