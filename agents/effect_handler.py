@@ -104,14 +104,17 @@ class AgentEffects:
         """Read an input with the agent's Pydantic model and return it as JSON. Raise InvalidInput or UnknownAgent."""
         return inputs.read(self.registry.get(agent).input, value)
 
-    def instruct(self, agent: str, given: Any, *, at: datetime) -> Instructions:
+    def instruct(
+        self, agent: str, given: Any, *, at: datetime, number: int | None = None
+    ) -> Instructions:
         """Call the agent's function of instructions, or fill in its prompt as it was in production `at`.
 
-        The text is empty if its instructions are a text. Raise InvalidInput if it cannot be made, or UnknownAgent.
+        `number` names another version of the prompt. The text is empty if its instructions are a text. Raise
+        InvalidInput if it cannot be made, or UnknownAgent.
         """
         spec = self.registry.get(agent)
         if spec.prompt_name:
-            return instructions.of_prompt(spec, given, self.prompts, at)
+            return instructions.of_prompt(spec, given, self.prompts, at, number)
         if spec.instruct is None:
             return Instructions()
         return Instructions(text=inputs.instructions(spec.instruct, spec.input, given))

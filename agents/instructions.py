@@ -13,17 +13,29 @@ from runtime.errors import InvalidInput
 from runtime.ports.prompts import Instructions, Prompts
 
 
-def of_prompt(agent: AgentSpec, given: Any, prompts: Prompts | None, at: datetime) -> Instructions:
-    """Fill in the version that was in production `at`, or the text in the code if none was.
+def of_prompt(
+    agent: AgentSpec,
+    given: Any,
+    prompts: Prompts | None,
+    at: datetime,
+    version: int | None = None,
+) -> Instructions:
+    """Fill in the version that was in production `at`, or the text in the code if none was. `version` names another.
 
     A text in the code without variables needs no copy in each run, as other instructions. Raise InvalidInput.
     """
-    found = None if prompts is None else prompts.in_production(agent.prompt_name, at)
+    name = agent.prompt_name
+    if prompts is None or version == 0:
+        found = None
+    elif version is None:
+        found = prompts.in_production(name, at)
+    else:
+        found = prompts.version(name, version)
     number, text = (0, agent.instructions) if found is None else (found.number, found.text)
-    pinned = PinnedPrompt(name=agent.prompt_name, number=number, digest=sha256_of(text), at=at)
+    pinned = PinnedPrompt(name=name, number=number, digest=sha256_of(text), at=at)
     if number == 0 and not placeholders(text):
         return Instructions(pinned=pinned)
-    return Instructions(text=fill(agent.prompt_name, text, given), pinned=pinned)
+    return Instructions(text=fill(name, text, given), pinned=pinned)
 
 
 def fill(name: str, text: str, given: Any) -> str:

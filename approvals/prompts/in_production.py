@@ -4,8 +4,11 @@ import threading
 from datetime import datetime
 from typing import Final
 
+from approvals import clock
+from approvals.errors import UnknownPrompt
 from approvals.models import PromptAct
 from approvals.prompts import acts
+from approvals.prompts.acts import History
 from runtime.ports.prompts import PromptVersion
 from runtime.store import pool
 
@@ -21,12 +24,20 @@ class StoredPrompts:
     def in_production(self, name: str, at: datetime) -> PromptVersion | None:
         """Return the version that was in production at this time, None for the text in the code. Raise PromptBroken."""
         found = acts.history(_acts(name), name, at)
-        if found.in_production == acts.CODE:
-            return None
-        version = found.versions[found.in_production]
-        return PromptVersion(
-            name=name, number=version.number, text=version.text, digest=version.digest
-        )
+        return _version(found, found.in_production)
+
+    def version(self, name: str, number: int) -> PromptVersion | None:
+        """Return a version by its number, None for the text in the code. Raise PromptBroken or UnknownPrompt."""
+        return _version(acts.history(_acts(name), name, clock.now()), number)
+
+
+def _version(found: History, number: int) -> PromptVersion | None:
+    if number == acts.CODE:
+        return None
+    if number not in found.versions:
+        raise UnknownPrompt
+    one = found.versions[number]
+    return PromptVersion(name=found.name, number=number, text=one.text, digest=one.digest)
 
 
 def _acts(name: str) -> tuple[PromptAct, ...]:

@@ -246,8 +246,12 @@ class EffectHandler(Protocol):
     def receive(self, agent: str, value: Any) -> Any:
         """Read an input with the agent's own code and return it as JSON, with defaults. Raise InvalidInput."""
 
-    def instruct(self, agent: str, given: Any, *, at: datetime) -> Instructions:
+    def instruct(
+        self, agent: str, given: Any, *, at: datetime, number: int | None = None
+    ) -> Instructions:
         """Make the agent's instructions for this input, with the version of its prompt that was in production `at`.
+
+        `number` is that of another version of the prompt, 0 for the text in the code.
 
         Raise InvalidInput if the author's function fails, or if the prompt names a variable that the input lacks.
         """

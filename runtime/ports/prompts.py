@@ -36,3 +36,6 @@ class Prompts(Protocol):
 
         Raises an error if the stored rows are not the signed ones: then no run starts with another text.
         """
+
+    def version(self, name: str, number: int) -> PromptVersion | None:
+        """Return a version by its number, None for the text in the code. Raises an error if there is none."""

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
+from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
+from agents.instructions import fill
 from agents.registry import Registry
 from agents.sdk import prompt, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
@@ -21,13 +25,17 @@ from approvals.policy import Group
 from approvals.prompts import acts, changes, in_production, listing
 from approvals.prompts.acts import PromptBroken
 from approvals.prompts.in_production import StoredPrompts
+from runtime.control.kill_switches import engage
 from runtime.control.start import create
 from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
-from runtime.execution.replay import replay
-from runtime.models import Run
+from runtime.execution.recorded.prompt_trial import STOPPED
+from runtime.execution.recorded.replay import replay
+from runtime.execution.recorded.trials import Trial, try_version
+from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
+from runtime.upkeep import retention
 from tests.support import seeds
 from tests.support.engine import HandDriven, events
 from tests.support.released import released
@@ -36,12 +44,14 @@ from tests.support.specs import Question, spec_of
 
 NAME, CHILD = "shop/desk", "shop/child"
 ADMIN, ANNE = Actor(person="admin"), Actor(person="anne")
+PAID: list[int] = []
 FIRST, SECOND = "Serve {name}.", "Serve {name} well."
 
 
 @tool(effect="idempotent", risk="medium", approval=True)
 def pay(euros: int) -> str:
     """Pay."""
+    PAID.append(euros)
     return "paid"
 
 
@@ -60,15 +70,30 @@ def pays(turn: Turn) -> Reply:
 
 
 @script
+def overpays(turn: Turn) -> Reply:
+    """Pay too much."""
+    return call("pay", euros=50)
+
+
+def listens(conversation: Any, info: Any) -> Any:
+    """Do as told: a version with `well` pays too much first."""
+    generous = "well" in info.instructions and len(conversation) == 1
+    return (overpays if generous else pays)(conversation, info)
+
+
+@script
 def serves(turn: Turn) -> Reply:
     """Answer at once."""
     return say("Served.")
 
 
-def desk(text: str = FIRST, *tools: Any) -> AgentSpec:
+def desk(text: str = FIRST, *tools: Any, model: Any = pays) -> AgentSpec:
     child = spec_of("child", instructions=prompt(CHILD, "Help."), model=serves)
-    parts = {"tools": tools or (pay,), "subagents": [child], "model": pays}
+    parts = {"tools": tools or (pay,), "subagents": [child], "model": model}
     return spec_of("desk", instructions=prompt(NAME, text), **parts)
+
+
+desk_of_today = desk(model=listens)  # for the command, which loads this module
 
 
 class Shop(HandDriven):
@@ -273,3 +298,52 @@ def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> N
     shop.advance_once(run)
     assert not [one for one in events(run) if one["type"] == "FrameOpened"]
     assert Run.objects.get(id=run).status == "queued"
+
+
+def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
+    shops: Any, settings: Settings
+) -> None:
+    shop = shops(desk(model=listens))
+    runs = [shop.start(), shop.start()]
+    for run in runs:
+        shop.approve(run)
+    changes.save(NAME, SECOND, actor=None)
+    before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
+
+    def trial(number: int = 1, count: int = 1, *, over: bool = False) -> Trial:
+        return try_version(NAME, number, count, handler=shop.agents, stops=lambda: over)
+
+    (tried,) = trial().runs
+    assert (tried.run, len(trial(count=5).runs)) == (runs[-1], 2)
+    assert [one.differs for one in tried.replies] == [True, False, False]
+    first = tried.replies[0]
+    assert (first.path, first.version, first.error) == (("desk",), 0, "")
+    assert [one.calls for one in (first.recorded, first.tried) if one] == [
+        ({"tool": "pay", "args": {"euros": 40}},),
+        ({"tool": "pay", "args": {"euros": 50}},),
+    ]
+    assert not any(one.differs for one in trial(0).replies)  # the text in the code
+    assert {one.error for one in trial(over=True).replies} == {STOPPED}
+    with pytest.raises(UnknownPrompt):
+        trial(2)
+    settings.ABEYANCE_AGENTS, out = (__name__,), StringIO()
+    call_command("try_prompt", NAME, "1", "--runs", "2", stdout=out)
+    assert "recorded: calls pay with {'euros': 40}\n    tried:    calls pay with {'euros': 50}" in (
+        out.getvalue()
+    )
+    assert "2 runs, 6 replies, 2 differ; they cost 0.0000 US dollars. No call was made." in (
+        out.getvalue()
+    )
+    assert before == (JournalEntry.objects.count(), PAID, Run.objects.count())
+    with transaction.atomic():
+        engage(agent="desk", reason="stop", actor=None)
+    assert {one.error for one in trial().replies} == {STOPPED}
+    assert all(retention.erase(run) for run in runs)
+    assert trial().runs == ()
+
+
+def test_an_input_without_a_variable_of_the_prompt_is_refused_by_name() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"prompt shop/desk names \{zip\}, which the input lacks"
+    ):
+        fill(NAME, "Serve {zip}.", {"name": "A-1"})

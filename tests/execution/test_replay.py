@@ -8,23 +8,27 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from pydantic import BaseModel
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
 from agents.errors import ToolError
-from agents.sdk import agent, tool
+from agents.sdk import agent, last, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
+from runtime.control.start import create
 from runtime.core.enums import Verdict
-from runtime.execution.replay import Replay, replay
+from runtime.execution.recorded.replay import Replay, replay
 from runtime.models import Run
 from runtime.store import pool
-from tests.support.engine import Engine, engine_of
+from tests.support.engine import ADA, Engine, engine_of
 from tests.support.fake_ports import FakeApprovals
+from tests.support.released import released
 from tests.support.specs import registry_of
 
 DAY = datetime(2026, 1, 31, tzinfo=UTC)
+ORDER = {"number": "A-1"}
 PAID: list[int] = []
 
 
@@ -104,6 +108,30 @@ def test_the_same_code_goes_the_same_way_and_does_nothing(engine: Engine) -> Non
         assert said(found) == []
         assert (found.agents, found.replies, found.kept, found.calls) == (1, 3, 0, calls)
         assert paid == PAID
+
+
+def worded(order: Order) -> str:
+    return f"Pay {order.number}."
+
+
+@script
+def recalls(turn: Turn) -> Reply:
+    """Say what the agent remembers."""
+    return say(" ".join(str(one["text"]) for one in turn.memory) or "Nothing.")
+
+
+def test_instructions_made_of_the_input_and_a_memory_are_those_of_the_run(
+    by_hand: None, everything_permitted: None
+) -> None:
+    spec = clerk(model=recalls, instructions=worded, thread_memory=last(4))
+    released(spec)
+    with engine_of(registry_of(spec)) as engine:
+        for _ in range(2):
+            with transaction.atomic():
+                run = create(agent="clerk", input=ORDER, requester=ADA, thread="t").run
+            found = engine.go_on(run)
+    assert found.output == '"{\\"number\\": \\"A-1\\"} Nothing."'
+    assert (said(today(found, spec)), today(found, spec).replies) == ([], 1)
 
 
 def test_each_change_is_found_at_its_step(engine: Engine) -> None:

@@ -155,7 +155,9 @@ class FakeEffects:
     def receive(self, agent: str, value: Any) -> Any:
         return value
 
-    def instruct(self, agent: str, given: Any, *, at: datetime) -> Instructions:
+    def instruct(
+        self, agent: str, given: Any, *, at: datetime, number: int | None = None
+    ) -> Instructions:
         return Instructions()
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:

@@ -32,7 +32,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from agents.effect_handler import AgentEffects
         from agents.llm.providers import is_scripted
-        from runtime.execution.replay import replay
+        from runtime.execution.recorded.replay import replay
 
         if not Run.objects.filter(id=options["run"]).exists():
             raise CommandError(f"there is no run {options['run']}")

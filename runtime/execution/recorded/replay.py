@@ -76,7 +76,10 @@ def replay(
     Raises Tampered, KeyMissing or NewerSchema for a journal that cannot be read. A run without entries has no steps.
     """
     admission = Admission(handler=handler, approvals=approvals, clock=clock)
-    inlined = InlinedMessages(lambda digest: blobs.fetch(connection, digest))
+    inlined = InlinedMessages(
+        lambda digest: blobs.fetch(connection, digest),
+        lambda memory: blobs.remembered(connection, [one.digest for one in memory]),
+    )
     replayer = _Replayer(handler, admission, inlined, is_scripted)
     history = journal.history(connection, run)
     now = history.start

@@ -1,0 +1,90 @@
+"""`manage.py prompts …`: list, export, import, propose and activate versions of prompts from a terminal or a script."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from approvals.management import command
+from approvals.prompts import changes, files, listing
+
+NUMBERED = ("activate", "propose", "confirm", "withdraw")
+
+
+class Command(command.Command):
+    """Lists, exports, imports and activates versions of prompts."""
+
+    help = "Change the prompts of agents: list, export, import, propose and activate versions."
+    examples = """\
+  prompts list
+  prompts export hr/onboarding > onboarding.yaml     the version in production; add a number for another
+  prompts import onboarding.yaml                     a new version, which no run uses yet
+  prompts activate hr/onboarding 3                   in production at once; 0 is the text in the code
+  prompts propose hr/onboarding 3                    an admin confirms it
+  prompts label hr/onboarding 3 staging
+"""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        added = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        added.add_parser("list", help="all prompts and their versions")
+        export = added.add_parser("export", help="print a version as YAML")
+        export.add_argument("name")
+        export.add_argument("number", type=int, nargs="?")
+        imported = added.add_parser("import", help="save a file as a new version")
+        imported.add_argument("file", help="YAML, or - for standard input")
+        for act in (*NUMBERED, "label"):
+            one = added.add_parser(act)
+            one.add_argument("name")
+            one.add_argument("number", type=int)
+            if act == "label":
+                one.add_argument("label")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        act, name, number = options["act"], options.get("name", ""), options.get("number")
+        match act:
+            case "list":
+                self._list()
+            case "export":
+                self.stdout.write(_exported(name, number), ending="")
+            case "import":
+                given = files.read(_read(options["file"]))
+                number = changes.save(given.prompt, given.text, note=given.note, actor=None)
+                self.stdout.write(f"Version {number} of {given.prompt} is saved.")
+            case "label":
+                changes.label(name, options["label"], number or 0, actor=None)
+                self.stdout.write(f"Version {number} has the label {options['label']}.")
+            case "activate":
+                if number not in {one.proposal.number for one in listing.prompt(name).waiting}:
+                    changes.propose(name, number or 0, actor=None)
+                changes.confirm(name, number or 0, actor=None)
+                self.stdout.write(f"Version {number} is in production.")
+            case _:
+                getattr(changes, act)(name, number, actor=None)
+                self.stdout.write(f"Done: {act} version {number}")
+
+    def _list(self) -> None:
+        for one in listing.prompts():
+            production = f"version {one.production}" if one.production else "the text in the code"
+            state = one.broken or f"{production} in production"
+            self.stdout.write(f"{one.name}\t{state}\tused by {', '.join(one.agents) or 'no agent'}")
+            for text in (text for text in one.texts if text.number):
+                at = f"{text.at:%Y-%m-%d %H:%M} UTC"
+                who = text.author or "the command line"
+                self.stdout.write(f"  {text.number}\t{at}\tby {who}\t{', '.join(text.labels)}")
+
+
+def _exported(name: str, number: int | None) -> str:
+    shown = listing.prompt(name)
+    return files.written(name, shown.text(shown.production if number is None else number))
+
+
+def _read(file: str) -> str:
+    most = files.MAX_FILE + 1
+    try:
+        if file == "-":
+            return sys.stdin.read(most)
+        with Path(file).open(encoding="utf-8") as opened:
+            return opened.read(most)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise CommandError(f"{file} cannot be read: {exc}") from exc

@@ -1,0 +1,87 @@
+"""`manage.py try_prompt`: ask the models of recorded runs again, with another version of a prompt."""
+
+import time
+from argparse import ArgumentTypeError
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agents.errors import RegistryError
+from agents.registry import load
+from approvals.errors import ApprovalError
+from approvals.prompts.in_production import StoredPrompts
+from runtime.errors import RuntimeFault
+from runtime.execution.recorded.trials import MAX_RUNS, MAX_SECONDS
+from runtime.queries.redaction import redact
+
+DEFAULT_RUNS = 3
+
+
+class Command(BaseCommand):
+    """Tries a version of a prompt and prints what each model would reply now."""
+
+    help = (
+        "Ask the models of the last recorded runs with a prompt again, with another version of it, and print what"
+        " each would reply, beside the recorded reply. No call is made. The models are really asked, which costs"
+        " about as much as the recorded replies did."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name")
+        parser.add_argument("number", type=int, help="of the version, 0 for the text in the code")
+        parser.add_argument(
+            "--runs",
+            type=_count,
+            default=DEFAULT_RUNS,
+            help=f"how many, at most {MAX_RUNS}; {DEFAULT_RUNS} without it",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from agents.effect_handler import AgentEffects
+        from runtime.execution.recorded.trials import try_version
+
+        until = time.monotonic() + MAX_SECONDS
+        try:
+            registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+            found = try_version(
+                options["name"],
+                options["number"],
+                options["runs"],
+                handler=AgentEffects(registry, prompts=StoredPrompts()),
+                stops=lambda: time.monotonic() > until,
+            )
+        except (RegistryError, RuntimeFault, ApprovalError) as exc:
+            raise CommandError(str(exc)) from exc
+        for one in found.runs:
+            self.stdout.write(f"Run {one.run}{': ' + one.error if one.error else ''}")
+            for reply in one.replies:
+                self.stdout.write(f"  Entry {reply.position}, {' › '.join(reply.path)}")
+                self.stdout.write(f"    recorded: {_words(reply.recorded)}")
+                now = reply.error or _words(reply.tried)
+                self.stdout.write(
+                    f"    tried:    {now if reply.differs or reply.error else 'the same'}"
+                )
+        replies = found.replies
+        costs = [one.tried.cost for one in replies if one.tried is not None]
+        known = sum(cost for cost in costs if cost is not None) / 1_000_000
+        unknown = f", without {costs.count(None)} of unknown price" if None in costs else ""
+        self.stdout.write(
+            f"{len(found.runs)} runs, {len(costs)} replies, {sum(one.differs for one in replies)} differ;"
+            f" they cost {known:.4f} US dollars{unknown}. No call was made."
+        )
+
+
+def _words(said: Any) -> str:
+    words = [f"calls {call['tool']} with {redact(call['args'])}" for call in said.calls]
+    if said.output is not None:
+        words.append(f"ends with {redact(said.output)}")
+    elif said.text:
+        words.append(f"says {redact(said.text)!r}")
+    return " and ".join(words) or "says nothing"
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_RUNS:
+        raise ArgumentTypeError(f"must be a number from 1 to {MAX_RUNS}")
+    return int(text)

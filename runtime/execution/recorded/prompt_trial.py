@@ -1,0 +1,178 @@
+"""Tries a version of a prompt on recorded runs: the same messages, and what the model would reply to them.
+
+Each recorded reply of an agent with the prompt is asked for again, from the state in which it was recorded. The reply
+is written down beside the recorded one. No call of it is made, and the run does not change. The models are really
+asked, so a trial costs as much as these replies.
+"""
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from runtime.core.commands import CallModel
+from runtime.core.continuation import Frame
+from runtime.core.documents.blobs import InlinedMessages
+from runtime.core.enums import FailureCause
+from runtime.core.events import ModelReplied, PinnedPrompt
+from runtime.core.machine.reducer import evolve
+from runtime.core.machine.replay import step
+from runtime.errors import InvalidInput, UnknownAgent
+from runtime.execution.effects.outcomes import request_for
+from runtime.ports.effects import (
+    EffectHandler,
+    ModelAnswer,
+    ModelFailure,
+    ModelRequest,
+    Outcome,
+    RateLimited,
+)
+from runtime.queries.redaction import redact
+from runtime.store.pool import Connection
+from runtime.store.tables import blobs, journal
+
+MAX_REPLIES = 20  # of one run
+LATE = 1.0  # seconds, after which a model call that has its own deadline is given up
+STOPPED = "the trial was over before this reply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A recorded reply of an agent with the prompt, and the request for it."""
+
+    position: int
+    path: tuple[str, ...]
+    reply: ModelReplied
+    request: ModelRequest
+    pinned: PinnedPrompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The reply of a model: a text, calls, or a typed result."""
+
+    text: str
+    calls: tuple[dict[str, Any], ...]
+    output: Any
+    cost: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedReply:
+    """A recorded reply and that of the trial; `error` says why there is none."""
+
+    position: int
+    path: tuple[str, ...]
+    version: int
+    recorded: Said
+    tried: Said | None = None
+    error: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the model says something else than the recorded reply, apart from the cost."""
+        return self.tried is not None and _words(self.tried) != _words(self.recorded)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON."""
+        return {**asdict(self), "differs": self.differs}
+
+
+def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
+    """List the first replies of a run's agents that use the prompt.
+
+    Raise Tampered, KeyMissing, NewerSchema or ObjectStoreDown.
+    """
+    filled = InlinedMessages(
+        lambda digest: blobs.fetch(connection, digest),
+        lambda memory: blobs.remembered(connection, [one.digest for one in memory]),
+    )
+    found: list[Asked] = []
+    history = journal.history(connection, run)
+    now = history.start
+    for sealed, entry in history.entries:
+        before = now
+        for event in entry.events:
+            if isinstance(event, ModelReplied) and _uses(before.frame(event.frame), name):
+                request = request_for(before, CallModel(frame=event.frame), filled, {})
+                pinned = before.frame(event.frame).pinned
+                assert isinstance(request, ModelRequest)
+                assert pinned is not None
+                found.append(
+                    Asked(
+                        position=sealed.position,
+                        path=before.path(event.frame),
+                        reply=event,
+                        request=replace(request, model="", queue_number=0),
+                        pinned=pinned,
+                    )
+                )
+                if len(found) == MAX_REPLIES:
+                    return found
+            before = evolve(before, event)
+        now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+    return found
+
+
+def tried(
+    asked: Sequence[Asked], number: int, *, handler: EffectHandler, stops: Callable[[], bool]
+) -> Iterator[TriedReply]:
+    """Ask for each reply with this version of the prompt, until `stops`."""
+    unknown = uuid4()  # not the run, whose conversations the process may have cached
+    for one in asked:
+        tried = TriedReply(
+            position=one.position,
+            path=one.path,
+            version=one.pinned.number,
+            recorded=_said(one.reply),
+        )
+        if stops():
+            yield replace(tried, error=STOPPED)
+            continue
+        try:
+            outcome = _ask(replace(one.request, run=unknown), one.pinned, number, handler)
+        except (InvalidInput, UnknownAgent) as exc:
+            yield replace(tried, error=str(exc))
+            continue
+        if isinstance(outcome, ModelAnswer):
+            yield replace(tried, tried=_said(outcome))
+        else:
+            yield replace(tried, error=_why(outcome))
+
+
+def _uses(frame: Frame, name: str) -> bool:
+    return frame.pinned is not None and frame.pinned.name == name
+
+
+def _ask(
+    request: ModelRequest, pinned: PinnedPrompt, number: int, handler: EffectHandler
+) -> Outcome:
+    given = request.messages[0]["content"]
+    made = handler.instruct(request.agent, given, at=pinned.at, number=number)
+    if made.pinned is None or made.pinned.name != pinned.name:
+        raise InvalidInput("agent", f"{request.agent} does not use the prompt {pinned.name} today")
+    outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    end = handler.start_model_call(replace(request, instructions=made.text), outcomes.put)
+    try:
+        return outcomes.get(timeout=request.deadline + LATE)
+    except queue.Empty:
+        end()
+        return ModelFailure(error="no reply within its deadline", cause=FailureCause.TIME)
+
+
+def _words(said: Said) -> Any:
+    """Return the words of a reply, without secrets: two seals of one value differ."""
+    return redact([said.text, list(said.calls), said.output])
+
+
+def _said(reply: ModelReplied | ModelAnswer) -> Said:
+    calls = tuple({"tool": call.tool, "args": call.args} for call in reply.calls)
+    return Said(text=reply.text, calls=calls, output=reply.output, cost=reply.cost)
+
+
+def _why(outcome: Outcome) -> str:
+    if isinstance(outcome, RateLimited):
+        return f"the provider limits requests until {outcome.until:%H:%M:%S} UTC"
+    return str(getattr(outcome, "error", "the model did not reply"))

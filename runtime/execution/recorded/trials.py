@@ -1,0 +1,84 @@
+"""Tries a version of a prompt on the last ended runs whose agents used the prompt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from runtime.core.errors import CoreError
+from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
+from runtime.execution.recorded.prompt_trial import TriedReply, asked_with, tried
+from runtime.ports.effects import EffectHandler
+from runtime.store import pool
+from runtime.store.tables import kill_switches
+from runtime.store.tables.kill_switches import EVERY_AGENT
+
+MAX_RUNS = 5  # of one trial
+MAX_SECONDS = 120.0  # of one trial; its later replies are not asked for
+SEARCHED = 50  # of the last ended runs, among which those with the prompt are found
+
+_LAST = """
+    SELECT id FROM runtime_run
+    WHERE ended_at IS NOT NULL AND removed_at IS NULL AND archived_at IS NULL
+    ORDER BY ended_at DESC LIMIT %(searched)s
+"""
+_UNREADABLE = (Tampered, KeyMissing, CoreError, ObjectStoreDown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedRun:
+    """One run and its tried replies; `error` says why the run could not be read."""
+
+    run: UUID
+    replies: tuple[TriedReply, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The runs of one trial, the latest first."""
+
+    runs: tuple[TriedRun, ...]
+
+    @property
+    def replies(self) -> tuple[TriedReply, ...]:
+        """The replies of all its runs."""
+        return tuple(reply for run in self.runs for reply in run.replies)
+
+
+def try_version(
+    name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
+) -> Trial:
+    """Try a version on so many runs, until `stops` or an administrator stops one of its agents.
+
+    No transaction is open while a model is asked.
+    """
+    found: list[TriedRun] = []
+    for run in _last():
+        if len(found) == runs:
+            break
+        try:
+            with pool.in_transaction() as connection:
+                asked = asked_with(connection, run, name)
+        except _UNREADABLE as exc:
+            found.append(TriedRun(run=run, error=str(exc)))
+            continue
+        if asked:
+            agents = frozenset({EVERY_AGENT, *(agent for one in asked for agent in one.path)})
+            replies = tried(asked, number, handler=handler, stops=_or_stopped(stops, agents))
+            found.append(TriedRun(run=run, replies=tuple(replies)))
+    return Trial(runs=tuple(found))
+
+
+def _last() -> list[UUID]:
+    with pool.in_transaction() as connection:
+        return [run for (run,) in connection.execute(_LAST, {"searched": SEARCHED}).fetchall()]
+
+
+def _or_stopped(stops: Callable[[], bool], agents: frozenset[str]) -> Callable[[], bool]:
+    return lambda: stops() or not agents.isdisjoint(_stopped())
+
+
+def _stopped() -> set[str]:
+    with pool.in_transaction() as connection:
+        active = kill_switches.list_switches(connection, lifted=False, limit=SEARCHED)
+    return {one.agent for one in active}
