@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from config.env import environment
 from config.local.data_dir import DataDir
 from config.local.processes import spawn
 from config.local.processes.users import Account
 from config.local.servers import roles
+
+# The agents of the demonstration
+HR = "agents.flows.hr"
+INVOICES = "agents.flows.invoices"
 
 
 def of_application(
@@ -32,6 +37,8 @@ def of_application(
         # Demo people must be able to decide at once.
         "ABEYANCE_COOLING_OFF_SECONDS": given.get("ABEYANCE_COOLING_OFF_SECONDS")
         or ("0" if home.get("demo") else ""),
+        "ABEYANCE_AGENTS": ",".join(agents(given)),
+        "ABEYANCE_WATCHED_FOLDERS": _watched(home, given),
         "SECRET_KEY_FILE": str(home.secret_key),
         "STATIC_ROOT": str(home.folder / "static"),
         "PUBLIC_URL": url,
@@ -39,6 +46,28 @@ def of_application(
         "PYTHONUNBUFFERED": "1",
         spawn.MARK: home.id,
     }
+
+
+def agents(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the given modules with agents, else the demonstration; its books are in the embedded Postgres."""
+    if given.get("ABEYANCE_AGENTS") or given.get("DATABASE_URL"):
+        return environment.read(given).agents
+    return (HR, INVOICES)
+
+
+def has_books(given: Mapping[str, str]) -> bool:
+    """Tell whether the demonstration has its invoices, and so the books."""
+    return INVOICES in agents(given) and not given.get("DATABASE_URL")
+
+
+def invoices_folder(home: DataDir) -> Path:
+    """Return the folder whose files are invoices."""
+    return home.folder / "invoices"
+
+
+def _watched(home: DataDir, given: Mapping[str, str]) -> str:
+    own = [str(invoices_folder(home))] if has_books(given) else []
+    return ",".join(filter(None, [given.get("ABEYANCE_WATCHED_FOLDERS"), *own]))
 
 
 def roles_to_grant() -> dict[str, str]:
@@ -60,11 +89,11 @@ def scim_token(home: DataDir, given: Mapping[str, str]) -> str:
 
 def inherited(given: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
     """Return the inherited variables of the application. Another account gets its own HOME."""
-    environment = spawn.plain_environment() | dict(given)
+    found = spawn.plain_environment() | dict(given)
     if application.switch:
-        environment |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        found |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     # The directory is on loopback, which a proxy cannot reach.
     for name in ("NO_PROXY", "no_proxy"):
         kept = [given[name]] if given.get(name) else []
-        environment[name] = ",".join([*kept, "127.0.0.1", "localhost"])
-    return environment
+        found[name] = ",".join([*kept, "127.0.0.1", "localhost"])
+    return found

@@ -1,7 +1,7 @@
 """Manages the data folder of one machine: its lock, its files, and the account that owns each part.
 
     lock  home.json  secrets.json  credentials.json  processes.json  logs/     the starter's own
-    keys/  worker-keys/  ledger/  objects/  static/  directory/  mail/         the application's
+    keys/  worker-keys/  ledger/  objects/  static/  directory/  mail/  invoices/   the application's
     servers/  (or a folder elsewhere that the servers' account can reach)      Postgres', the broker's
 
 Only files that the launcher made are given to another account. A folder's mode never changes after it was made.
@@ -30,7 +30,16 @@ ELSEWHERE = Path(
     "/var/lib/abeyance-clusters"
 )  # if root's data folder is closed to the servers' account
 
-APPLICATION_FOLDERS = ("keys", "worker-keys", "ledger", "objects", "static", "directory", "mail")
+APPLICATION_FOLDERS = (
+    "keys",
+    "worker-keys",
+    "ledger",
+    "objects",
+    "static",
+    "directory",
+    "mail",
+    "invoices",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

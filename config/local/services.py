@@ -29,6 +29,7 @@ from config.local.processes.supervisor import Service, SignalPipe
 from config.local.processes.users import Account
 from config.local.servers import (
     binaries,
+    books,
     broker,
     postgres,
     roles,
@@ -37,6 +38,7 @@ from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import Process, connections, table
 
 APPLICATION, SERVERS, DATABASE = 1, 2, 3  # stop order
+CALLS_TOOLS = ("worker", "isolated")  # processes
 MAX_SOCKET_PATH_BYTES = 103  # bytes of a path; the lowest limit among operating systems
 
 
@@ -101,7 +103,7 @@ class Stack:
                     log,
                     settings,
                     pause=self.pipe.pause,
-                    arrange=roles.of(self.home).arrange,
+                    arrange=self._arrange,
                 )
 
         # SIGINT is Postgres' fast shutdown.
@@ -112,6 +114,12 @@ class Stack:
             stop_timeout=3.5,
             stop_signal=signal.SIGINT,
         )
+
+    def _arrange(self, cluster: postgres.Cluster) -> None:
+        """Create the databases and their roles. Raise psycopg.OperationalError while the server does not answer."""
+        roles.of(self.home).arrange(cluster)
+        if environment.has_books(self.given):
+            books.of(self.home).arrange(cluster.url)
 
     def broker(self) -> Service | None:
         """Return the service of the embedded broker."""
@@ -230,6 +238,8 @@ class Stack:
         variables = self.environment(roles.WEB if process.decides else roles.WORKER)
         if not process.decides:
             variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
+        if process.name in CALLS_TOOLS and self.cluster and environment.has_books(self.given):
+            variables |= books.environment(self.cluster, self.home)
 
         def start() -> subprocess.Popen[bytes]:
             with logs.append(self.home.logs, name) as log:

@@ -8,7 +8,15 @@ from typing import Any
 
 from config.env import environment
 from config.env.errors import InvalidSetting
-from config.local import data_dir, demo, http_client, orphans, services
+from config.local import (
+    app_environment,
+    data_dir,
+    demo,
+    demo_invoices,
+    http_client,
+    orphans,
+    services,
+)
 from config.local.errors import DidNotStart, Refused
 from config.local.processes import logs, sockets, users
 from config.local.processes.reload import RELOAD_SECONDS, WITHOUT_AGENTS, Reload
@@ -31,7 +39,6 @@ TRIES = 3
 FIRST = ("web", "sweeper", "worker")
 
 # The runs that the first start creates, for a first screen with approvals: agent and input.
-HR = "agents.flows.hr"
 FIRST_RUNS = (
     ("hr_onboarding", "New Hire 1", "newhire1", 2),
     ("hr_onboarding", "New Hire 2", "newhire2", 4),
@@ -143,6 +150,8 @@ def _start_all(
         say("Starting the first three runs")
         _start_runs(stack, supervisor, known["users"]["ada"]["token"])
         stack.home.set(welcomed=True)
+    if known is not None and app_environment.has_books(stack.given):
+        demo_invoices.ensure(stack, known["users"]["ada"]["token"])
     _show(stack, known, say)
 
 
@@ -205,7 +214,9 @@ def _lacking(stack: Stack) -> str:
 
 def _has_first_runs(stack: Stack) -> bool:
     """Tell whether the first runs must still be started and the workers have their agents."""
-    return HR in environment.read(stack.given).agents and not stack.home.get("welcomed")
+    return app_environment.HR in app_environment.agents(stack.given) and not stack.home.get(
+        "welcomed"
+    )
 
 
 def _start_runs(stack: Stack, supervisor: Supervisor, token: str) -> None:

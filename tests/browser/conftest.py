@@ -18,6 +18,7 @@ from pytest_django.live_server_helper import LiveServer
 from tests.support.commands import CHROMIUM, FLAGS
 from tests.support.office import Office
 from tests.support.pages import log_in
+from tests.support.stack import Stack
 
 # A route would do the same, but turns the browser's cache off.
 NO_STREAM = """window.EventSource = class {
@@ -73,6 +74,17 @@ def chromium() -> Iterator[Browser]:
 
 def unfold(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+
+
+def logged_in(chromium: Browser, stack: Stack, name: str) -> Page:
+    """A new window of a person of the demonstration, logged in by the form."""
+    page = chromium.new_context(base_url=stack.url).new_page()
+    page.goto("/")
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(stack.credentials["users"][name]["password"])
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    return page
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import logged_in
 from tests.docs.pages import README, blocks
 from tests.support.people import Office, until
 from tests.support.scripted_agents import asking
@@ -47,14 +48,8 @@ def window(chromium: Browser, office: Office) -> Iterator[Callable[[str], Page]]
     opened = []
 
     def log_in(name: str) -> Page:
-        context = chromium.new_context(base_url=office.stack.url)
-        opened.append(context)
-        page = context.new_page()
-        page.goto("/")
-        page.get_by_label("Username").fill(name)
-        page.get_by_label("Password").fill(office.stack.credentials["users"][name]["password"])
-        page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("button", name="Log out")).to_be_visible()
+        page = logged_in(chromium, office.stack, name)
+        opened.append(page.context)
         return page
 
     yield log_in

@@ -18,6 +18,7 @@ from tests.support import commands
 
 PAGES = (
     "tutorial/first-agent.md",
+    "tutorial/invoices.md",
     "how-to/write-tools.md",
     "how-to/write-agents.md",
     "how-to/test-agents.md",

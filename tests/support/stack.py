@@ -12,6 +12,7 @@ from typing import Any, LiteralString, Self
 import psutil
 import psycopg
 
+from config.local.app_environment import HR
 from config.local.http_client import Unreachable, request
 from config.local.processes.spawn import MARK
 from config.local.servers import postgres
@@ -31,7 +32,8 @@ class Stack:
     """One data folder and, between start and stop, everything that runs on it.
 
     Choose a folder below one that others may pass through, as the fixture `sandbox` is, or Postgres
-    has to keep its data elsewhere. `extra` are variables of the environment, a short lease for example.
+    has to keep its data elsewhere. `extra` are variables of the environment, a short lease for example. Without
+    ABEYANCE_AGENTS among them there are no invoices, which come while a test looks at something else.
     """
 
     def __init__(self, home: Path, *, demo: str = "", **extra: str) -> None:
@@ -64,7 +66,7 @@ class Stack:
         words = [sys.executable, "-m", "config.local", "up", "--home", self.home]
         words += ["--demo", self.demo] if self.demo else []
         ours = {name: value for name, value in os.environ.items() if name not in (*_REAL, MARK)}
-        environment = ours | {"ABEYANCE_WORKERS": "1"} | self.extra
+        environment = ours | {"ABEYANCE_WORKERS": "1", "ABEYANCE_AGENTS": HR} | self.extra
         self._process = commands.start(words, self._log, env=environment, start_new_session=True)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:

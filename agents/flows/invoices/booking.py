@@ -7,9 +7,7 @@ number the books have already is not asked for.
 import re
 from typing import Any
 
-from pydantic import ValidationError
-
-from agents.flows.invoices.invoice import Invoice, InvoiceFile
+from agents.flows.invoices.invoice import Invoice, InvoiceFile, read
 from agents.flows.invoices.tools import (
     MAX_REASON,
     book_invoice,
@@ -86,10 +84,9 @@ def _read(given: Any) -> dict[str, str] | str:
     lines = {name.lower(): value for name, value in _LINE.findall(given["invoice"])}
     try:
         said = {name: lines[name] for name in Invoice.model_fields if name in lines}
-        return Invoice.model_validate(said).model_dump()
-    except ValidationError as exc:
-        first = exc.errors()[0]
-        return f"{first['loc'][0]}: {first['msg']}"
+        return read(said).model_dump()
+    except ValueError as exc:
+        return str(exc)
 
 
 def _end(turn: Turn, invoice: dict[str, str], booked: Result) -> Reply:

@@ -4,6 +4,7 @@ Amounts are decimal texts, because a float cannot hold every cent.
 """
 
 import csv
+from collections.abc import Mapping
 from io import StringIO
 from typing import Annotated, Any
 
@@ -17,12 +18,16 @@ from pydantic import (
     model_validator,
 )
 
+from agents.sdk import inputs
+
+WRONG_DIGITS = "the check digits of the IBAN are wrong"
+
 
 def _with_right_digits(iban: str) -> str:
     """Check the two digits that ISO 13616 computes from all others. Raise ValueError."""
     turned = iban[4:] + iban[:4]
     if int("".join(str(int(one, 36)) for one in turned)) % 97 != 1:
-        raise ValueError("its check digits are wrong")
+        raise ValueError(WRONG_DIGITS)
     return iban
 
 
@@ -55,11 +60,12 @@ class Invoice(BaseModel):
     iban: Iban
 
 
+_SCHEMA = Invoice.model_json_schema()
 # Choices would not say which field is wrong; a condition does.
 _EITHER = {
     "if": {"type": "string"},
     "then": {"type": "string", "minLength": 1, "maxLength": 20_000},
-    "else": Invoice.model_json_schema(),
+    "else": _SCHEMA,
     "description": "the fields of an invoice, or the text of one",
 }
 
@@ -82,8 +88,15 @@ def _of_row(text: str) -> Invoice:
     rows = list(csv.DictReader(StringIO(text), restkey="more"))
     if len(rows) != 1:
         raise ValueError(f"the CSV has {len(rows)} rows below its names, and must have one")
+    return read(rows[0])
+
+
+def read(given: Mapping[str, Any]) -> Invoice:
+    """Read the fields of an invoice. Raise ValueError naming those that are wrong."""
+    found = inputs.problems(_SCHEMA, dict(given), where="invoice")
+    if found:
+        raise ValueError("; ".join(f"{one.field}: {one.detail}" for one in found))
     try:
-        return Invoice.model_validate(rows[0])
+        return Invoice.model_validate(given)
     except ValidationError as exc:
-        said = [f"{one['loc'][0]}: {one['msg']}" for one in exc.errors()]
-        raise ValueError(f"the row of the CSV: {'; '.join(said)}") from exc
+        raise ValueError(WRONG_DIGITS) from exc  # the schema says all the rest

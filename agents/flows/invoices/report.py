@@ -1,12 +1,11 @@
-"""What became of the invoices of a day, by mail: for a schedule by night."""
+"""Mails which invoices were booked in 24 hours, and which wait: for a schedule by night."""
 
 from collections import Counter
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import AwareDatetime, BaseModel
 
-from agents.flows.invoices.invoice import Day
 from agents.flows.invoices.tools import look_up, mail_report
 from agents.sdk import agent
 from agents.sdk.scripts import Reply, Turn, call, say, script
@@ -15,28 +14,29 @@ from agents.tools.person_fields import EmailAddress
 OF_A_DAY = """\
 SELECT state, supplier.name, invoice.number, amount, currency FROM invoice
 JOIN supplier ON supplier.number = invoice.supplier
-WHERE state = 'waiting' OR (state = 'booked' AND (changed_at AT TIME ZONE 'UTC')::date = %s::date)
+WHERE state = 'waiting'
+OR (state = 'booked' AND changed_at > %s::timestamptz - interval '1 day' AND changed_at <= %s::timestamptz)
 ORDER BY changed_at"""
 
 
 class Night(BaseModel):
-    """The day to report on, in UTC, and the address of the report."""
+    """The end of the 24 hours to report on, and the address of the report."""
 
-    date: Annotated[Day, Field(description="in UTC")]
+    until: AwareDatetime
     to: EmailAddress
 
 
 @script
 def report(turn: Turn) -> Reply:
-    """Play invoice_report: read the books of the day, and mail its booked and waiting invoices."""
-    found = turn.result("look_up")
+    """Play invoice_report: read the books of 24 hours, and mail its booked and waiting invoices."""
+    found, until = turn.result("look_up"), turn.input["until"]
     if found is None:
-        return call("look_up", query=OF_A_DAY, values=[turn.input["date"]])
+        return call("look_up", query=OF_A_DAY, values=[until, until])
     if not found.ok:
         return say(f"There is no report: {found.why}")
     rows = found.content["rows"]
     mail = turn.result("mail_report")
-    subject = f"Invoices of {turn.input['date']}: {_count(rows)}"
+    subject = f"Invoices until {until[:16]}: {_count(rows)}"
     if mail is None:
         return call("mail_report", subject=subject, body=_body(rows))
     return say(f"{subject}. The report was {'mailed' if mail.ok else f'not mailed: {mail.why}'}.")
@@ -44,10 +44,10 @@ def report(turn: Turn) -> Reply:
 
 invoice_report = agent(
     name="invoice_report",
-    description="Mails what invoices were booked on a day, and which wait.",
+    description="Mails which invoices were booked in 24 hours, and which wait.",
     instructions="""
-        You report on the invoices of one day. Look up in the books those that were booked on that day, by
-        changed_at in UTC, and all that wait. Mail one line for each, with supplier, number, amount and
+        You report on the invoices of 24 hours. Look up in the books those that were booked in them, by
+        changed_at, and all that wait. Mail one line for each, with supplier, number, amount and
         currency, and the sum of the booked ones by currency. End with how many there were of each.
     """,
     input=Night,

@@ -50,7 +50,7 @@ def test_without_running_services_it_names_the_start_command(
 
 @pytest.mark.e2e
 def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) -> None:
-    stack = Stack(sandbox / "no demo", demo="0")
+    stack = Stack(sandbox / "no demo", demo="0", ABEYANCE_AGENTS="")
     with stack:
         assert not (stack.home / "credentials.json").exists()
         screen = "\n".join(stack.said)
