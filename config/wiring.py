@@ -25,6 +25,10 @@ def connect() -> None:
     wiring.plug(access=Access(), catalogue=Catalogue(), approvals=Approvals())
     if settings.ABEYANCE_OBJECT_STORE:
         wiring.plug(objects=_object_store(settings.ABEYANCE_OBJECT_STORE))
+    elif any(rule.days for rule in settings.ABEYANCE_ARCHIVE):
+        raise SystemExit(
+            "abeyance: ABEYANCE_ARCHIVE needs ABEYANCE_OBJECT_STORE, where its files are"
+        )
     user_logged_out.connect(_notify_logged_out)
     people.sessions_ended.connect(_notify_ended_sessions)
 

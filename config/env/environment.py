@@ -136,7 +136,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         outage_seconds=_seconds(variables, "ABEYANCE_OUTAGE_SECONDS", DAY, MINUTE, 365 * DAY),
         drain_seconds=_seconds(variables, "ABEYANCE_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
         retention=_rules(variables, "ABEYANCE_RETENTION"),
-        archive=_archive(variables),
+        archive=_rules(variables, "ABEYANCE_ARCHIVE"),
         history_days=_history_days(variables),
         poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
         workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MAX_WORKERS),
@@ -299,17 +299,6 @@ def _rules(variables: Mapping[str, str], name: str) -> tuple[retention_rules.Rul
         return retention_rules.parse(variables.get(name, ""))
     except ValueError as error:
         raise InvalidSetting(name, str(error)) from None
-
-
-def _archive(variables: Mapping[str, str]) -> tuple[retention_rules.Rule, ...]:
-    """Read the rules of the archive, which is in the object store."""
-    name = "ABEYANCE_ARCHIVE"
-    rules = _rules(variables, name)
-    if any(rule.days for rule in rules) and not _object_store(variables):
-        raise InvalidSetting(
-            name, "needs ABEYANCE_OBJECT_STORE, where the files of archived runs are"
-        )
-    return rules
 
 
 def _number(variables: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

@@ -43,7 +43,7 @@ def _archived(where: Q, digest: str) -> tuple[Any] | None:
     if run is None:
         return None
     try:
-        found = archive.read(connection, run)
+        found = archive.read_for_page(connection, run)
     except (Tampered, KeyMissing):
         return None
     return (redact(json.loads(found.contents[digest])),) if found else None

@@ -16,6 +16,7 @@ from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_continuation, decode_entry
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import Entry, initial, step
+from runtime.errors import KeyMissing, Tampered
 from runtime.models import JournalEntry, Pruning
 from runtime.queries import time_limits
 from runtime.store import archive, pool
@@ -96,7 +97,7 @@ def _beginning(run: UUID) -> Beginning | None:
 def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[JournalLine, ...]:
     """Return the lines after position `after`, up to `until` or all. The caller has checked access.
 
-    Those of an archived run come from its file: raises Tampered, KeyMissing or ObjectStoreDown.
+    Those of an archived run come from its file; there are none if it does not verify. Raises ObjectStoreDown.
     """
     rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
@@ -104,14 +105,20 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Journa
     found = tuple(_line(*row) for row in stored(rows))
     if found or after:
         return found
-    return tuple(_line(*row) for row in archived(run, until=until))
+    try:
+        return tuple(_line(*row) for row in archived(run, until=until))
+    except (Tampered, KeyMissing):
+        return ()  # `runs.with_archive` raises it, and the page shows it
 
 
 def archived(
     run: UUID, *, after: int = 0, until: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """Return position, stored text and MAC of the entries of an archived run; none of any other run."""
-    found = archive.read(pool.djangos(), run)
+    """Yield position, stored text and MAC of the entries of an archived run; none of any other run.
+
+    Raises Tampered, KeyMissing or ObjectStoreDown.
+    """
+    found = archive.read_for_page(pool.djangos(), run)
     for entry in found.entries if found else ():
         if entry.position > after and (until is None or entry.position <= until):
             yield entry.position, entry.body, entry.seal.mac

@@ -105,6 +105,7 @@ class RunRow:
     awaits: str | None
     limited: tuple[RateLimitWait, ...]
     awaits_store: str | None
+    archived_at: datetime | None
 
     @property
     def store_problem(self) -> str:
@@ -184,7 +185,6 @@ class RunDetail(RunRow):
     output: Any
     reason: str | None
     removed_at: datetime | None
-    archived_at: datetime | None
     legal_hold: LegalHold | None
     unheard: int
     waits: tuple[WaitView, ...]
@@ -244,7 +244,10 @@ def with_archive(found: RunDetail) -> RunDetail:
 
     Raises Tampered, KeyMissing or ObjectStoreDown.
     """
-    if found.archived_at is None or (read := archive.read(pool.djangos(), found.id)) is None:
+    if (
+        found.archived_at is None
+        or (read := archive.read_for_page(pool.djangos(), found.id)) is None
+    ):
         return found
     output, reason = read.row["output"], read.row["reason"]
     return replace(
@@ -345,7 +348,7 @@ def _with_mail(runs: QuerySet[Run]) -> QuerySet[Run]:
     return runs.annotate(
         messages=F("unheard") + Coalesce(Subquery(waiting), 0),
         awaited=ArraySubquery(_AWAITED),
-        history_end=Case(When(removed_at=None, then=F("pruning__position"))),
+        history_end=Case(When(removed_at=None, archived_at=None, then=F("pruning__position"))),
         history_removed_at=F("pruning__at"),
     )
 
@@ -401,6 +404,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         awaits=run.awaits,
         limited=rate_limits.read(run.limited),
         awaits_store=run.awaits_store,
+        archived_at=run.archived_at,
         why=redact(why or ""),
         title=run.business_key or titles.title(getattr(run, "first_input", None)) or run.agent,
         answer=titles.answer(getattr(run, "first_output", None)),

@@ -8,6 +8,7 @@ Texts that the run remembers of other runs stay in Postgres too, because they ar
 """
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,7 +39,8 @@ from runtime.store.tables.archived_runs import ArchivedRun
 from runtime.store.tables.journal import History, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED
 
-CACHED_BYTES = 256 * 1024  # compressed: the pages of one run read its file several times
+# The page of a run reads its file several times.
+CACHED_BYTES, CACHED_SECONDS = 256 * 1024, 10  # compressed
 
 # The rows of a run that stay in Postgres, copied for auditors.
 _TABLES = ("runtime_gate", "runtime_spent", "runtime_lateoutcome", "runtime_loss")
@@ -86,11 +88,15 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
 def read(connection: Connection, run: UUID) -> Archive | None:
     """Return an archived run, None if it is not archived. Raises Tampered, KeyMissing or ObjectStoreDown."""
     found = archived_runs.of(connection, run)
-    if found is None:
-        return None
-    if found.size <= CACHED_BYTES:
-        return _kept(run, found)
-    return _read(run, found)
+    return None if found is None else _read(run, found)
+
+
+def read_for_page(connection: Connection, run: UUID) -> Archive | None:
+    """Do the same, from memory if a small file was read within CACHED_SECONDS."""
+    found = archived_runs.of(connection, run)
+    if found is None or found.size > CACHED_BYTES:
+        return None if found is None else _read(run, found)
+    return _kept(run, found, int(time.monotonic() // CACHED_SECONDS))
 
 
 def parse(run: UUID | None, data: bytes) -> Archive:
@@ -160,8 +166,10 @@ def _read(run: UUID, found: ArchivedRun) -> Archive:
     return _archive(run, text)
 
 
-# A key is used for one file, so its content never changes.
-_kept = lru_cache(8)(_read)
+@lru_cache(8)
+def _kept(run: UUID, found: ArchivedRun, period: int) -> Archive:
+    """Keep the file for a period. A key is used for one file, so its content never changes."""
+    return _read(run, found)
 
 
 def _archive(run: UUID | None, text: str) -> Archive:

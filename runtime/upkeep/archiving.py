@@ -22,13 +22,14 @@ from runtime.upkeep.retention_rules import Rule
 
 log = logging.getLogger(__name__)
 
-# A restored run stays as long again as its rule says.
+# A restored run stays as long again as its rule says. A shortened journal has no first entry for the file.
 _OLD = f"""
     run.ended_at < clock_timestamp() - %(least)s * interval '1 day' AND run.removed_at IS NULL
     AND run.archived_at IS NULL AND run.legal_hold IS NULL
     AND run.ended_at < clock_timestamp() - {DAYS} * interval '1 day'
     AND NOT EXISTS (SELECT FROM runtime_archivedrun a WHERE a.run_id = run.id AND a.state = 'restored'
         AND a.at > clock_timestamp() - {DAYS} * interval '1 day')
+    AND NOT EXISTS (SELECT FROM runtime_pruning p WHERE p.run_id = run.id)
 """
 
 

@@ -37,7 +37,7 @@ from tests.support import commands
         ("ABEYANCE_UNSAFE_POSTGRES", "perhaps"),
         ("ABEYANCE_WORKERS", "1.5"),
         ("ABEYANCE_RETENTION", "a week"),
-        ("ABEYANCE_ARCHIVE", "90"),  # without an object store
+        ("ABEYANCE_ARCHIVE", "a week"),
         ("ABEYANCE_HISTORY_DAYS", "a week"),
         ("ABEYANCE_HISTORY_DAYS", "nan"),
         ("ABEYANCE_BUDGET_USD", "0.0000001"),
@@ -71,6 +71,7 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
             *("ABEYANCE_OBJECT_STORE", "az://container"),
             "cannot be used: Generic MicrosoftAzure error: Account must be specified",
         ),
+        ("ABEYANCE_ARCHIVE", "90", "needs ABEYANCE_OBJECT_STORE, where its files are"),
     ],
 )
 def test_a_process_with_a_bad_value_ends_with_that_line_alone(

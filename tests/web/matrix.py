@@ -24,15 +24,18 @@ from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from approvals.policy_versions import changes
 from approvals.prompts import changes as prompt_changes
+from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
 from runtime.core.enums import EffectClass
 from runtime.models import BlobReference, KillSwitch, Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
+from runtime.store import pool
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
 from runtime.triggers.webhooks import changes as webhook_changes
+from runtime.upkeep import archiving
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.forged_exports import Sender
@@ -100,7 +103,12 @@ ROWS = list(_rows())
 
 @pytest.fixture
 def places(
-    office: Office, cast: Cast, published: None, tmp_path: Path, settings: Settings
+    office: Office,
+    cast: Cast,
+    published: None,
+    tmp_path: Path,
+    settings: Settings,
+    object_store: object,
 ) -> Places:
     """The objects named by the paths. Changes are rolled back after each cell."""
     sender = Sender(tmp_path)
@@ -127,6 +135,7 @@ def places(
         "digest": approval.request_digest,
         "parked": parked,
         "failed": office.failed(),
+        **_kept(office),
         "halt": halt.id,
         "haltdigest": halt.request_digest,
         "doubt": doubt.id,
@@ -159,6 +168,14 @@ def _prompt() -> Places:
         prompt_changes.save(PROMPT, text, actor=None)
     prompt_changes.propose(PROMPT, 1, actor=None)
     return {"prompt": PROMPT, "version": 1, "draft": 2}
+
+
+def _kept(office: Office) -> Places:
+    """Ada's run in the archive, and one under a legal hold."""
+    archived, held = office.failed(), office.failed()
+    assert archiving.archive_run(pool.djangos(), archived)
+    hold(run=held, reason="lawsuit 7", actor=Actor(person="admin"))
+    return {"archived": archived, "held": held}
 
 
 def _skipped() -> Places:
@@ -250,7 +267,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "confirm": {"seq": "1"},
         "continue": held,
         "stop": held,
-        "retry": why,
+        **dict.fromkeys(("retry", "restore", "hold", "lift-hold"), why),
         "decision": {"verdict": "approve", **given},
         "stops": {"agent": "", **why},
         "version-changes": {"agent": "a", "before": "b", "after": "c", "count": 1, **why},

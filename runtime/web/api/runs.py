@@ -140,6 +140,14 @@ class MessageIn(Body):
     cut_reply: Annotated[Any, WithJsonSchema({"type": "boolean"})] = False
 
 
+class HoldOut(Schema):
+    """A legal hold: who holds the run, since when, and why."""
+
+    by: str
+    at: datetime
+    reason: str
+
+
 class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
@@ -148,7 +156,8 @@ class RunOut(Schema):
     that wait for the rate limit of their provider. `unheard` counts the messages that its agent has not received yet.
     `origin` lists the people who cannot decide in it: its requester, the origin of the run it was forked or imported
     from, the senders of its messages and events, and people who tried it again.
-    `removed_at` is when retention erased input, output, reason and journal. Entries of a long run before
+    `removed_at` is when retention erased input, output, reason and journal, `archived_at` when they left for the
+    archive; a list does not read them there. `legal_hold` says who holds the run, and why. Entries of a long run before
     `history_begins` were removed at `history_removed_at`.
     """
 
@@ -168,6 +177,8 @@ class RunOut(Schema):
     created_at: datetime
     ended_at: datetime | None
     removed_at: datetime | None
+    archived_at: datetime | None
+    legal_hold: HoldOut | None
     unheard: int
     waits: list[WaitOut]
     gates: list[GateOut]
@@ -275,7 +286,7 @@ def read_run(
     people, is paused or quarantined, or has ended.
     """
     wiring.access().require(request.auth, "runs:read")
-    found = readable(run, request.auth)
+    found = runs.with_archive(readable(run, request.auth))
     if wait is not None:
         response[WAIT_HEADER] = "met" if until.holds(found) else f"unmet; {wait}"
     return found

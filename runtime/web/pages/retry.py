@@ -106,7 +106,9 @@ def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:
 def _context(form: _Form, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     return {
         "form": form,
-        "fits": shown.status == form.status and shown.removed_at is None,
+        "fits": shown.status == form.status
+        and shown.removed_at is None
+        and shown.archived_at is None,
         "may": form.may(actor, shown),
         **form.shows(shown.id),
     }

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from runtime.control.access import readable
 from runtime.core.continuation import RunStatus
 from runtime.core.limits import MAX_MESSAGE
+from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries import crash_evidence, late_outcomes, run_page, runs, threads
@@ -35,7 +36,7 @@ ROWS = 200  # steps, or messages, on one page
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
-    found = readable(run, actor)
+    found, problem = _with_archive(readable(run, actor))
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = query_params.choice(request, "tab", tabs) or "timeline"
@@ -56,10 +57,12 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "starter": starters.of_run(run, actor),
         "memory": threads.memory_of(history.memory),
         "is_admin": is_admin,
+        "archive_problem": problem,
         "source": request.get_full_path(),
         "cancel_requested": told.cancel and not found.ended,
-        "may_fork": access.may_fork(actor, found.requester),
+        "may_fork": found.archived_at is None and access.may_fork(actor, found.requester),
         "may_retry": found.status == RunStatus.FAILED
+        and found.archived_at is None
         and access.may_control(actor, found.requester),
         "may_cancel": not found.ended and access.may_cancel(actor, found.requester),
         **_pace(found, actor, told, history.transcript),
@@ -88,9 +91,17 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
         "section": "runs",
         "run": found,
         "past": past,
-        "may_fork": wiring.access().may_fork(actor, found.requester),
+        "may_fork": found.archived_at is None and wiring.access().may_fork(actor, found.requester),
     }
     return render(request, "runs/state_at.html", context)
+
+
+def _with_archive(found: RunDetail) -> tuple[RunDetail, str]:
+    """Return an archived run with its payloads, and why its file cannot be shown, empty if it can."""
+    try:
+        return runs.with_archive(found), ""
+    except (Tampered, KeyMissing) as exc:
+        return found, str(exc)
 
 
 def _pace(

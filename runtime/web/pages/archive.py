@@ -1,0 +1,105 @@
+"""Three forms for admins: restore an archived run, put a run under a legal hold, lift the hold."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from runtime.control.archive.legal_hold import hold as hold_run
+from runtime.control.archive.legal_hold import lift as lift_run
+from runtime.control.archive.restore import restore as restore_run
+from runtime.ports.access import Actor
+from runtime.queries.runs import RunDetail
+from runtime.web.pages.action_form import Context, Refusal, answer
+from runtime.web.requests import admins_only, form_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """The differences between the forms: address, action, the runs that it fits, and the texts."""
+
+    url: str
+    act: Callable[..., RunDetail]
+    fits: Callable[[RunDetail], bool]
+    title: str
+    says: str
+    refused: str
+    other: str
+    button: str
+    keep: str
+
+
+_RESTORE = _Form(
+    url="restore",
+    act=restore_run,
+    fits=lambda run: run.archived_at is not None,
+    title="Restore",
+    says="The file is verified, and the run is written into the database as it was. It stays there as long again"
+    " as the rules of the archive say.",
+    refused="Not restored",
+    other="This run is not in the archive",
+    button="Restore this run",
+    keep="Leave it in the archive",
+)
+_HOLD = _Form(
+    url="hold",
+    act=hold_run,
+    fits=lambda run: run.removed_at is None and run.legal_hold is None,
+    title="Legal hold for",
+    says="Retention does not erase the run, and it does not leave the database for the archive, until an admin lifts"
+    " the hold. If it is in the archive, its file stays.",
+    refused="Not held",
+    other="This run is under a legal hold, or its data was removed",
+    button="Hold this run",
+    keep="Do not hold it",
+)
+_LIFT = _Form(
+    url="lift_hold",
+    act=lift_run,
+    fits=lambda run: run.legal_hold is not None,
+    title="Lift the legal hold of",
+    says="The rules of retention and archive count for the run again, within an hour.",
+    refused="Not lifted",
+    other="This run is not under a legal hold",
+    button="Lift the hold",
+    keep="Keep the hold",
+)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def restore(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Show the form; restore the run on POST."""
+    return _answer(request, run, _RESTORE)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def hold(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Show the form; put the run under a legal hold on POST."""
+    return _answer(request, run, _HOLD)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def lift_hold(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Show the form; lift the legal hold on POST."""
+    return _answer(request, run, _LIFT)
+
+
+def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:
+    reason = form_text(request.POST, "reason")
+    return answer(
+        request,
+        run,
+        "runs/archive.html",
+        act=lambda actor: form.act(run=run, reason=reason, actor=actor).id,
+        context=partial(_context, form),
+    )
+
+
+def _context(form: _Form, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+    return {"form": form, "fits": form.fits(shown)}

@@ -1,0 +1,103 @@
+"""Archived runs on pages and in the API: read from the file, marked, restored and held by admins."""
+
+import re
+from uuid import UUID
+
+import pytest
+from django.test import Client
+
+from approvals.models import AuditEntry, Request
+from runtime.models import ArchivedRun, Run
+from runtime.store import archive, pool
+from runtime.upkeep import archiving
+from tests.support.api_client import Caller
+from tests.support.object_stores import Breakable
+from tests.support.office import Office
+from tests.support.pages import has, shows, text, text_of
+
+WHY = {"reason": "The auditor\nasks."}
+
+
+@pytest.fixture
+def archived(office: Office, object_store: Breakable) -> UUID:
+    run = office.start(key="newhire-2026")
+    office.approve(run)
+    assert archiving.archive_run(pool.djangos(), run)
+    return run
+
+
+def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
+    ada: Client,
+    ada_api: Caller,
+    admin: Client,
+    office: Office,
+    object_store: Breakable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = office.start(key="newhire-2026")
+    office.approve(run)
+    asked = f"/a/{office.request(run).id}/"
+    places = [f"/runs/{run}/{tab}" for tab in ("", "?tab=transcript", "?step=0", "fork/1/")]
+    before, journal = [text(ada, place) for place in places], _api(ada_api, run)
+    assert archiving.archive_run(pool.djangos(), run)
+    after = [text(ada, place) for place in places]
+    assert _api(ada_api, run) == journal
+    for old, new in zip(before[:3], after[:3], strict=True):
+        has(new, "Archived on", "read from the run's file", hides=["Fork…", "Restore…"])
+        assert _timeless(new.partition("Views of this run")[2]) == _timeless(
+            old.partition("Views of this run")[2]
+        )
+    shows(admin, f"/runs/{run}/", "Restore…", "Hold this run…")
+    shows(ada, "/runs/?q=key:newhire-2026", str(run), "<span>archived</span>")
+    assert ada_api.get("/runs?business_key=newhire-2026").json()["items"][0]["id"] == str(run)
+    has(text_of(ada.post(f"/runs/{run}/fork/1/"), 409), "an admin must restore it")
+    object_store.is_down, ada.raise_request_exception = True, False
+    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    shows(ada, f"/runs/{run}/", "object store", status=503)
+    shows(ada, "/runs/?q=newhire", str(run))
+    assert ada_api.get(f"/runs/{run}").status_code == 503
+    shows(ada, asked, "object store", status=503)
+
+
+def test_a_file_that_does_not_verify_is_named_on_the_page(
+    admin: Client, archived: UUID, object_store: Breakable
+) -> None:
+    place = ArchivedRun.objects.get().place or ""
+    object_store.put(place, b"<b>forged")
+    shows(admin, f"/runs/{archived}/", "cannot be shown", f"the object {place} does not match")
+    shows(admin, f"/a/{Request.objects.get(run=archived).id}/", "Set the privileges of newhire")
+    has(text_of(admin.post(f"/runs/{archived}/restore/", WHY), 409), "Not restored: the file")
+    assert Run.objects.get(id=archived).archived_at is not None
+
+
+def test_an_admin_holds_and_restores_a_run(
+    ada: Client, admin: Client, admin_api: Caller, archived: UUID
+) -> None:
+    run = f"/runs/{archived}/"
+    too_long = admin.post(f"{run}hold/", {"reason": "x" * 2_001})
+    has(text_of(too_long, 422), "Not held: the reason must have at most 2000")
+    shows(admin, f"{run}lift-hold/", "This run is not under a legal hold")
+    assert admin.post(f"{run}hold/", {"reason": "<b>Lawsuit"})["Location"] == run
+    shows(ada, run, "Under a legal hold by <bdi>admin</bdi>", "&lt;b&gt;Lawsuit", hides=["Lift"])
+    held = admin_api.get(f"/runs/{archived}").json()
+    assert (held["legal_hold"]["by"], held["legal_hold"]["reason"]) == ("admin", "<b>Lawsuit")
+    shows(admin, f"{run}lift-hold/", "The rules of retention and archive count", "Lawsuit")
+    assert admin_api.post(f"/runs/{archived}/lift-hold", WHY).json()["legal_hold"] is None
+    shows(admin, f"{run}restore/", "The file is verified")
+    assert admin.post(f"{run}restore/", WHY)["Location"] == run
+    shows(admin, run, "Fork…", hides=["Archived on"])
+    has(text_of(admin.post(f"{run}restore/", WHY), 409), "not in the archive", "The auditor")
+    acts = AuditEntry.objects.filter(run=archived).order_by("seq").values_list("act", "actor")
+    assert list(acts)[-3:] == [("held", "admin"), ("hold lifted", "admin"), ("restored", "admin")]
+
+
+def _api(caller: Caller, run: UUID) -> list[object]:
+    """All that the API reads of a run, but for its mark."""
+    found = caller.get(f"/runs/{run}").json()
+    found.pop("archived_at")
+    return [found, *(caller.get(f"/runs/{run}/{part}").json() for part in ("journal", "budget"))]
+
+
+def _timeless(page: str) -> str:
+    """The page without ages and tokens that differ at each request."""
+    return re.sub(r'\d+ (?:s|ms|min)\b|value="\w{64}"', "", page)
