@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from runtime.core.limits import MAX_KEY
 from runtime.errors import InvalidInput
 from runtime.triggers import calendar, fields
 from runtime.triggers.calendar import Calendar, NeverComes
@@ -51,6 +52,7 @@ class Definition:
     missed: Missed
     overlap: Overlap
     jitter: int
+    thread: str = ""
 
     @property
     def calendar(self) -> Calendar:
@@ -97,6 +99,8 @@ def to_text(one: Definition) -> str:
         "overlap": one.overlap,
         "jitter": one.jitter,
     }
+    if one.thread:  # processes of the release before know none
+        fields["thread"] = one.thread
     return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
 
@@ -148,6 +152,7 @@ def read(sent: Mapping[str, object], now: datetime) -> Definition:
         missed=fields.choice(sent.get("missed", Missed.ONCE), "missed", Missed),
         overlap=fields.choice(sent.get("overlap", Overlap.SKIP), "overlap", Overlap),
         jitter=fields.whole(sent.get("jitter", 0), "jitter", 0, calendar.MAX_JITTER, "seconds"),
+        thread=_thread(sent),
     )
     if found.calendar.first_after(now) is None:
         raise InvalidInput("ends_at", "is before the first time")
@@ -163,6 +168,13 @@ def moment(value: object, field: str, zone: str, *, whole: bool = True) -> datet
     if found is None:
         raise InvalidInput(field, "is required")
     return found.replace(microsecond=0) if whole else found
+
+
+def _thread(sent: Mapping[str, object]) -> str:
+    text = fields.text(sent.get("thread") or "", "thread").strip()
+    if len(text) > MAX_KEY:
+        raise InvalidInput("thread", f"must have at most {MAX_KEY} characters")
+    return text
 
 
 def _filled(value: Any, words: Mapping[str, str]) -> Any:

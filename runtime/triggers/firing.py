@@ -113,6 +113,7 @@ def start_run(
         business_key=business_key(schedule, one, at),
         actor=Actor(person=one.owner),
         makers=merged(one.makers, [by or ""]),
+        thread=one.definition.thread or None,
     ).run
     schedule_times.write(connection, schedule, at, state=State.STARTED, run=run)
     return run

@@ -34,7 +34,7 @@ ADMIN = Actor(person="admin")
 
 
 def test_a_time_starts_one_run_of_its_owner(clock: Clock) -> None:
-    made = clock.make()
+    made = clock.make(thread="talk")
     clock.sweep(NOON - timedelta(seconds=1))
     assert told(made) == []
     clock.sweep(NOON)
@@ -44,6 +44,7 @@ def test_a_time_starts_one_run_of_its_owner(clock: Clock) -> None:
     assert (run.agent, run.requester, run.status) == ("hr_onboarding", "ada", "queued")
     assert run.business_key == f"Hourly 2026-05-01T12:00:00+00:00 ({made.hex[-12:]})"
     assert json.loads(run.input) == {"day": "2026-05-01", "note": "for 2026-05-01T14:00:00+02:00"}
+    assert run.thread == "talk"
     assert (run.due_at is not None, verify(run.id).is_consistent) == (True, True)
     shown = listing.one(made, ADA)
     assert (shown.history[0].run, shown.status) == (run.id, "active")
@@ -320,6 +321,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"starts_at": "9999-12-31"}, "starts_at: must be between 2000 and 2200"),
     ({"missed": "maybe"}, "missed: must be one of skip, once, all"),
     ({"overlap": "maybe"}, "overlap: must be one of skip, queue, allow"),
+    ({"thread": "x" * 201}, "thread: must have at most 200 characters"),
     ({"jitter": 3601}, "jitter: must be a whole number of seconds from 0 to 3600"),
     ({"name": " "}, "name: must have 1 to 100 characters"),
     ({"name": "\ud800"}, "name: contains a character that is not text"),

@@ -26,6 +26,7 @@ SAID = {
     "missed": "once",
     "overlap": "skip",
     "jitter": "0",
+    "thread": "talk",
     "agent": "hr_onboarding",
     **{f"in.{name}": str(value) for name, value in NEWCOMER.items()},
 }

@@ -21,12 +21,8 @@ MAX_PLACE = 500  # characters of the path of a folder, or the address of a bucke
 SOURCES = ("folder", "stream", "bucket")
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
 
-_NEWER = (
-    "folder",
-    "stream",
-    "bucket",
-    "wakes",
-)  # processes of the release before know none of them
+# Processes of the release before know none of these.
+_NEWER = ("folder", "stream", "bucket", "wakes", "thread")
 
 
 class Wakes(StrEnum):
@@ -41,10 +37,10 @@ class Wakes(StrEnum):
 class Definition:
     """One trigger: which events start which agent on which input, and how many at once.
 
-    `filter`, `key` and `business_key` are expressions in CEL, empty without one. The limits are None without one.
-    `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder`, entries of
-    `stream` or objects of `bucket` are events of this trigger; they are empty without one. With `wakes`, the business
-    key, or the id of a run, says which run of the agent waits for an event.
+    `filter`, `key`, `business_key` and `thread` are expressions in CEL, empty without one. The limits are None without
+    one. `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder`,
+    entries of `stream` or objects of `bucket` are events of this trigger; they are empty without one. With `wakes`,
+    the business key, or the id of a run, says which run of the agent waits for an event.
     """
 
     name: str
@@ -63,6 +59,7 @@ class Definition:
     stream: str = ""
     bucket: str = ""
     wakes: str = Wakes.NONE
+    thread: str = ""
 
     def key_of(self, facts: Mapping[str, Any]) -> str:
         """Return the key of an event, empty without one. Raise InvalidInput naming the expression."""
@@ -78,6 +75,10 @@ class Definition:
         if self.business_key:
             return mapping.text_of(self.business_key, facts, "business_key")
         return f"{self.name} {facts['id'][:SHOWN_ID]} ({sha256_of(key)[-12:]})"
+
+    def thread_of(self, facts: Mapping[str, Any]) -> str | None:
+        """Return the thread of the run of an event, None without one. Raise InvalidInput naming `thread`."""
+        return mapping.text_of(self.thread, facts, "thread") if self.thread else None
 
 
 def to_text(one: Definition) -> str:
@@ -119,6 +120,7 @@ def read(sent: Mapping[str, object]) -> Definition:
         stream=fields.text(sent.get("stream") or "", "stream").strip(),
         bucket=_bucket(sent),
         wakes=_wakes(sent),
+        thread=_expression(sent, "thread"),
     )
     if found.wakes:
         _require_correlation(found)

@@ -169,6 +169,7 @@ def _start(connection: Connection, trigger: UUID, one: Trigger, number: int, now
         business_key=said.business_key_of(facts, f"{trigger} {received.key}"),
         actor=Actor(person=one.owner),
         makers=merged(one.makers, [received.by or ""]),
+        thread=said.thread_of(facts),
     )
     written = {"started_at": now} if done.created else {"reason": FOUND}
     trigger_events.write(connection, trigger, number, state=State.STARTED, run=done.run, **written)

@@ -28,7 +28,7 @@ from runtime.store.tables.triggers.trigger_events import EventRow
 from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers import rights
 from runtime.triggers.events import changes, mapping, trigger
-from runtime.triggers.events.definition import Definition
+from runtime.triggers.events.definition import Definition, Wakes
 from runtime.triggers.events.trigger import Trigger
 from runtime.triggers.schedule import Status
 
@@ -147,6 +147,8 @@ def _trial(one: Definition, facts: Mapping[str, Any]) -> Trial:
         if passes:
             key = one.key_of(facts)
             business_key = one.business_key_of(facts, "trial")
+            one.thread_of(facts)
+        if passes and one.wakes != Wakes.ONLY:
             made = mapping.applied(one.mapping, facts)
             wiring.catalogue().check_input(one.agent, made)
     except InvalidInput as exc:

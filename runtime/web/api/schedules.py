@@ -59,6 +59,7 @@ class ScheduleIn(Body):
     missed: Annotated[Any, WithJsonSchema({"enum": [*Missed]})] = str(Missed.ONCE)
     overlap: Annotated[Any, WithJsonSchema({"enum": [*Overlap]})] = str(Overlap.SKIP)
     jitter: Seconds = 0
+    thread: Words = ""
 
 
 class RunNowIn(Body):
@@ -132,6 +133,7 @@ class ScheduleOut(Schema):
     missed: str
     overlap: str
     jitter: int
+    thread: str
     state: str
     owner: str
     makers: list[str]
@@ -235,6 +237,7 @@ def _fields(one: ScheduleView) -> dict[str, Any]:
         "missed": str(said.missed),
         "overlap": str(said.overlap),
         "jitter": said.jitter,
+        "thread": said.thread,
         "state": one.status,
         "owner": one.owner,
         "makers": list(one.makers),

@@ -51,12 +51,12 @@ _EXAMPLE: dict[str, Any] = {
 class TriggerIn(Body):
     """A trigger: events of the name `event` start runs.
 
-    `filter`, `key` and `business_key` are expressions in CEL over `id`, `source`, `name`, `subject`, `time` and `data`
-    of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in order. At most
-    `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run, when none came
-    for that many seconds. Each file of `folder`, entry of `stream` or object of `bucket` is an event of this trigger.
-    With `wakes`, which needs the right to send events, an event of a source or a webhook goes to the run of the agent
-    that has this business key, or id, and waits for it; `first` starts a run if none is there.
+    `filter`, `key`, `business_key` and `thread` are expressions in CEL over `id`, `source`, `name`, `subject`, `time`
+    and `data` of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in
+    order. At most `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run,
+    when none came for that many seconds. Each file of `folder`, entry of `stream` or object of `bucket` is an event of
+    this trigger. With `wakes`, which needs the right to send events, an event of a source or a webhook goes to the run
+    of the agent that has this business key, or id, and waits for it; `first` starts a run if none is there.
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
@@ -81,6 +81,7 @@ class TriggerIn(Body):
     stream: Words = ""
     bucket: Words = ""
     wakes: Annotated[Any, WithJsonSchema({"enum": [*Wakes]})] = Wakes.NONE
+    thread: Words = ""
 
 
 class TrialIn(TriggerIn):
@@ -208,6 +209,7 @@ class TriggerOut(Schema):
     stream: str
     bucket: str
     wakes: str
+    thread: str
     state: str
     problem: str
     owner: str

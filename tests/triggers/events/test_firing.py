@@ -36,7 +36,8 @@ ADMIN = Actor(person="admin")
 
 
 def test_an_event_starts_one_run_of_the_owner_on_the_mapped_input(desk: Desk) -> None:
-    made, other = desk.make(), desk.make(name="Others", event="left")
+    made = desk.make(thread="'team ' + data.team")
+    other = desk.make(name="Others", event="left")
     assert desk.send() == 1
     assert desk.send(country="FR") == 1
     assert desk.send("e1") == 0  # the same event again
@@ -47,6 +48,7 @@ def test_an_event_starts_one_run_of_the_owner_on_the_mapped_input(desk: Desk) ->
     run = Run.objects.get()
     assert (run.agent, run.requester, run.status) == ("hr_onboarding", "ada", "queued")
     assert json.loads(run.input) == {"full_name": "New Hire", "level": 2}
+    assert run.thread == "team a"
     assert str(run.business_key).startswith("Hires e1 (")
     assert (run.due_at is not None, verify(run.id).is_consistent) == (True, True)
 

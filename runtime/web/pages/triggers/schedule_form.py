@@ -31,7 +31,18 @@ from runtime.web.schema_fields import InvalidValue, as_typed, value_of
 from runtime.web.schema_form import Field
 
 UNITS = {"minutes": 60, "hours": 3600, "days": 86400, "seconds": 1}
-TEXTS = ("name", "cron", "every", "zone", "starts_at", "ends_at", "missed", "overlap", "jitter")
+TEXTS = (
+    "name",
+    "cron",
+    "every",
+    "zone",
+    "starts_at",
+    "ends_at",
+    "missed",
+    "overlap",
+    "jitter",
+    "thread",
+)
 WHOLE = "input"  # the field of an input that is no object
 # A text may hold {{date}} or {{time}}, which the fields for dates and times do not accept.
 _AS_TEXT = ("date", "moment")
@@ -169,6 +180,7 @@ def _texts(said: Definition) -> dict[str, str]:
         "missed": said.missed,
         "overlap": said.overlap,
         "jitter": str(said.jitter),
+        "thread": said.thread,
         WHOLE: as_typed("json", said.input),
     }
 

@@ -22,7 +22,7 @@ from runtime.web.pages.triggers.triggers import page as trigger_page
 from runtime.web.requests import actor_of, form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, value_of
 
-TEXTS = ("name", "event", "filter", "key", "business_key", *SOURCES, "wakes")
+TEXTS = ("name", "event", "filter", "key", "business_key", *SOURCES, "wakes", "thread")
 NUMBERS = ("at_once", "at_once_per_key", "debounce", "rate", "rate_seconds")
 JSON = ("mapping", "sample")
 EMPTY = {"debounce": "0", "rate_seconds": "60"}
