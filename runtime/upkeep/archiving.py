@@ -6,7 +6,6 @@ deletes the data and records the file. A sweeper that dies in between leaves a k
 
 import logging
 import threading
-from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
@@ -17,18 +16,16 @@ from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.store import archive, failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables import archived_runs
-from runtime.upkeep.retention import BATCH, DAYS, Group, parameters
+from runtime.upkeep import old_runs
 from runtime.upkeep.retention_rules import Rule
 
 log = logging.getLogger(__name__)
 
 # A restored run stays as long again as its rule says. A shortened journal has no first entry for the file.
-_OLD = f"""
-    run.ended_at < clock_timestamp() - %(least)s * interval '1 day' AND run.removed_at IS NULL
-    AND run.archived_at IS NULL AND run.legal_hold IS NULL
-    AND run.ended_at < clock_timestamp() - {DAYS} * interval '1 day'
+_STILL_HERE = f"""
+    run.archived_at IS NULL
     AND NOT EXISTS (SELECT FROM runtime_archivedrun a WHERE a.run_id = run.id AND a.state = 'restored'
-        AND a.at > clock_timestamp() - {DAYS} * interval '1 day')
+        AND a.at > clock_timestamp() - {old_runs.DAYS} * interval '1 day')
     AND NOT EXISTS (SELECT FROM runtime_pruning p WHERE p.run_id = run.id)
 """
 
@@ -39,22 +36,9 @@ def rules() -> tuple[Rule, ...]:
     return found
 
 
-def preview(connection: Connection) -> list[Group]:
+def preview(connection: Connection) -> list[old_runs.Group]:
     """Return the runs that `enforce` would archive now, by agent and status."""
-    given = parameters(rules())
-    if given is None:
-        return []
-    found = connection.execute(
-        f"""
-        SELECT agent, status, {DAYS}, count(*), min(ended_at) FROM runtime_run run WHERE {_OLD}
-        GROUP BY agent, status ORDER BY agent, status
-        """,
-        given,
-    )
-    return [
-        Group(agent=agent, status=status, days=days, runs=count, earliest=earliest)
-        for agent, status, days, count, earliest in found.fetchall()
-    ]
+    return old_runs.groups(connection, rules(), _STILL_HERE)
 
 
 def enforce(connection: Connection, stop: threading.Event) -> int:
@@ -63,21 +47,13 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     A store that is down ends the round: the next one continues.
     """
     archived_runs.drop_restored(connection)
-    given, done = parameters(rules()), 0
-    after: datetime | None = None
-    while given is not None and not stop.is_set():
-        batch = _old(connection, given, after)
-        for run, _ in batch:
-            if stop.is_set():
-                break
-            try:
-                done += archive_run(connection, run)
-            except ObjectStoreDown as exc:
-                log.error("Runs are archived later: %s", exc)
-                return done
-        if len(batch) < BATCH:
+    done = 0
+    for run in old_runs.each(connection, rules(), stop, _STILL_HERE):
+        try:
+            done += archive_run(connection, run)
+        except ObjectStoreDown as exc:
+            log.error("Runs are archived later: %s", exc)
             break
-        after = batch[-1][1]
     if done:
         log.info("Archived %d runs", done)
     return done
@@ -106,18 +82,3 @@ def archive_run(connection: Connection, run: UUID) -> bool:
         return False
     failpoints.hit("archived", "archive", 0)
     return done
-
-
-def _old(
-    connection: Connection, given: dict[str, object], after: datetime | None
-) -> list[tuple[UUID, datetime]]:
-    """List runs that are old enough, the oldest first, after the ones that could not be archived."""
-    found = connection.execute(
-        f"""
-        SELECT id, ended_at FROM runtime_run run
-        WHERE {_OLD} AND (%(after)s::timestamptz IS NULL OR run.ended_at > %(after)s)
-        ORDER BY ended_at LIMIT %(batch)s
-        """,
-        {**given, "after": after, "batch": BATCH},
-    )
-    return [(run, ended) for run, ended in found.fetchall()]

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from runtime.management.old_runs import write_groups
 from runtime.store import pool
 from runtime.upkeep import partitions, retention, startup
 
@@ -29,13 +30,7 @@ class Command(BaseCommand):
             self.stdout.write("ABEYANCE_RETENTION has no rule: nothing is ever removed.")
             return
         with pool.own() as connection:
-            groups = retention.preview(connection)
-            for group in groups:
-                self.stdout.write(
-                    f"{group.agent} {group.status}: {group.runs} runs older than {group.days} days,"
-                    f" the first of {group.earliest:%Y-%m-%d}"
-                )
-            total = sum(group.runs for group in groups)
+            total = write_groups(self.stdout, retention.preview(connection))
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would lose their payloads.")
                 for name in partitions.empty(connection):

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from runtime.management.old_runs import write_groups
 from runtime.store import pool
 from runtime.upkeep import archiving, startup
 
@@ -27,13 +28,7 @@ class Command(BaseCommand):
             self.stdout.write("ABEYANCE_ARCHIVE has no rule: no run is ever archived.")
             return
         with pool.own() as connection:
-            groups = archiving.preview(connection)
-            for group in groups:
-                self.stdout.write(
-                    f"{group.agent} {group.status}: {group.runs} runs older than {group.days} days,"
-                    f" the first of {group.earliest:%Y-%m-%d}"
-                )
-            total = sum(group.runs for group in groups)
+            total = write_groups(self.stdout, archiving.preview(connection))
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would be archived.")
                 return
