@@ -218,6 +218,7 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
         compaction=agent.compaction.terms if agent.compaction else None,
         budget=agent.budget,
         rates=rates,
+        items=agent.items,
     )
 
 

@@ -206,8 +206,8 @@ class AgentSpec:
     what one activation may use with all below it, None for no limit. `answer` is the call by which its answer is given,
     if it can be held, None if it never is. `prompt_name` names the prompt whose version in production replaces the
     instructions, which are then its text in the code; empty without one. With `is_code` its script answers,
-    also where the installation has models. `keeps_secrets` says whether one of its tools has secrets; `model_name` is
-    the name of the script.
+    also where the installation has models. With `items` each call of a sub-agent is about one item of a list.
+    `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name of the script.
     """
 
     name: str
@@ -235,6 +235,7 @@ class AgentSpec:
     thread_memory: ThreadMemory | None = None
     prompt_name: str = ""
     is_code: bool = False
+    items: bool = False
     keeps_secrets: bool = field(init=False, repr=False)
     model_name: str = field(init=False, repr=False)
     _tools: dict[str, ToolSpec] = field(init=False, repr=False)

@@ -79,7 +79,7 @@ def for_each(
         model=_script(agent.name, at_once),
         subagents=[agent],
     )
-    return replace(made, is_code=True) if isinstance(made, AgentSpec) else made
+    return replace(made, is_code=True, items=True) if isinstance(made, AgentSpec) else made
 
 
 def _script(agent: str, at_once: int) -> Script:

@@ -66,6 +66,14 @@ class OpenInDoubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailFrame:
+    """Fail a frame whose item cannot continue, in place of the next call of its model."""
+
+    frame: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFrame:
     """Close a finished frame: its outcome becomes that of the parent's call."""
 
@@ -92,6 +100,7 @@ Command = (
     | StartTool
     | StartWait
     | OpenInDoubt
+    | FailFrame
     | CloseFrame
     | CancelRun
     | EndRun

@@ -230,7 +230,8 @@ class Frame:
     opened. `instructions` is the text that a function or a prompt made of the input, empty if the agent's
     instructions are a text; `pinned` is the version of the prompt. `to_revise` lists the calls to which people
     requested changes and which no call has revised yet. `plan` has the steps that the author declared, `todo` the plan
-    that the model keeps. `cut` is the reply of this turn that was cut off last.
+    that the model keeps. `cut` is the reply of this turn that was cut off last. An `item` is one of a list:
+    `refusals` counts its calls and those below it that could not be made.
     """
 
     id: str
@@ -266,6 +267,8 @@ class Frame:
     todo: tuple[PlanItem, ...] = ()
     cut: CutReply | None = None
     pinned: PinnedPrompt | None = None
+    item: bool = False
+    refusals: int = 0
 
     def of_turn(self) -> tuple[Call, ...]:
         """Return the calls of the current turn, in the order in which the model proposed them."""
@@ -348,8 +351,8 @@ class Pause:
 class Denial:
     """A person denied a call of `tool`, proposed in `turn`, which `ids.turn_key` names.
 
-    Its turn counts towards MAX_DENIALS until the failed run is tried again. With `changes` the person requested
-    changes instead, which never counts.
+    Its turn counts towards MAX_DENIALS of the run until the failed run is tried again; that of an item of a list counts
+    for the item alone. With `changes` the person requested changes instead, which never counts.
     """
 
     tool: str

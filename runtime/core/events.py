@@ -130,6 +130,7 @@ class FrameOpened:
     `budget` is the agent's own; `rates` are the prices of its model, None if unknown. `instructions` is the text that
     a function of the agent or a prompt made of the input, empty if its instructions are a text. `prompt` is the digest
     of the instructions that the model gets, `pinned` the version of the prompt that they come from, None without one.
+    With `item` it works on one item of a list.
     """
 
     frame: str
@@ -147,6 +148,7 @@ class FrameOpened:
     rates: Rates | None = None
     instructions: str = ""
     pinned: PinnedPrompt | None = None
+    item: bool = False
     type: Literal["FrameOpened"] = "FrameOpened"
 
 

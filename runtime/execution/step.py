@@ -13,6 +13,7 @@ from runtime.core.commands import (
     CloseFrame,
     Command,
     EndRun,
+    FailFrame,
     OpenFrame,
     OpenInDoubt,
     StartTool,
@@ -26,6 +27,7 @@ from runtime.core.events import (
     Event,
     GateClosed,
     GateOpened,
+    ModelFailed,
     Paused,
     Resumed,
     ToolStarted,
@@ -283,6 +285,8 @@ class StepBuilder:
                 self._record(self._admission.open_in_doubt(self.now, command.frame, command.call))
             case CancelRun():
                 self.cancel(by="", reason=command.reason)
+            case FailFrame():
+                self.add(ModelFailed(frame=command.frame, error=command.error))
             case CloseFrame():
                 self.add(frame_closed(self.now.frame(command.frame)))
             case EndRun():
@@ -309,7 +313,9 @@ class StepBuilder:
                 self.add(CallRefused(frame=command.parent, call=command.call, reason=why))
         else:
             info = self._handler.agent(command.agent)
-            self.add(frame_opened(command, given, instructions, info, at))
+            caller = None if parent is None else self.now.frame(parent).agent
+            item = caller is not None and self._handler.agent(caller).items
+            self.add(frame_opened(command, given, instructions, info, at, item=item))
 
     def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""

@@ -30,9 +30,15 @@ from runtime.store.tables.signals import EventSignal, GateDecidedSignal, Message
 
 
 def frame_opened(
-    command: OpenFrame, given: Any, instructions: Instructions, info: AgentInfo, at: datetime
+    command: OpenFrame,
+    given: Any,
+    instructions: Instructions,
+    info: AgentInfo,
+    at: datetime,
+    *,
+    item: bool = False,
 ) -> FrameOpened:
-    """Return the event that opens a frame, with its input as the agent reads it."""
+    """Return the event that opens a frame, with its input as the agent reads it. An `item` is one of a list."""
     return FrameOpened(
         frame=command.frame,
         agent=command.agent,
@@ -49,6 +55,7 @@ def frame_opened(
         rates=info.rates,
         instructions=instructions.text,
         pinned=instructions.pinned,
+        item=item,
     )
 
 

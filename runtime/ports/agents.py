@@ -23,6 +23,7 @@ class AgentInfo:
     """The facts of an agent that the engine fixes when a frame opens. Digests are `sha256:<hex>`.
 
     `budget` limits one activation with everything below it. `rates` are the prices of its model, None if unknown.
+    With `items` each call of a sub-agent is about one item of a list.
     """
 
     name: str
@@ -33,6 +34,7 @@ class AgentInfo:
     compaction: CompactionOptions | None = None
     budget: Budget | None = None
     rates: Rates | None = None
+    items: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

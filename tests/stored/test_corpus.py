@@ -60,6 +60,7 @@ from tests.stored.scenarios import (
     SCENES,
     Scene,
     be_busy,
+    boss,
     desk,
     scrap,
     spend,
@@ -173,12 +174,13 @@ MADE = {
 }
 # Documents of schema 13 only.
 WORDED = {"prompted": Scene(spec=lambda: replace(desk(PAY), prompt_name="shop/desk"))}
+LISTED = {"listed": Scene(spec=lambda: replace(boss(), items=True))}
 LATER = {
     DECISIONS: AGAIN,
     REVIEWS: JUDGED,
     DIALOGUE: DISCUSSED | TALKS,
     ORIGINS: MADE,
-    PROMPTS: WORDED,
+    PROMPTS: WORDED | LISTED,
 }
 
 
@@ -191,7 +193,7 @@ def write() -> None:
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
             _keep(name, one)
-    for name, document in written(AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED):
+    for name, document in written(AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED):
         _keep(name, document)
         _keep(f"{name}_brief", document | {"continuation": _brief(document)})
 
@@ -231,7 +233,7 @@ ENDS: dict[str, tuple[str | None, ...]] = {
     "previewed": ("scrap success", "scrap denied", "scrap denied"),
     "question": ("ask_person success", "ask_person denied", "ask_person denied"),
     "two_approvals": tuple(f"{end}, close {end.split()[-1]}" for end in PRICED),
-    "nested_approval": ("desk success",) * 3,
+    **dict.fromkeys(("nested_approval", *LISTED), ("desk success",) * 3),
     "in_doubt": ("post success", "post failed", None),
     "call_started": ("post success", "post failed", None),
     "call_retrying": ("book success",) * 3,
@@ -315,7 +317,7 @@ def test_every_schema_has_documents_of_every_scene() -> None:
     for schema in set(codec.HISTORY) - set(LATER):
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED, *TALKS, *MADE, *WORDED}
+    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED, *TALKS, *MADE, *WORDED, *LISTED}
     for schema, scenes in LATER.items():
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert there == {*scenes, *(f"{name}_brief" for name in scenes)}
@@ -359,7 +361,7 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 
 def _schema_of(event: Event) -> int:
-    if getattr(event, "pinned", None):
+    if getattr(event, "pinned", None) or getattr(event, "item", False):
         return PROMPTS
     if isinstance(event, MessageReceived) and (event.reviewer or event.cuts):
         return ORIGINS
@@ -425,7 +427,7 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
 
 
 def _scene(path: Path) -> Scene:
-    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED)[
+    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED)[
         path.stem.removesuffix("_brief")
     ]
 

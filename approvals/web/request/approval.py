@@ -112,9 +112,16 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
 def _denied(
     shown: requests.Approval, beside: requests.Beside, transcript: Transcript
 ) -> frozenset[str]:
-    """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet."""
-    to_come = set()
+    """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet.
+
+    Denials of an item of a list count for nothing but the item, so there are none for a call of one.
+    """
+    to_come: set[str] = set()
+    if transcript.is_of_item(shown.frame):
+        return frozenset()
     for frame, name, gate in beside.denied:
+        if transcript.is_of_item(frame):
+            continue
         call = transcript.call(frame, name)
         if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
             to_come.add(turn_key(frame, name))

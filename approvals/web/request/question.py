@@ -35,6 +35,7 @@ def page(
     denied = {turn_key(frame, call) for frame, call, _ in requests.beside(shown, None).denied}
     this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
     ends_run = len(denied | this) >= MAX_DENIALS > len(denied)
+    ends_run = ends_run and not seen["transcript"].is_of_item(shown.frame)
     fields, other = answer_form.shown(shown.result_schema, request.POST, wrong or {})
     context = {
         **seen,

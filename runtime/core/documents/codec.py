@@ -82,7 +82,7 @@ HISTORY = {
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
     " replies that were cut off, held answers, credentials, results in the object store",
-    13: "versions of prompts",
+    13: "versions of prompts, and items of a list",
 }
 REFERRING = 6
 BRIEF = 7
@@ -267,6 +267,8 @@ def _number(event: Event) -> int:
             return REVIEWS
         case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
             return DECISIONS
+        case FrameOpened() if event.item:
+            return PROMPTS
         case FrameOpened() | AgentChanged() if event.pinned is not None:
             return PROMPTS
         case AgentChanged() if event.by:
@@ -283,7 +285,7 @@ def _number_of(now: Continuation) -> int:
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
     terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
-    if any(frame.pinned for frame in frames):
+    if any(frame.pinned or frame.item for frame in frames):
         return PROMPTS
     if now.reviewers or now.thread is not None or now.memory:
         return ORIGINS

@@ -3,7 +3,7 @@
 No earlier plan is kept. The worker records outcomes as events, and the next state is planned anew.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from runtime.core.commands import (
@@ -14,17 +14,18 @@ from runtime.core.commands import (
     CloseFrame,
     Command,
     EndRun,
+    FailFrame,
     OpenFrame,
     OpenInDoubt,
     StartTool,
     StartWait,
 )
 from runtime.core.continuation import (
-    MAX_DENIALS,
     MAX_REFUSALS,
     Call,
     CallState,
     Continuation,
+    Denial,
     Frame,
     FrameState,
     Phase,
@@ -32,6 +33,7 @@ from runtime.core.continuation import (
 from runtime.core.ids import ROOT, child_frame
 from runtime.core.limits import plain
 from runtime.core.machine import compaction, plans
+from runtime.core.machine.calls.item_limits import too_many_denials, why_item_ends
 from runtime.core.machine.gates import is_blocked_by_gate
 
 
@@ -46,7 +48,7 @@ def plan(now: Continuation) -> tuple[Command, ...]:
         return ()
     if now.refusals >= MAX_REFUSALS:
         return (CancelRun(reason=_too_many_refusals(now)),)
-    if now.denials and (reason := _too_many_denials(now)):
+    if now.denials and (reason := too_many_denials(_counted(now))):
         return (CancelRun(reason=reason),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
@@ -63,6 +65,8 @@ def plan(now: Continuation) -> tuple[Command, ...]:
 def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
     match frame.state:
         case FrameState.ASKING:
+            if frame.parent is not None and (error := why_item_ends(now, frame)):
+                return (FailFrame(frame=frame.id, error=error),)
             summary = compaction.is_due(frame) or compaction.memory_is_due(now, frame)
             return (CallModel(frame=frame.id, summary=summary),)
         case FrameState.ACTING:
@@ -110,20 +114,8 @@ def _too_many_refusals(now: Continuation) -> str:
     return plain(f"{now.refusals} calls that could not be made{among}")
 
 
-def _too_many_denials(now: Continuation) -> str:
-    """Word the end of a run in which people denied one tool in too many turns; empty if they did not.
-
-    Parallel calls count once: the model learns of a denial only when its turn has ended.
-    """
-    turns: dict[str, dict[str, str]] = {}
-    for denial in now.denials.values():
-        if denial.counts:
-            turns.setdefault(denial.tool, {})[denial.turn] = denial.reason
-    for tool, reasons in turns.items():
-        if len(reasons) >= MAX_DENIALS:
-            last = list(reasons.values())[-1]
-            return plain(f"{tool} was denied in {len(reasons)} turns, last because: {last}")
-    return ""
+def _counted(now: Continuation) -> Iterator[Denial]:
+    return (denial for denial in now.denials.values() if denial.counts)
 
 
 def _under_way(now: Continuation) -> bool:

@@ -72,6 +72,7 @@ from runtime.core.machine.agent_changes import change_agent
 from runtime.core.machine.budget_accounting import charge, exceed, grant
 from runtime.core.machine.calls.edits import edit_call, remember_edit
 from runtime.core.machine.calls.inquiries import evolve_inquiry
+from runtime.core.machine.calls.item_limits import count_refusal, item_of
 from runtime.core.machine.calls.results import result_of
 from runtime.core.machine.calls.revisions import denial_of, remember_changes, revise
 from runtime.core.machine.compaction import compact, summarise_memory
@@ -245,6 +246,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
         rates=event.rates,
         instructions=event.instructions,
         pinned=event.pinned,
+        item=event.item,
         since=now.worked if event.at is None else active_seconds(now, event.at),
     )
     return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})
@@ -327,7 +329,7 @@ def _change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) 
             call = replace(call, preview=event.preview)
         case CallRefused():
             call = replace(call, result=event.reason)
-            now = replace(now, refusals=now.refusals + 1)
+            now, frame = count_refusal(now, frame)
         case GateOpened():
             call = replace(call, terms=event.terms, gate=event.gate)
             if call.preview is not None or call.shown is not None:
@@ -397,7 +399,8 @@ def _decided(call: Call, event: GateDecided) -> Call:
 def _remember_denial(now: Continuation, call: Call, event: GateDecided) -> Continuation:
     if not event.stands or call.terms is None:
         return now
-    denial = denial_of(call.tool, call.id, event)
+    apart = item_of(now, now.frame(event.frame)) is not None
+    denial = denial_of(call.tool, call.id, event, apart=apart)
     return replace(now, denials={**now.denials, call.terms.digest: denial})
 
 

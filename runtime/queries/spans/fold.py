@@ -285,6 +285,7 @@ class Fold:
             plan=event.plan,
             parent=event.parent,
             call=event.call,
+            is_item=event.item,
         )
         frame.open(self._at)
         self.frames[frame.id] = frame
@@ -434,7 +435,10 @@ class Fold:
                 call.decided(event, self._at, self._gates.get(event.gate))
                 self._add_decision(frame, event, call.tool, call.gate_kind)
                 if event.stands:
-                    self.denials[call.digest] = denial_of(call.tool, call.id, event)
+                    above = (one for one in self.frames.values() if one.is_above(event.frame))
+                    apart = any(one.is_item for one in above)
+                    denial = denial_of(call.tool, call.id, event, apart=apart)
+                    self.denials[call.digest] = denial
                 if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
                     self._add_message(frame, "result", call.tool, call.result, reported_by=event.by)
             case e.GateClosed():

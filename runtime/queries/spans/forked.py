@@ -41,6 +41,7 @@ def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, lis
             plan=frame.plan,
             parent=frame.parent,
             call=frame.call,
+            is_item=frame.item,
             turn=frame.turn,
             by_id={call.id: _call(frame, call) for call in frame.calls},
             todo=tuple(replace(one, text=redact(one.text)) for one in frame.todo),

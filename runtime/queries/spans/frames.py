@@ -65,7 +65,7 @@ class FrameRecord:
     """One activation of one agent. `plan` is None if the agent has not declared its steps. Only the fold changes it.
 
     `frame_gates` counts its own gates that wait for a person. `items` are its spans and the calls between them, in
-    order. `todo` is the plan that its model keeps.
+    order. `todo` is the plan that its model keeps. With `is_item` it works on one item of a list.
     """
 
     id: str
@@ -89,6 +89,11 @@ class FrameRecord:
     is_blocked: bool = False  # stopped by a gate before its model was called
     answered: bool = False  # its model gave a final answer; a message reopens it
     todo: tuple[PlanItem, ...] = ()
+    is_item: bool = False
+
+    def is_above(self, frame: str) -> bool:
+        """Tell whether this is the frame with this id, or is above it: a frame's id begins with its parent's."""
+        return f"{frame}.".startswith(f"{self.id}.")
 
     @property
     def depth(self) -> int:

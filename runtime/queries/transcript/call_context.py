@@ -51,5 +51,5 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
 
 
 def _path(transcript: Transcript, frame: str) -> list[FrameRecord]:
-    """Return the frames from the root down to `frame`; a frame's id begins with its parent's."""
-    return [f for f in transcript.frames() if f"{frame}.".startswith(f"{f.id}.")]
+    """Return the frames from the root down to `frame`."""
+    return [f for f in transcript.frames() if f.is_above(frame)]

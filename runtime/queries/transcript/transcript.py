@@ -80,6 +80,10 @@ class Transcript:
         denials = (denial for denial in self.denials.values() if denial.tool == tool)
         return frozenset(denial.turn for denial in denials if denial.counts)
 
+    def is_of_item(self, frame: str) -> bool:
+        """Tell whether the frame works on an item of a list: denials there end the item, not the run."""
+        return any(one.is_item and one.is_above(frame) for one in self.frames())
+
     def call(self, frame: str, call: str) -> CallRecord | None:
         """Return a call; None if the journal does not mention it."""
         found = (c for f in self.frames() if f.id == frame for c in f.calls if c.id == call)

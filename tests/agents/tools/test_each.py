@@ -1,6 +1,7 @@
 """`for_each`: a sub-agent for each item, a few at once; outcomes are in order, and one that fails loses no other."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, Field
@@ -13,8 +14,12 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.scripts.conversation_texts import EDITED, REPORTED
 from agents.testing import drive
 from agents.tools.each import MAX_RESULTS, for_each
+from runtime.core.documents.codec import decode_entry
 from runtime.core.events import FrameClosed, FrameOpened
 from runtime.core.limits import MAX_REPLY, size_of
+from runtime.queries.journal import JournalLine, Remaining
+from runtime.queries.spans.fold import fold
+from runtime.queries.transcript.transcript import Transcript, transcript_of
 
 PAID: list[str] = []
 
@@ -56,6 +61,14 @@ def results(run: Any) -> list[Any]:
     return [one["error"] or one["result"] for one in run.output["outcomes"]]
 
 
+def read(run: Any) -> Transcript:
+    lines = [
+        JournalLine(position=at, entry=decode_entry(text), mac="")
+        for at, text in enumerate(run.journal, 1)
+    ]
+    return transcript_of(fold(Remaining(run=UUID(run.run), lines=tuple(lines))))
+
+
 def most_at_once(run: Any) -> int:
     opened, most = 0, 0
     for event in run.events:
@@ -83,6 +96,43 @@ def test_an_item_that_fails_or_is_denied_loses_no_other() -> None:
     paid, broken, denied, fine = results(run)
     assert (paid, denied, fine) == ("A-1 is paid", "not paid: Paid last week.", "fine")
     assert "this model fails" in broken
+
+
+def test_denials_and_refused_calls_end_their_item_and_not_the_run() -> None:
+    numbers = ["A-1", "A-2", "A-3", "A-4"]
+    run = drive(each, bills(*numbers))
+    while run.gates:
+        run.deny("Not this one.", run.gates[0])
+    assert results(run) == ["not paid: Not this one."] * 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ([call("pay", number=f"B-{n}") for n in range(9)], "pay was denied in 3 turns"),
+        (
+            [call("nothing", number=n) for n in range(9)],
+            "5 calls of this item that could not be made",
+        ),
+    ],
+)
+def test_an_item_that_does_not_learn_ends_and_loses_no_other(
+    wanted: list[Reply], said: str
+) -> None:
+    def stubborn(turn: Turn) -> Reply:
+        if turn.input["number"] == "fine":
+            return say("fine")
+        return wanted[len(turn.results)]
+
+    run = drive(each, bills("A-1", "fine", "A-2"), models={"payer": script(stubborn)})
+    while run.gates:
+        run.deny("No.", run.gates[0])
+    first, fine, second = results(run)
+    assert (fine, said in first, said in second) == ("fine", True, True)
+    told = read(run)
+    assert told.is_of_item("0.c1.0")
+    assert not told.is_of_item("0")
+    assert told.denied("pay") == frozenset()
 
 
 def test_a_crash_repeats_no_item() -> None:

@@ -119,6 +119,17 @@ def test_of_writers_at_once_one_succeeds(object_store: Breakable) -> None:
     assert winner["digest"] == objects._digest(object_store.get(f"{OWN}/reports/{KEY}"))
 
 
+def test_another_attempt_that_was_faster_has_written_it(
+    object_store: Breakable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(key: str, data: bytes, **_: Any) -> bool:
+        object_store.put(key, data)
+        return False
+
+    monkeypatch.setattr(object_store, "swap", too_late)
+    assert write_object("in")(context(), key="x", text="a", expected=None)["digest"] == A
+
+
 @pytest.mark.parametrize(
     "key",
     ["", "..", "../x", "a/../../x", "/etc/passwd", "a//b", "a\n", ".hidden", "x" * 301],

@@ -83,6 +83,7 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (replace(NEWER, by="anne"), DIALOGUE),
         (replace(NEWER, pinned=PINNED), PROMPTS),
         (opened(pinned=PINNED), PROMPTS),
+        (opened(item=True), PROMPTS),
         (STARTED[0], codec.SCHEMA),
         (begun(makers=("dora",)), ORIGINS),
         (AnswerDropped(frame="0", question=UUID(int=1), usage={}), ORIGINS),

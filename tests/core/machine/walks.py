@@ -241,6 +241,7 @@ class Walk:
                 steps = self.random.choice([None, ("first", "then")])
                 compaction = self.random.choice([None, COMPACTION])
                 given = {"agent": effect.agent, "input": effect.input}
+                given["item"] = effect.frame.endswith(".1")  # the second call of a turn
                 return [opened(effect.frame, plan=steps, compaction=compaction, **given)]
             case commands.CallModel(summary=True):
                 return self._summaries(effect.frame)
@@ -270,6 +271,8 @@ class Walk:
                 terms = self.now.call(effect.frame, effect.call).terms
                 assert terms is not None
                 return [self._gate(GateKind.IN_DOUBT, effect.frame, effect.call, terms)]
+            case commands.FailFrame():
+                return [events.ModelFailed(frame=effect.frame, error=effect.error)]
             case commands.CloseFrame():
                 frame = self.now.frame(effect.frame)
                 end: Any = "answered" if frame.state is FrameState.ANSWERED else "failed"

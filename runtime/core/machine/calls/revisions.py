@@ -37,11 +37,19 @@ def remember_changes(frame: Frame, call: Call, event: GateDecided) -> Frame:
     return replace(frame, to_revise=(*frame.to_revise, asked))
 
 
-def denial_of(tool: str, call: str, event: GateDecided) -> Denial:
-    """Return the denial of a call of `tool`. A request for changes does not count towards the end of the run."""
+def denial_of(tool: str, call: str, event: GateDecided, *, apart: bool) -> Denial:
+    """Return the denial of a call of `tool`; `apart` is one of an item of a list.
+
+    Such a denial and a request for changes do not count towards the end of the run.
+    """
     changes = event.verdict is Verdict.REQUEST_CHANGES
-    turn = turn_key(event.frame, call)
-    return Denial(tool=tool, turn=turn, reason=event.reason, counts=not changes, changes=changes)
+    return Denial(
+        tool=tool,
+        turn=turn_key(event.frame, call),
+        reason=event.reason,
+        counts=not (changes or apart),
+        changes=changes,
+    )
 
 
 def _earlier(frame: Frame, call: Call) -> ToRevise | None:
