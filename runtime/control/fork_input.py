@@ -15,6 +15,7 @@ from runtime.errors import InvalidInput
 from runtime.keyring import held, sealing
 from runtime.ports import wiring
 from runtime.ports.agents import ToolSchemas
+from runtime.queries.redaction import redact
 
 FIELD = "change"
 VALUE = "change.value"
@@ -57,7 +58,7 @@ def _value(now: Continuation, change: ForkChange, old: Any, given: Any) -> Any:
         return access.text(VALUE, given, MAX_MESSAGE, required="must not be empty")
     schemas = schemas_of(now, change)
     if change.kind == "result":
-        return _result(schemas, given)
+        return _result(schemas, old, given)
     if schemas is None:
         raise InvalidInput(VALUE, "cannot be checked: no worker has published this tool")
     return _arguments(now, change, schemas, old, given)
@@ -83,7 +84,7 @@ def _arguments(
     return found.args
 
 
-def _result(schemas: ToolSchemas | None, given: Any) -> Any:
+def _result(schemas: ToolSchemas | None, old: Any, given: Any) -> Any:
     try:
         require_json(given, VALUE)
     except NotJson as exc:
@@ -96,4 +97,26 @@ def _result(schemas: ToolSchemas | None, given: Any) -> Any:
     schema = schemas.result if schemas is not None else None
     for problem in json_schema.problems(schema or {}, given, VALUE):
         raise InvalidInput(problem.field, problem.detail)
-    return given
+    return _with_secrets(old, given, VALUE)
+
+
+def _with_secrets(old: Any, given: Any, where: str) -> Any:
+    """Return the value with the secrets of the old one where it has their placeholders. Raises InvalidInput."""
+    match given:
+        case dict():
+            now = old if isinstance(old, dict) else {}
+            return {
+                name: _with_secrets(now.get(name), one, f"{where}.{name}")
+                for name, one in given.items()
+            }
+        case list():
+            now = dict(enumerate(old)) if isinstance(old, list) else {}
+            return [
+                _with_secrets(now.get(at), one, f"{where}.{at}") for at, one in enumerate(given)
+            ]
+        case str() if sealing.REDACTED in given:
+            if given != redact(old):
+                raise InvalidInput(where, f"must not hold {sealing.REDACTED}: no secret is there")
+            return old
+        case _:
+            return given

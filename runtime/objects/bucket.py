@@ -77,6 +77,8 @@ class Bucket:
 
     def prepare(self) -> None:
         """Mark a bucket that is new."""
+        if self._is_marked:
+            return
         self.check()
         try:
             self._mark()

@@ -11,6 +11,7 @@ from runtime.core.machine.calls.fork_changes import changeable
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.keyring import held
 from runtime.keyring.sealing import redacted_args
+from runtime.ports import wiring
 from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.journal import Beginning, JournalLine, remaining, states
 from runtime.queries.redaction import redact
@@ -145,9 +146,15 @@ def _changes(then: Continuation) -> tuple[ChangeableValue, ...]:
     return tuple(
         _changeable(now, change, value)
         for change, value in changeable(now)
-        if change.kind != "arguments"
-        or not held.args(now.call(change.frame, change.call).tool, value)
+        if change.kind != "arguments" or _are_editable(now, change, value)
     )
+
+
+def _are_editable(now: Continuation, change: ForkChange, args: Any) -> bool:
+    """Say whether a fork takes other arguments: not for a delegation, nor while their credential waits."""
+    tool = now.call(change.frame, change.call).tool
+    schemas = wiring.catalogue().tool_schemas(now.frame(change.frame).agent, tool)
+    return schemas is not None and not held.args(tool, args)
 
 
 def _changeable(now: Continuation, change: ForkChange, value: Any) -> ChangeableValue:

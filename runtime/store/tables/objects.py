@@ -38,8 +38,11 @@ class Totals:
 def reserve(connection: Connection, blobs: Sequence[Blob]) -> dict[str, str]:
     """Reserve a row for each content, and return the keys of those that are not in Postgres, by digest.
 
-    The row of a known content counts as used now, so the sweeper leaves it alone for an hour.
+    The row of a known content counts as used now, so the sweeper leaves it alone for an hour. A new store is marked
+    first, or the sweeper would take it for another one if the worker died before its first object. Raises
+    ObjectStoreDown.
     """
+    _store().prepare()
     found = {}
     for blob in sorted(blobs, key=lambda blob: blob.digest):
         row = connection.execute(

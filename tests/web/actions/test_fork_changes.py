@@ -9,10 +9,14 @@ from django.test import Client
 
 from approvals.models import AuditEntry, Request
 from runtime.control.messages import send_message
+from runtime.core.budgets import Budget
+from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
+from runtime.ports.effects import ToolResult
 from runtime.queries.history import fork_preview
 from tests.support.api_client import Caller, field_of
+from tests.support.fake_ports import FakeTool
 from tests.support.office import SCHEMA, Office
 from tests.support.pages import has, send, shows, text_of
 from tests.support.seeds import TOOL, published
@@ -148,6 +152,34 @@ def test_what_does_not_fit_names_its_field(
 def test_a_result_fits_its_schema(ada_api: Caller, run: UUID, value: Any, why: str) -> None:
     body = {"position": returned(run), "change": {**RESULT, "value": value}}
     assert field_of(ada_api.post(f"/runs/{run}/fork", body)) == (422, why)
+
+
+def test_a_placeholder_stands_for_the_secret_of_its_place(ada_api: Caller, office: Office) -> None:
+    secret = sealing.seal("pw", b"made")
+    made = {"id": 7, "keys": [secret, "open"], "note": f"use {json.dumps(secret)}"}
+    office.effects.tools["create_account"] = FakeTool(body=lambda _: ToolResult(value=made))
+    run = office.start()
+    body: dict[str, Any] = {"position": returned(run), "change": {**RESULT}}
+
+    def sent(**value: Any) -> Any:
+        shown = {"id": 7, "keys": ["••••", "open"], "note": 'use "••••"'}
+        body["change"]["value"] = {**shown, **value}
+        return ada_api.post(f"/runs/{run}/fork", body)
+
+    assert field_of(sent()) == (422, "change.value"), "it is unchanged"
+    assert field_of(sent(keys=["open", "••••"])) == (422, "change.value.keys.1")
+    assert field_of(sent(note="do not use ••••")) == (422, "change.value.note")
+    new = UUID(sent(id=9).json()["id"])
+    office.advance(new)
+    (result,) = office.effects.models[-1].messages[-1]["results"]
+    assert result["content"] == {**made, "id": 9}
+
+
+def test_arguments_of_a_delegation_are_not_offered(office: Office) -> None:
+    run = office.start(budget=Budget(depth=1))  # its call waits at the gate of the limit
+    view = fork_preview.preview(run, gated(run))
+    assert view is not None
+    assert (view.possible, view.changes) == (True, ())
 
 
 def test_a_refused_form_keeps_its_text(ada: Client, run: UUID) -> None:
