@@ -146,15 +146,17 @@ def attach(folder: Path) -> DataDir:
 
 
 def make_folders(home: DataDir, application: Account) -> None:
-    """Make the application's folders. If its account has changed, give them to the new account."""
+    """Make the application's folders, and give it those that are not its own. Give all if its account has changed."""
     for name in APPLICATION_FOLDERS:
         (home.folder / name).mkdir(mode=0o700, exist_ok=True)
     _link_worker_keys(home)
     if not home.secret_key.exists():
         _write_text(home.secret_key, secrets.token_urlsafe(64) + "\n")
-    if os.geteuid() == 0 and home.get("application") != application.uid:
-        for name in APPLICATION_FOLDERS:
-            _hand_over(home.folder / name, application.uid, application.gid)
+    if os.geteuid() == 0:
+        changed = home.get("application") != application.uid
+        for folder in (home.folder / name for name in APPLICATION_FOLDERS):
+            if changed or folder.stat().st_uid != application.uid:
+                _hand_over(folder, application.uid, application.gid)
         home.set(application=application.uid)
 
 

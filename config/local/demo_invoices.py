@@ -1,6 +1,7 @@
 """Fills the demonstration with invoices: a folder that Ada's trigger watches, two files in it, and a nightly report."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from config.local import http_client
@@ -39,10 +40,22 @@ IBAN:     DE89370400440532013000
 }
 
 
-def ensure(stack: Stack, token: str) -> None:
-    """Make the trigger, the schedule and the files at the first start. A start that was killed is completed."""
+def ensure(stack: Stack, token: str, say: Callable[[str], None]) -> None:
+    """Make the trigger, the schedule and the files at the first start. A start that was killed is completed.
+
+    Ada of an older data folder may have lost her token or her right: then say so, and make nothing.
+    """
     if stack.home.get("invoices"):
         return
+    try:
+        _make(stack, token)
+    except DidNotStart as problem:
+        say(str(problem))
+    else:
+        stack.home.set(invoices=True)
+
+
+def _make(stack: Stack, token: str) -> None:
     folder = invoices_folder(stack.home)
     mapping = {
         "file": "{{data.name}}",
@@ -57,15 +70,15 @@ def ensure(stack: Stack, token: str) -> None:
         file = folder / name
         file.write_text(text, encoding="utf-8")
         file.chmod(0o644)  # the sweeper may run under another account
-    stack.home.set(invoices=True)
 
 
 def _have(stack: Stack, token: str, what: str, body: dict[str, Any]) -> None:
     """Make a trigger or a schedule, unless there is one of this name."""
     path = f"/api/v1/{what}"
-    _, found = http_client.request(stack.url, "GET", path, token=token)
-    if any(one["name"] == body["name"] for one in found["items"]):
+    status, said = http_client.request(stack.url, "GET", path, token=token)
+    if status == 200 and any(one["name"] == body["name"] for one in said["items"]):
         return
-    status, said = http_client.request(stack.url, "POST", path, token=token, body=body)
-    if status != 201:
-        raise DidNotStart(f"the {what} of the demonstration were not made: {status} {said}")
+    if status == 200:
+        status, said = http_client.request(stack.url, "POST", path, token=token, body=body)
+    if status not in (200, 201):
+        raise DidNotStart(f"The demonstration has no {what} for invoices: {status} {said}")

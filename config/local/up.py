@@ -151,7 +151,7 @@ def _start_all(
         _start_runs(stack, supervisor, known["users"]["ada"]["token"])
         stack.home.set(welcomed=True)
     if known is not None and app_environment.has_books(stack.given):
-        demo_invoices.ensure(stack, known["users"]["ada"]["token"])
+        demo_invoices.ensure(stack, known["users"]["ada"]["token"], say)
     _show(stack, known, say)
 
 

@@ -50,6 +50,16 @@ def test_secrets_stay_differ_from_others_and_only_the_owner_reads_them(tmp_path:
     assert _mode(tmp_path / "two") == 0o755  # as it was
 
 
+def test_a_folder_that_a_newer_version_adds_is_the_applications(tmp_path: Path) -> None:
+    """Under root the application has another account."""
+    opened, application = _open(tmp_path / "home"), users.unprivileged()
+    for _ in range(2):
+        data_dir.make_folders(opened, application)
+        owners = {(opened.folder / name).stat().st_uid for name in data_dir.APPLICATION_FOLDERS}
+        assert owners == {application.uid}
+        (opened.folder / "invoices").rmdir()
+
+
 @pytest.mark.parametrize(
     ("name", "text"), [("home.json", "{"), ("home.json", "[]"), ("secrets.json", "")]
 )
