@@ -33,6 +33,7 @@ TABLES = {
     "runtime_webhook": (ALL, READ),
     "runtime_source": (ALL, "SELECT, UPDATE"),
     "runtime_watchedfile": (READ, ALL),
+    "runtime_archivedentries": (READ, ALL),  # the sweeper writes and drops the files
     "runtime_archivedrun": (
         "SELECT, UPDATE",
         ALL,

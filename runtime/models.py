@@ -185,6 +185,18 @@ class ArchivedRun(models.Model):
         indexes = [GinIndex(fields=["contents"], name="archived_run_contents")]
 
 
+class ArchivedEntries(models.Model):
+    """A file in the object store with the removed entries `first` to `last` of a run; being written without `last`."""
+
+    place = models.TextField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="+")
+    first = models.BigIntegerField()
+    last = models.BigIntegerField(null=True)
+    digest = models.TextField(db_default="")
+    size = models.BigIntegerField(db_default=0)
+    at = models.DateTimeField(db_default=Now())
+
+
 class BlobReference(models.Model):
     """A reference of a run's journal to a blob."""
 

@@ -17,9 +17,9 @@ from runtime.core.documents.codec import decode_continuation, decode_entry
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import KeyMissing, Tampered
-from runtime.models import JournalEntry, Pruning
+from runtime.models import ArchivedEntries, JournalEntry, Pruning
 from runtime.queries import time_limits
-from runtime.store import archive, pool
+from runtime.store import archive, pool, removed_entries
 from runtime.store.tables.journal import unpacked
 
 COLUMNS = ("position", "body", "mac", "key_id", "packed")  # what `unpacked` needs
@@ -38,12 +38,13 @@ class JournalLine:
 class Beginning:
     """Where the journal of a long run begins: entries up to `position` were removed at `at`.
 
-    `state` is the run's state there, None if it cannot be read.
+    `state` is the run's state there, None if it cannot be read. `is_archived` says that the archive has the entries.
     """
 
     position: int
     at: datetime
     state: Continuation | None
+    is_archived: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,8 @@ def _beginning(run: UUID) -> Beginning | None:
             state = decode_continuation(text or "")
         except CoreError:
             state = None
-        return Beginning(position=position, at=at, state=state)
+        is_archived = ArchivedEntries.objects.filter(run=run, last=position).exists()
+        return Beginning(position=position, at=at, state=state, is_archived=is_archived)
     return None
 
 
@@ -109,6 +111,15 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Journa
         return tuple(_line(*row) for row in archived(run, until=until))
     except (Tampered, KeyMissing):
         return ()  # `runs.with_archive` raises it, and the page shows it
+
+
+def removed(run: UUID, *, after: int) -> Iterator[tuple[int, str, str]]:
+    """Yield position, stored text and MAC of the archived entries of a run that went on, after `after`.
+
+    Raises Tampered, KeyMissing or ObjectStoreDown.
+    """
+    for position, body, mac, _ in removed_entries.read(pool.djangos(), run, after=after):
+        yield position, body, mac
 
 
 def archived(

@@ -67,7 +67,7 @@ class StepView:
 
 
 def history(run: RunDetail, *, whole: bool = False) -> History:
-    """Read a run with three queries, or four if entries were removed.
+    """Read a run with three queries, or five if entries were removed.
 
     The caller has checked that the actor may read it, and is an admin for `whole`.
     """

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from runtime.core.machine.replay import initial
 from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
-from runtime.queries.journal import archived, decoded, latest, read, stored
+from runtime.queries.journal import archived, decoded, latest, read, removed, stored
 from runtime.queries.lists import rate_limits, titles
 from runtime.queries.redaction import redact
 from runtime.store import archive, pool
@@ -283,7 +284,12 @@ def journal_page(
     rows = JournalEntry.objects.filter(run_id=run).order_by("position")
     if cursor is not None:
         rows = rows.filter(position__gt=cursor)
-    found = list(stored(rows[: limit + 1])) or list(archived(run, after=cursor or 0))[: limit + 1]
+    found = list(stored(rows[: limit + 1]))
+    if not found:
+        found = list(archived(run, after=cursor or 0))[: limit + 1]
+    elif found[0][0] != (cursor or 0) + 1:
+        gone = list(islice(removed(run, after=cursor or 0), limit + 1))
+        found = (gone + found)[: limit + 1]
     items = tuple(_item(position, body, whole) for position, body, _ in found[:limit])
     return Page(items=items, next=str(items[-1].position) if len(found) > limit else None)
 

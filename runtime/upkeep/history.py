@@ -2,7 +2,8 @@
 
 A frame that is compacted begins a new base: the continuation there, and all later ones, need no earlier entry. The
 sweeper deletes the entries below the newest base that are older than ABEYANCE_HISTORY_DAYS. It verifies and folds them
-first, and keeps the state after the last one under a MAC, beside the prune mark. From there the rest is verified.
+first, and keeps the state after the last one under a MAC, beside the prune mark. From there the rest is verified. If
+runs are archived, it writes the entries to the archive before.
 
 Mark, state and deletion are one transaction, which holds the run's row for the deletion alone. So a killed sweeper
 leaves a whole journal, and of two sweepers the second one finds another mark.
@@ -19,10 +20,11 @@ from django.conf import settings
 
 from runtime.core.continuation import Continuation
 from runtime.core.errors import NewerSchema
-from runtime.errors import KeyMissing, Tampered
-from runtime.store import pool, runs
+from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
+from runtime.store import pool, removed_entries, runs
 from runtime.store.pool import Connection
-from runtime.store.tables import continuations, journal, pruning
+from runtime.store.sealed_files import Written
+from runtime.store.tables import archived_entries, continuations, journal, pruning
 from runtime.store.tables.pruning import PruneMark
 
 log = logging.getLogger(__name__)
@@ -68,19 +70,36 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
     base = continuations.load_base(connection, run)
     history = journal.history(connection, run, most=ENTRIES)
     last: Continuation | None = None
+    rows: list[journal.Row] = []
     if base is None:
         return 0
     for sealed, entry in history.entries:
         if entry.at >= before or sealed.position >= base.position:
             break
         last = journal.folded(last or history.start, sealed, entry)
-    if last is None or not _delete(connection, history.mark, last):
+        rows.append(sealed.row)
+    if last is None:
+        return 0
+    file = _archived(connection, run, history.mark, rows) if settings.ABEYANCE_ARCHIVE else None
+    if not _delete(connection, history.mark, last, file):
+        if file is not None:
+            archived_entries.discard(connection, file[0])
         return 0
     return last.position - history.mark.position
 
 
-def _delete(connection: Connection, mark: PruneMark, last: Continuation) -> bool:
-    """Delete the entries up to `last`, if the journal still begins after `mark`."""
+def _archived(
+    connection: Connection, run: UUID, mark: PruneMark, rows: list[journal.Row]
+) -> tuple[str, Written]:
+    """Write the entries to the archive, and return the key of their file. Raises ObjectStoreDown or TooLarge."""
+    place = archived_entries.reserve(connection, run, first=mark.position + 1)
+    return place, removed_entries.write(place, run, mark, rows)
+
+
+def _delete(
+    connection: Connection, mark: PruneMark, last: Continuation, file: tuple[str, Written] | None
+) -> bool:
+    """Delete the entries up to `last`, if the journal still begins after `mark`, and record their file."""
     with connection.transaction():
         connection.execute("SET LOCAL lock_timeout = '1s'")
         if not runs.lock_to_shorten(connection, last.run, base=last.position):
@@ -89,6 +108,11 @@ def _delete(connection: Connection, mark: PruneMark, last: Continuation) -> bool
             return False
         pruning.write(connection, last.run, position=last.position, head=last.head, state=last)
         journal.delete_until(connection, last.run, until=last.position)
+        if file is not None:
+            place, written = file
+            archived_entries.keep(
+                connection, place, last=last.position, digest=written.digest, size=written.size
+            )
     return True
 
 
@@ -115,6 +139,8 @@ def _shorten_one(connection: Connection, run: UUID, before: datetime) -> int:
         log.critical("Run %s: keeps its history, its journal does not verify: %s", run, exc)
     except NewerSchema as exc:
         log.warning("Run %s: keeps its history, left to a newer sweeper: %s", run, exc)
+    except (ObjectStoreDown, TooLarge) as exc:
+        log.error("Run %s: keeps its history, which is archived later: %s", run, exc)
     except psycopg.errors.LockNotAvailable:
         log.info("Run %s: keeps its history for now, its row is locked", run)
     return 0

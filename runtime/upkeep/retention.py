@@ -19,6 +19,7 @@ from runtime.ports import wiring
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import (
+    archived_entries,
     archived_runs,
     blobs,
     continuations,
@@ -90,6 +91,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         at = pruning.write(connection, run, position=end.position, head=end.head)
         journal.delete_until(connection, run, until=end.position)
         continuations.delete_base(connection, run)
+        archived_entries.drop_all(connection, run)
         blobs.delete_for_run(connection, run)
         blobs.forget(connection, run)
         signals.delete_for_run(connection, run)

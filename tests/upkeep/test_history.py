@@ -15,10 +15,11 @@ from runtime.control.fork import fork
 from runtime.control.verification import verification
 from runtime.core.call_options import CompactionOptions
 from runtime.core.enums import EffectClass, Verdict
-from runtime.errors import HistoryRemoved, Tampered
+from runtime.errors import HistoryRemoved, ObjectStoreDown, Tampered
 from runtime.execution import commit
 from runtime.execution.commit import StepWriter
-from runtime.models import CompactionBase, Continuation, JournalEntry, Pruning, Run
+from runtime.models import ArchivedEntries, CompactionBase, Continuation, JournalEntry, Pruning, Run
+from runtime.ports import wiring
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import (
     ModelAnswer,
@@ -28,10 +29,13 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
-from runtime.store import pool
+from runtime.queries import journal as lines
+from runtime.queries import runs
+from runtime.store import pool, sealed_files
 from runtime.store.loading import StoredRun
-from runtime.store.tables import journal
+from runtime.store.tables import archived_entries, journal, objects
 from runtime.upkeep import history
+from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
 from tests.support.engine import ADA, Death, MakeBench, Rig, die, types
 from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
@@ -264,6 +268,55 @@ def test_a_run_of_many_steps_keeps_few_rows_and_is_resumed_from_them(
         assert desk.answer(run.id).status == "completed"
     assert max(loaded) < 50
     assert findings(run.id) == []
+
+
+def down(*_: object, **__: object) -> None:
+    raise ObjectStoreDown("down")
+
+
+@pytest.mark.usefixtures("object_store")
+def test_removed_entries_are_archived_where_runs_are(
+    desk: Rig, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ABEYANCE_ARCHIVE = parse("30")
+    monkeypatch.setattr(history, "ENTRIES", 20)
+    run = desk.advance(desk.start("a")).id
+    whole = [(item.position, item.events) for item in runs.journal_page(run, limit=99).items]
+    with monkeypatch.context() as patch:
+        around(patch, journal, "delete_until", after=lambda *_, **__: die())
+        with pytest.raises(Death):
+            shortened()
+    with monkeypatch.context() as patch:
+        around(patch, sealed_files, "write", before=down)
+        assert shortened() == 0
+    assert positions(run)[0] == 1
+    assert findings(run) == []
+    assert shortened() > 10
+    kept = ArchivedEntries.objects.filter(last__isnull=False).order_by("first")
+    assert [(one.first, one.last) for one in kept] == [(1, positions(run)[0] - 1)]
+    page = runs.journal_page(run, limit=9)
+    assert page.next == "9"
+    rest = runs.journal_page(run, limit=99, cursor=9)
+    assert [(one.position, one.events) for one in (*page.items, *rest.items)] == whole
+    assert findings(run) == []
+    desk.answer(run)
+    assert shortened() > 10
+    assert findings(run) == []
+    beginning = lines.remaining(run).beginning
+    assert beginning is not None
+    assert beginning.is_archived
+    first, *_, last = kept.values("place", "first", "last")
+    ArchivedEntries.objects.filter(place=last["place"]).delete()
+    assert findings(run) == [
+        f"archive: the archive lacks entries {last['first']} to {last['last']}"
+    ]
+    with pool.own() as own:
+        archived_entries.drop_all(own, run)
+        objects.delete_dropped(own, threading.Event())
+    assert not ArchivedEntries.objects.exists()
+    store = wiring.objects()
+    assert store is not None
+    assert store.get(first["place"]) is None
 
 
 # With real approvals and pages

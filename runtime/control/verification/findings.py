@@ -19,7 +19,7 @@ from runtime.core.machine.origin import steered_by
 from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
-from runtime.store import archive, pool
+from runtime.store import archive, pool, removed_entries
 from runtime.store.archive import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import (
@@ -94,6 +94,7 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield from _allowance_findings(replayed)
         if archived is None:  # the file has its contents, which were compared with their hashes
             yield from _blob_findings(connection, replayed.now)
+        yield from _removed_findings(connection, row.id, replayed)
         yield from _wait_findings(connection, row, replayed)
         yield from _late_outcome_findings(connection, row.id)
     yield from _signal_findings(connection, row)
@@ -119,6 +120,14 @@ def _with_payloads(row: RunRow, found: Archive | None) -> RunRow:
     if found is None:
         return row
     return replace(row, **{name: found.row[name] for name in ("input", "output", "reason")})
+
+
+def _removed_findings(connection: Connection, run: UUID, replayed: Replayed) -> Iterator[Finding]:
+    """Verify the archived entries before the remaining ones."""
+    try:
+        removed_entries.check(connection, run, replayed.mark)
+    except (Tampered, KeyMissing, ObjectStoreDown) as exc:
+        yield Finding(subject="archive", problem=str(exc))
 
 
 def _late_outcome_findings(connection: Connection, run: UUID) -> Iterator[Finding]:
