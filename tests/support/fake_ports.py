@@ -128,6 +128,7 @@ class FakeEffects:
         self.released: dict[str, str] = {}
         self.holds: list[str] = []
         self.budgets: dict[str, Budget] = {}
+        self.lists: set[str] = set()  # agents whose sub-agents work on items
         self._lock = threading.Lock()
 
     def agent(self, name: str) -> AgentInfo:
@@ -140,6 +141,7 @@ class FakeEffects:
             prompt="sha256:p",
             plan=None,
             budget=self.budgets.get(name),
+            items=name in self.lists,
         )
 
     def fingerprints(self) -> dict[str, str]:

@@ -83,6 +83,21 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
     shows(bea, asked, "The run ended", hides=["receives the denial"])
 
 
+def test_denials_of_an_item_of_a_list_end_the_item_alone(bea: Client, office: Office) -> None:
+    office.effects.lists.add("hr_onboarding")
+    levels = [{"username": "newhire", "security_level": level} for level in (3, 4, 5)]
+    office.effects.agents["account_agent"] = turns(*(ask(("set_privileges", a)) for a in levels))
+    run = office.start()
+    for _ in levels:
+        asked = Request.objects.get(run=run, status="pending")
+        shows(bea, asked, hides=["ends the run", "was denied in", "the run ends"])
+        send(bea, asked, "deny", reason="too high")
+        office.advance(run)
+    assert Run.objects.get(id=run).status == "completed"
+    shows(bea, asked, "receives the denial", hides=["The run ended"])
+    has(text_of(bea.get(f"/runs/{run}/?tab=transcript")), "set_privileges was denied in 3 turns")
+
+
 def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Office) -> None:
     levels = [{"username": "newhire", "security_level": level} for level in (3, 4, 5)]
     asks = ask(*(("set_privileges", args) for args in levels))
