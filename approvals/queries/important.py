@@ -1,12 +1,15 @@
 """Finds the requests that a reviewer reads first: calls at high risk with an odd value, of any deadline."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID
 
 from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries.inbox import LIMIT
 from approvals.queries.orders import Order
+from approvals.queries.past_calls import usual
 from approvals.queries.past_calls.usual import Found
 from approvals.queries.requests import Approval, to_view
 from runtime.core.enums import GateKind, Risk
@@ -35,6 +38,13 @@ def with_doubts(
         tuple(one for one in views if one.kind == GateKind.APPROVAL),
         tuple(one for one in views if one.kind == GateKind.IN_DOUBT),
     )
+
+
+def before_all(principal: Principal | None, decided: Approval) -> tuple[UUID, ...]:
+    """Return the calls that the inbox listed first before this one was decided."""
+    risky, _ = with_doubts(principal, doubts=False)
+    calls = (*risky, replace(decided, status="pending"))
+    return tuple(one.id for one in chosen(calls, usual.of_requests(calls, principal)))
 
 
 def chosen(items: Iterable[Approval], odd: Found) -> tuple[Approval, ...]:

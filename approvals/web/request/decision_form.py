@@ -19,11 +19,11 @@ from approvals.errors import (
     TooEarly,
 )
 from approvals.permissions import principals
-from approvals.queries import inbox, requests
+from approvals.queries import important, inbox, requests
 from approvals.web import place as places
 from approvals.web.parts import call_status, reading
 from approvals.web.request.request_page import already_closed, to_page
-from runtime.core.enums import Verdict
+from runtime.core.enums import Risk, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
@@ -83,9 +83,18 @@ def handle_decision(
 
 
 def _following(request: HttpRequest, decided: requests.Approval, actor: Actor) -> UUID | None:
-    """Return the request to show next: the one after this in its place of the inbox, else the one before."""
+    """Return the request to show next: the one after this in its place of the inbox, else the one before.
+
+    After a call that the inbox lists first, it is the next of those, else the first of the others.
+    """
     principal = principals.principal_of(actor)
     place = places.read(request)
+    if place == places.Place() and decided.risk == Risk.HIGH:
+        first = important.before_all(principal, decided)
+        if decided.id in first:
+            others = [one for one in first if one != decided.id]
+            rest = () if others else inbox.page(principal, view=place.view).items
+            return next(iter((*others, *(one.id for one in rest))), None)
     before, after = inbox.previous_and_next(principal, decided, place.q, place.order)
     return after or before
 

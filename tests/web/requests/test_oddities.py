@@ -17,7 +17,7 @@ from runtime.queries import time_limits
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import BEA, Office
-from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
+from tests.support.pages import has, in_order, queries_at_most, send, shows, text, text_of
 from tests.support.seeds import Cast
 
 
@@ -131,13 +131,15 @@ def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
     usual = {"username": "grace", "security_level": 2}
     odd = {"username": "grace", "security_level": 5}
     made = seeds.opened(
-        seeds.snapshot(run, args=odd, risk=Risk.MEDIUM, expires_at=soon),
-        *(seeds.snapshot(run, args=usual, expires_at=at) for at in (later, last, None)),
+        seeds.snapshot(run, args=usual, expires_at=soon),
+        seeds.snapshot(run, args=odd, risk=Risk.MEDIUM, expires_at=later),
+        *(seeds.snapshot(run, args=usual, expires_at=at) for at in (last, None)),
         seeds.snapshot(run, args=usual, kind=GateKind.IN_DOUBT),
         seeds.snapshot(run, args=odd),
+        seeds.snapshot(run, args=odd),
     )
-    *plain, doubt, important = [str(one.id) for one in made]
-    top = [doubt, important, *plain[:3]]
+    *plain, doubt, important, second = [str(one.id) for one in made]
+    top = [doubt, important, second, *plain[:3]]
 
     def rows(query: str, **given: bool) -> list[str]:
         page = text(bea, f"/inbox/?{query}", **given)
@@ -150,6 +152,7 @@ def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
         assert important not in rows(query)
     shown = ",".join([doubt, *plain[:3]])
     assert rows(f"known={shown}&more=", live=True) == top
-    assert rows(f"known={important},{shown}&more=", live=True) == []
-    seeds.decide(made[-1], BEA, "deny", "Not that.")
+    assert rows(f"known={important},{second},{shown}&more=", live=True) == []
+    for one, following in ((made[-2], second), (made[-1], plain[0])):
+        assert send(bea, one, "deny", reason="Not that.")["Location"] == f"/a/{following}/"
     assert rows("") == [doubt, *plain[:3]]
