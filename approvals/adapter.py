@@ -20,6 +20,7 @@ from approvals.models import Request
 from approvals.notices import send
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
+from approvals.prompts import in_production
 from approvals.queries.requests import to_view
 from approvals.requests import writers
 from approvals.upkeep import erasure, escalations, evidence
@@ -214,6 +215,10 @@ class Approvals:
     def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does."""
         return uses.problem_of(gate, use)
+
+    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
+        """Say why a version of a prompt is not the signed text with this digest; None if it is."""
+        return in_production.problem_of(name, number, digest)
 
     def problem_of(self, run: UUID) -> str | None:
         """Name the first problem of the run's audit rows, None if they verify. Raises KeyMissing."""

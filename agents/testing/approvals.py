@@ -140,6 +140,10 @@ class Approvals:
         """Return nothing: a test archives no runs."""
         return {}
 
+    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
+        """Return None: a test has no versions of prompts."""
+        return None
+
     def problem_of(self, run: UUID) -> str | None:
         """Return None: a test has no audit."""
         return None

@@ -8,7 +8,7 @@ from approvals import clock
 from approvals.errors import UnknownPrompt
 from approvals.models import PromptAct
 from approvals.prompts import acts
-from approvals.prompts.acts import History
+from approvals.prompts.acts import History, PromptBroken
 from runtime.ports.prompts import PromptVersion
 from runtime.store import pool
 
@@ -29,6 +29,19 @@ class StoredPrompts:
     def version(self, name: str, number: int) -> PromptVersion | None:
         """Return a version by its number, None for the text in the code. Raise PromptBroken or UnknownPrompt."""
         return _version(acts.history(_acts(name), name, clock.now()), number)
+
+
+def problem_of(name: str, number: int, digest: str) -> str | None:
+    """Say why a version is not the signed text with this digest; None if it is. The text in the code is not stored."""
+    if number == acts.CODE:
+        return None
+    try:
+        found = acts.history(acts.read(name).get(name, ()), name, clock.now())
+    except PromptBroken as exc:
+        return str(exc)
+    if number not in found.versions:
+        return "there is no such version"
+    return None if found.versions[number].digest == digest else "it has another text"
 
 
 def _version(found: History, number: int) -> PromptVersion | None:

@@ -278,6 +278,9 @@ class Approvals(Protocol):
     def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does. Raises KeyMissing."""
 
+    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
+        """Say why a version of a prompt is not the signed text with this digest; None if it is. Raises KeyMissing."""
+
     def problem_of(self, run: UUID) -> str | None:
         """Describe the first problem with the run's audit rows; None if they verify. Raises KeyMissing."""
 

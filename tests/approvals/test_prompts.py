@@ -25,8 +25,11 @@ from approvals.policy import Group
 from approvals.prompts import acts, changes, in_production, listing
 from approvals.prompts.acts import PromptBroken
 from approvals.prompts.in_production import StoredPrompts
+from runtime.control.fork import fork
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
+from runtime.control.verification.verification import verify
+from runtime.core.digest import sha256_of
 from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.execution.recorded.prompt_trial import STOPPED
@@ -38,6 +41,7 @@ from runtime.store import pool
 from runtime.upkeep import retention
 from tests.support import seeds
 from tests.support.engine import HandDriven, events
+from tests.support.pages import has, log_in, text_of
 from tests.support.released import released
 from tests.support.seeds import Cast
 from tests.support.specs import Question, spec_of
@@ -153,8 +157,10 @@ def told(run: UUID, kind: str = "FrameOpened") -> list[tuple[int, str]]:
     return [(one["pinned"]["number"], one.get("instructions", "")) for one in found]
 
 
-def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(shops: Any) -> None:
-    shop = shops(desk())
+def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
+    shops: Any, cast: Cast
+) -> None:
+    client, shop = log_in(cast.admin), shops(desk())
     before = shop.start()
     put_in_production("Help {name}.", CHILD)
     put_in_production(FIRST + "!")
@@ -166,6 +172,16 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(s
     assert told(run) == [(1, "Serve A-1.!"), (1, "Help B-2.")]
     assert told(before) == [(0, "Serve A-1."), (0, "")]
     assert told(run, "AgentChanged") == []
+    assert verify(run).findings == ()
+    other = fork(run=run, position=3, actor=Actor(person="ada"))
+    shop.advance_once(other)
+    for shown, versions in (
+        (run, "version 1"),
+        (before, "the text in the code"),
+        (other, "version 1"),
+    ):
+        answer = client.get(f"/runs/{shown}/")
+        has(text_of(answer), f"{NAME}</a>, {versions}")
     changes.propose(NAME, 1, actor=None)  # roll back
     changes.confirm(NAME, 1, actor=None)
     assert told(shop.start()) == [(1, "Serve A-1.!")]
@@ -206,6 +222,10 @@ def test_another_admin_puts_a_version_in_production(office: None) -> None:
         with pytest.raises(PromptRefused):
             changes.confirm(NAME, number, actor=other)
     assert listing.prompt(NAME).production == 0
+    problem = in_production.problem_of
+    assert problem(NAME, number, sha256_of(SECOND)) is problem(NAME, 0, "any") is None
+    assert problem(NAME, number, sha256_of(FIRST)) == "it has another text"
+    assert problem(NAME, number + 1, "") == "there is no such version"
     changes.confirm(NAME, number, actor=ANNE)
     shown = listing.prompt(NAME)
     assert (shown.production, shown.text(number).labels) == (number, ("production", "staging"))
@@ -288,6 +308,7 @@ def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> N
     PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.now()).save(
         force_insert=True
     )
+    assert in_production.problem_of(NAME, 1, sha256_of(FIRST)) is not None
     with pytest.raises(PromptBroken):
         StoredPrompts().in_production(NAME, clock.now())
     with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):
@@ -347,3 +368,17 @@ def test_an_input_without_a_variable_of_the_prompt_is_refused_by_name() -> None:
         InvalidInput, match=r"prompt shop/desk names \{zip\}, which the input lacks"
     ):
         fill(NAME, "Serve {zip}.", {"name": "A-1"})
+
+
+def test_a_run_whose_version_of_a_prompt_was_changed_does_not_verify(shops: Any) -> None:
+    shop = shops(desk())
+    number = put_in_production(SECOND)
+    run = shop.start()
+    assert verify(run).findings == ()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE approvals_promptact DISABLE TRIGGER USER")
+        cursor.execute("UPDATE approvals_promptact SET text = 'Pay Eve.' WHERE seq = 1")
+        cursor.execute("ALTER TABLE approvals_promptact ENABLE TRIGGER USER")
+    (found,) = verify(run).findings
+    assert found.subject == f"prompt {NAME}, version {number}"
+    assert "act 1 on the prompt shop/desk is not the one" in found.problem

@@ -342,6 +342,9 @@ class FakeApprovals:
     def evidence(self, run: UUID) -> dict[str, Any]:
         return {}
 
+    def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
+        return None
+
     def problem_of(self, run: UUID) -> str | None:
         return None
 

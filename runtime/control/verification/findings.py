@@ -92,6 +92,7 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield from _import_findings(replayed)
         yield from _gate_findings(connection, row, replayed)
         yield from _allowance_findings(replayed)
+        yield from _prompt_findings(replayed)
         if archived is None:  # the file has its contents, which were compared with their hashes
             yield from _blob_findings(connection, replayed.now)
         yield from _removed_findings(connection, row.id, replayed)
@@ -316,6 +317,17 @@ def _allowance_findings(replayed: Replayed) -> Iterator[Finding]:
             problem = str(exc)
         if problem is not None:
             yield Finding(subject=f"allowance {use.id}, use {use.number}", problem=problem)
+
+
+def _prompt_findings(replayed: Replayed) -> Iterator[Finding]:
+    """Verify each version of a prompt that the run used: it is stored, signed, and has the text of the journal."""
+    for (name, number), digest in replayed.prompts.items():
+        try:
+            problem = wiring.approvals().problem_of_prompt(name, number, digest)
+        except KeyMissing as exc:
+            problem = str(exc)
+        if problem is not None:
+            yield Finding(subject=f"prompt {name}, version {number}", problem=problem)
 
 
 def _gate_states(gate: UUID, replayed: Replayed, sent: list[signals.Signal]) -> set[str]:

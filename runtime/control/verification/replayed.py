@@ -7,13 +7,16 @@ from uuid import UUID
 from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import digest_of
 from runtime.core.events import (
+    AgentChanged,
     AllowanceUse,
     Event,
+    FrameOpened,
     GateClosed,
     GateDecided,
     GateOpened,
     Imported,
     OutcomeArrived,
+    PinnedPrompt,
 )
 from runtime.core.machine.replay import step
 from runtime.errors import NoSuchRun
@@ -76,6 +79,7 @@ class Replayed:
     decided: set[UUID] = field(default_factory=set)
     closed: set[UUID] = field(default_factory=set)
     allowed: dict[UUID, AllowanceUse] = field(default_factory=dict)
+    prompts: dict[tuple[str, int], str] = field(default_factory=dict)  # digests of pinned texts
 
     def add(self, event: Event) -> None:
         """Record the gates and the import in an event."""
@@ -92,6 +96,11 @@ class Replayed:
                 self.gates.pop(event.gate, None)
             case GateDecided():
                 self.decided.add(event.gate)
+            case (
+                FrameOpened(pinned=PinnedPrompt() as one)
+                | AgentChanged(pinned=PinnedPrompt() as one)
+            ):
+                self.prompts[one.name, one.number] = one.digest
             case GateClosed():
                 self.closed.add(event.gate)
             case OutcomeArrived() if event.gate is not None:
@@ -99,6 +108,7 @@ class Replayed:
             case Imported():
                 self.imported.append((event, tuple(self.digests)))
                 self.allowed.clear()
+                self.prompts.clear()
                 self.gates.clear()  # gates of the other installation have no rows here
             case _:
                 return

@@ -286,6 +286,7 @@ class Fold:
             parent=event.parent,
             call=event.call,
             is_item=event.item,
+            prompt=event.pinned,
         )
         frame.open(self._at)
         self.frames[frame.id] = frame
@@ -325,7 +326,7 @@ class Fold:
                 frame.model_failed(self._at, event, self._for_admins(event.said))
                 self._add_message(frame, "fault", frame.agent, event.error)
             case e.AgentChanged():
-                frame.fingerprint = event.fingerprint
+                frame.fingerprint, frame.prompt = event.fingerprint, event.pinned
                 frame.changed(self._at)
                 changes = differences(event.changes)
                 self._add_message(frame, "release", frame.agent, changes, reported_by=event.by)

@@ -43,6 +43,7 @@ def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, lis
             call=frame.call,
             is_item=frame.item,
             turn=frame.turn,
+            prompt=frame.pinned,
             by_id={call.id: _call(frame, call) for call in frame.calls},
             todo=tuple(replace(one, text=redact(one.text)) for one in frame.todo),
             delivered=sum(message["role"] == MESSAGE for message in frame.messages),

@@ -65,7 +65,8 @@ class FrameRecord:
     """One activation of one agent. `plan` is None if the agent has not declared its steps. Only the fold changes it.
 
     `frame_gates` counts its own gates that wait for a person. `items` are its spans and the calls between them, in
-    order. `todo` is the plan that its model keeps. With `is_item` it works on one item of a list.
+    order. `todo` is the plan that its model keeps, `prompt` the version of its prompt. With `is_item` it works on one
+    item of a list.
     """
 
     id: str
@@ -74,6 +75,7 @@ class FrameRecord:
     plan: tuple[str, ...] | None
     parent: str | None
     call: str | None
+    prompt: e.PinnedPrompt | None = None
     turn: int = 0
     outcome: str | None = None
     retry: Retry | None = None

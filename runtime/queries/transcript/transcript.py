@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Denial
+from runtime.core.events import PinnedPrompt
 from runtime.queries.journal import Beginning, remaining
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
@@ -41,6 +42,12 @@ class Transcript:
     def plans(self) -> tuple[FrameRecord, ...]:
         """The frames whose models keep a plan."""
         return tuple(frame for frame in self.frames() if frame.todo)
+
+    @property
+    def prompts(self) -> tuple[PinnedPrompt, ...]:
+        """The versions of prompts that the frames use, each once."""
+        found = {(one.name, one.number): one for frame in self.frames() if (one := frame.prompt)}
+        return tuple(found.values())
 
     def calls(self) -> Iterator[CallRecord]:
         """Yield the calls that are not delegations; the calls of a sub-agent replace its delegation."""
