@@ -28,14 +28,17 @@ from approvals.models import Request, VersionDecision
 from approvals.policies.rules import Demands
 from approvals.policy import Group
 from approvals.version_changes.acts import sign
+from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.start import create
 from runtime.core.budgets import Budget
 from runtime.models import Run, TriggerEvent
 from runtime.ports.access import Actor
+from runtime.store import pool
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
 from runtime.triggers.webhooks import changes as webhook_changes
+from runtime.upkeep import archiving
 from tests.browser.conftest import Desk, unfold
 from tests.support.engine import HandDriven
 from tests.support.fake_ports import say, turns
@@ -105,6 +108,10 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     reseal([talk], rule=Demands(rule="Talk", reviewer_may_write=True).stored())
     done = office.start()
     office.approve(done)
+    archived = office.start()
+    office.approve(archived)
+    assert archiving.archive_run(pool.djangos(), archived)
+    hold(run=archived, reason="Lawsuit 7.", actor=Actor(person="admin"))
     denied = office.start()
     office.deny(denied, "Not now.")
     expired = office.start()
@@ -178,6 +185,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/version-changes/",
             ),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),
+            *(f"/runs/{archived}/", f"/runs/{archived}/restore/", f"/runs/{archived}/lift-hold/"),
         ],
     }
     acts: dict[str, dict[str, Act]] = {
@@ -202,7 +210,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
 
 
 def test_empty_pages_and_pages_with_data_have_no_violations(
-    desk: Desk, office: Office, cast: Cast
+    desk: Desk, office: Office, cast: Cast, object_store: object
 ) -> None:
     found: dict[str, list[str]] = {}
 
