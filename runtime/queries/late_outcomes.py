@@ -110,6 +110,7 @@ def _view(late: LateOutcome, state: _JournalState, transcript: Transcript) -> La
     call = transcript.call(late.frame, late.call)
     decided = state.decided.get(_attempt(late))
     same = decided is not None and _same(late, decided)
+    is_removed = call is None and transcript.beginning is not None
     return LateView(
         frame=late.frame,
         call=late.call,
@@ -118,13 +119,17 @@ def _view(late: LateOutcome, state: _JournalState, transcript: Transcript) -> La
         at=late.at,
         returned=late.outcome == "returned",
         value=redact(late.result if late.outcome == "returned" else late.error),
-        label=_label(late, state) if decided is None else _beside(decided.verdict, same),
+        label=_label(late, state, is_removed=is_removed)
+        if decided is None
+        else _beside(decided.verdict, same),
         by="" if decided is None else decided.by,
         contradicts=decided is not None and not same,
     )
 
 
-def _label(late: LateOutcome, state: _JournalState) -> str:
+def _label(late: LateOutcome, state: _JournalState, *, is_removed: bool) -> str:
+    if is_removed:
+        return "The history of this call was removed."
     attempt = _attempt(late)
     if attempt in state.arrived:
         return "It settled the call in doubt, and the agent was told the outcome."

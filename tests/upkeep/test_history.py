@@ -33,7 +33,7 @@ from runtime.queries import journal as lines
 from runtime.queries import runs
 from runtime.store import pool, sealed_files
 from runtime.store.loading import StoredRun
-from runtime.store.tables import archived_entries, journal, objects
+from runtime.store.tables import archived_entries, continuations, journal, objects
 from runtime.upkeep import history
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
@@ -201,6 +201,17 @@ def test_another_beginning_is_refused(desk: Rig, long: UUID, statement: str, pro
         "SET state" not in statement and statement is not OTHER_STATE
     ):  # a worker begins at the run's continuation
         assert desk.answer(long).status == "quarantined"
+
+
+def test_a_signed_state_of_another_journal_is_refused(long: UUID) -> None:
+    with pool.own() as own:
+        state = replace(journal.history(own, long).start, head="0" * 32)
+        own.execute(
+            "UPDATE runtime_pruning SET state = %(c_body)s, state_mac = %(c_mac)s,"
+            " state_key_id = %(c_key_id)s",
+            continuations.parameters(state),
+        )
+    assert any("is not that of its entry" in one for one in findings(long))
 
 
 def test_a_fork_begins_where_history_does(desk: Rig, long: UUID) -> None:
