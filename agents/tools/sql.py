@@ -29,6 +29,14 @@ Query = Annotated[
 ]
 Values = Annotated[list[str | int | float | bool | None], Field(max_length=100)]
 
+TOO_LARGE = f"a row has more than {MAX_ANSWER} bytes"
+# Postgres refuses a larger row before it sends it: the cast fails, and only then is it evaluated.
+_BOUNDED = f"""
+SELECT * FROM ({{query}}
+) AS abeyance_row WHERE CASE WHEN octet_length(abeyance_row::text) <= {MAX_ANSWER} THEN true
+  ELSE (left(abeyance_row::text, 0) || '{TOO_LARGE}')::boolean END
+"""
+
 # The tables that the role could change; a superuser could also read the server's files.
 _WRITABLE = """
 SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user), count(*) FROM pg_class
@@ -51,10 +59,10 @@ def sql_query(
 
     `url_env` names the environment variable of the workers that holds the database's URL, so that no password is in
     the code. The URL's role must be unable to change any table; if it can, each call is refused. The query runs in a
-    read-only transaction for at most `seconds`, and returns at most `max_rows` rows (up to 1,000) and 256 KB:
-    `{"columns": […], "rows": [[…]], "more": …}`, where `more` says that rows were left out. Numbers of any precision,
-    dates and other types that JSON has not are texts. Tell the model the tables in `description`. Raises
-    DefinitionError if the definition is invalid.
+    read-only transaction for at most `seconds`, and returns at most `max_rows` rows (up to 1,000) and 256 KB; a larger
+    row is refused. The answer is `{"columns": […], "rows": [[…]], "more": …}`, where `more` says that rows were left
+    out. Numbers of any precision, dates and other types that JSON has not are texts. Tell the model the tables in
+    `description`. Raises DefinitionError if the definition is invalid.
     """
     where = f"tool {name}"
     if not 1 <= max_rows <= MAX_ROWS:
@@ -103,12 +111,14 @@ def _read(
         try:
             # A cursor of the server takes one SELECT or VALUES and nothing else, and sends the rows that are fetched.
             with connection.cursor("answer") as cursor:
-                cursor.execute(query, values)
+                cursor.execute(_BOUNDED.format(query=query.rstrip().removesuffix(";")), values)
                 rows = cursor.fetchmany(max_rows + 1)
                 columns = [column.name for column in cursor.description or ()]
         except QueryCanceled as exc:
             raise ToolError(f"query: it took longer than {seconds:g} seconds") from exc
         except Error as exc:
+            if TOO_LARGE in str(exc):
+                raise ToolError(f"query: {TOO_LARGE}") from exc
             raise ToolError(f"query: {plain(str(exc))}") from exc
     return _answer(columns, rows, max_rows)
 
