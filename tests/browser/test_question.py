@@ -19,6 +19,13 @@ COST = {
     },
     "required": ["number", "kind"],
 }
+HEIGHT_BESIDE_A_LONG_REQUEST = """() => {
+    const end = document.createElement('div');
+    end.style.cssText = 'padding-top: 3000px; flex: none';
+    end.innerHTML = '<span class="vh">for screen readers</span>';
+    document.getElementById('panel').append(end);
+    return document.documentElement.scrollHeight;
+}"""
 
 
 def test_a_reviewer_answers(desk: Desk, office: Office) -> None:
@@ -51,6 +58,9 @@ def test_it_opens_beside_the_list_and_leads_on(
         desk.page.wait_for_url("**/inbox/?q=*")  # with its scripts
         desk.page.get_by_role("link", name="The agent asks: Which cost centre pays?").click()
         desk.page.get_by_label("Answer", exact=True).fill("4711")
+        assert (
+            desk.page.evaluate(HEIGHT_BESIDE_A_LONG_REQUEST) == 900
+        )  # only the list and the request scroll
         desk.page.keyboard.press("Control+Enter")
         expect(desk.page.get_by_text(re.compile(r"Answered( by|:|\.)")).first).to_be_visible()
     assert Request.objects.get().status == "answered"
