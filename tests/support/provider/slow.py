@@ -53,7 +53,10 @@ class SlowProvider(Provider):
             function = {"name": "step", "arguments": json.dumps({"number": done})}
             call = {"id": f"call_{done}", "type": "function", "function": function}
             message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        return Fault.RATE_LIMIT if self.refuses else None, completion_of(message, body["model"])
+        with self._lock:
+            self.bodies.append(body)
+            fault = Fault.RATE_LIMIT if self.refuses else self._next_fault(message)
+        return fault, completion_of(message, body["model"])
 
     def _count(self, change: int) -> None:
         with self._changed:
