@@ -9,7 +9,7 @@ from typing import Any
 from agents.catalogue import published as catalogue
 from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
-from runtime.core.json_schema import Part, parts
+from runtime.core.schemas.json_schema import Part, parts
 from runtime.queries.labels import effect_texts
 from runtime.queries.processes.measures import CallOutcomes, call_outcomes
 from runtime.queries.processes.workers import live_versions

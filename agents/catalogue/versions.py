@@ -13,7 +13,7 @@ from typing import Any
 
 from agents.sdk.spec import DEPENDS
 from runtime.core.events import Change
-from runtime.core.schema_changes import is_compatible
+from runtime.core.schemas.changes import is_compatible
 
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}
 # `approvals` shows in each tool.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.sdk import inputs
-from runtime.core.json_schema import Part, example_of, parts
+from runtime.core.schemas.json_schema import Part, example_of, parts
 from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_of, value_of

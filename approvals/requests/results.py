@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from approvals.models import Request
 from approvals.requests import schemas
-from runtime.core import json_schema
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REPORTED, size_of
+from runtime.core.schemas import json_schema
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 

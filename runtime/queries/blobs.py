@@ -1,4 +1,4 @@
-"""Reads results that are stored outside their entry, for people who may read a run that refers to them."""
+"""Reads results that are stored outside their entry, for people who may read a run that refers to them; counts them."""
 
 import json
 import re
@@ -8,11 +8,18 @@ from django.db.models import Q
 
 from runtime.errors import KeyMissing, Tampered
 from runtime.models import BlobReference, Run
+from runtime.ports import wiring
 from runtime.queries.redaction import redact
 from runtime.store import archive, pool
-from runtime.store.tables import archived_runs, blobs
+from runtime.store.tables import archived_runs, blobs, objects
+from runtime.store.tables.objects import Totals
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
+
+
+def object_totals() -> Totals | None:
+    """Return the totals of large results, None without a store. They come from Postgres, so no page waits for it."""
+    return None if wiring.objects() is None else objects.totals(pool.djangos())
 
 
 def blob(where: Q, digest: str) -> tuple[Any] | None:

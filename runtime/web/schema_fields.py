@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.core.json_schema import brief
+from runtime.core.schemas.json_schema import brief
 
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines
 

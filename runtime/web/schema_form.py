@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from runtime.core import json_schema
+from runtime.core.schemas import json_schema
 from runtime.web.requests import form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_of, value_of
 

@@ -25,7 +25,7 @@ from approvals.policy import Group
 from approvals.prompts import acts, changes, in_production, listing
 from approvals.prompts.acts import PromptBroken
 from approvals.prompts.in_production import StoredPrompts
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
 from runtime.control.verification.verification import verify

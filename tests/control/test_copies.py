@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from runtime.control.fork import fork as fork_run
+from runtime.control.forks.fork import fork as fork_run
 from runtime.control.transfer import export_run, import_run
 from runtime.control.verification import verification
 from runtime.core.documents import export_file

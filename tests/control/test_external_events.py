@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from runtime.control.external_events import Delivered, deliver
-from runtime.control.fork import fork as fork_run
+from runtime.control.forks.fork import fork as fork_run
 from runtime.control.transfer import export_run
 from runtime.control.verification.verification import verify
 from runtime.core.continuation import Call, CallState, Continuation, Frame

@@ -7,7 +7,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from runtime.control.fork import fork as fork_run
+from runtime.control.forks.fork import fork as fork_run
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.messages import send_message
 from runtime.control.verification.verification import verify

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.verification.verification import verify
 from runtime.core.documents.compression import plain_text
 from runtime.models import Blob, BlobReference, JournalEntry, Run

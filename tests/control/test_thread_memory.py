@@ -10,7 +10,7 @@ from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.messages import send_message
 from runtime.control.start import create, start
 from runtime.control.verification.verification import verify

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from approvals.web.parts.arguments import arguments
-from runtime.core.json_schema import problems
+from runtime.core.schemas.json_schema import problems
 
 DEFINITIONS = {
     "Level": {"type": "integer", "maximum": 5},

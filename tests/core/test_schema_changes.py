@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runtime.core.schema_changes import is_compatible
+from runtime.core.schemas.changes import is_compatible
 
 BEFORE: dict[str, Any] = {
     "type": "object",

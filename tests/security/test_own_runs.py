@@ -12,7 +12,7 @@ from approvals.accounts import tokens
 from approvals.accounts.people import set_groups
 from approvals.models import Request, Token
 from approvals.policy import Group
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.messages import send_message
 from runtime.models import Run
 from runtime.ports.access import Actor

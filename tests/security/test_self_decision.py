@@ -16,7 +16,7 @@ from approvals.errors import PolicyRefused
 from approvals.models import Request
 from approvals.policy import Group
 from approvals.policy_versions import changes, in_force
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.core.budgets import Budget
 from runtime.core.enums import GateKind
 from runtime.models import Run

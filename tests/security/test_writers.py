@@ -15,7 +15,7 @@ from approvals.errors import AlreadyDecided, TamperedWith
 from approvals.models import AuditEntry, Request
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.messages import send_message
 from runtime.control.verification.verification import verify
 from runtime.core.enums import Verdict

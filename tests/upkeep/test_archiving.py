@@ -19,7 +19,7 @@ from pytest_django import Settings
 from approvals.models import AuditEntry, Request
 from runtime.control.archive.legal_hold import hold, lift
 from runtime.control.archive.restore import restore, restore_file
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.retry import retry
 from runtime.control.transfer import export_run
 from runtime.control.verification import verification

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from approvals.models import Request
 from approvals.requests import statements
 from runtime.control import retry
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.verification import verification
 from runtime.core.call_options import CompactionOptions
 from runtime.core.enums import EffectClass, Verdict

@@ -9,9 +9,9 @@ from approvals import readings
 from approvals.queries import pending_ages
 from approvals.version_changes import listing
 from runtime.ports import wiring
+from runtime.queries.blobs import object_totals
 from runtime.queries.lists.rate_limits import limited_models
 from runtime.queries.lists.totals import run_totals
-from runtime.queries.objects import object_totals
 from runtime.queries.processes import measures, workers
 from runtime.web.requests import admins_only
 

@@ -29,9 +29,9 @@ from approvals.web.parts import second_step
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import already_closed, to_page
 from runtime.control.edit import FIELD
-from runtime.core import json_schema
 from runtime.core.enums import GateKind, Verdict
 from runtime.core.limits import MAX_REASON
+from runtime.core.schemas import json_schema
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor

@@ -8,7 +8,7 @@ from runtime.core.call_options import CallOptions
 from runtime.core.continuation import Call, Continuation, Pending
 from runtime.core.digest import sha256_of
 from runtime.core.enums import RISKS, Decision, Risk
-from runtime.core.schema_changes import is_compatible
+from runtime.core.schemas.changes import is_compatible
 from runtime.errors import Tampered
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.execution.admission.terms import terms_of

@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 
 from runtime.control import transfer
 from runtime.control.access import readable, readable_whole
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.control.release import release
 from runtime.control.verification import verification
 from runtime.errors import NoSuchEntry

@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.test import Client
 from django.utils import timezone
 
-from runtime.control.fork import fork
+from runtime.control.forks.fork import fork
 from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
 from runtime.core.events import EVENT_TYPES

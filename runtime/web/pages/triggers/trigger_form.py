@@ -9,8 +9,8 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from runtime.core import json_schema
 from runtime.core.limits import MAX_EVENT_NAME
+from runtime.core.schemas import json_schema
 from runtime.errors import InvalidInput, KeyMissing, NoSuchTrigger, RequestError, Tampered
 from runtime.triggers.events import changes, listing, places
 from runtime.triggers.events.definition import SOURCES, Definition

@@ -4,13 +4,13 @@ from typing import Any
 
 from runtime.control import access
 from runtime.control.edit import edit
-from runtime.core import json_schema
 from runtime.core.continuation import Continuation
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import ForkChange
 from runtime.core.limits import MAX_MESSAGE, MAX_REPORTED, size_of
 from runtime.core.machine.calls.fork_changes import changeable, changed
+from runtime.core.schemas import json_schema
 from runtime.errors import InvalidInput
 from runtime.keyring import held, sealing
 from runtime.ports import wiring

@@ -3,7 +3,8 @@
 import json
 from uuid import UUID
 
-from runtime.control import access, fork_input
+from runtime.control import access
+from runtime.control.forks import changes
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import status_of
 from runtime.core.documents.blobs import blob_refs
@@ -23,7 +24,7 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
     """Start a new run from the state of this one after entry `position`. Return its id.
 
     The fork repeats no recorded call and inherits no approval. `change` is what the actor changes in it (see
-    runtime.control.fork_input). Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming
+    runtime.control.forks.changes). Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming
     `position`; RunArchived; NoSuchEntry or HistoryRemoved; NotQuiescent; Tampered, KeyMissing or NewerSchema;
     InvalidInput naming `change`.
     """
@@ -64,7 +65,7 @@ def _copy(
         raise NotQuiescent
     now, change = without_permissions(now), None
     if given is not None:
-        now, change = fork_input.apply(now, given, actor.person)
+        now, change = changes.apply(now, given, actor.person)
     events = (
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
         Forked(of=run, position=position, by=actor.person, state=forked(now), change=change),
