@@ -25,6 +25,7 @@ from approvals.permissions import access, principals, scopes
 from approvals.web.api.absences import router as absences_router
 from approvals.web.api.allowances import router as allowances_router
 from approvals.web.api.inquiries import router as inquiries_router
+from approvals.web.api.prompt_trials import router as prompt_trials_router
 from approvals.web.api.prompts import router as prompts_router
 from approvals.web.api.requests import router as approvals_router
 from approvals.web.api.teamwork import router as teamwork_router
@@ -187,6 +188,7 @@ api.add_router("", teamwork_router)
 api.add_router("", allowances_router)
 api.add_router("", version_changes_router)
 api.add_router("", prompts_router)
+api.add_router("", prompt_trials_router)
 api.add_router("", inquiries_router)
 api.add_router("", absences_router)
 api.add_router("", agents_router)

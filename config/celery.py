@@ -35,7 +35,8 @@ app.conf.update(
     # The sweeper sends the hint of a lost worker again, so the broker does not track hints.
     task_acks_late=False,
     task_annotations={
-        "runtime.advance": {"Request": "config.broker.request:UnacknowledgedRequest"}
+        name: {"Request": "config.broker.request:UnacknowledgedRequest"}
+        for name in ("runtime.advance", "runtime.try_prompt")
     },
     task_default_queue="runs",
     task_create_missing_queues=False,

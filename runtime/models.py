@@ -579,3 +579,30 @@ class WatchedFile(models.Model):
                 condition=models.Q(gone_at__isnull=True),
             ),
         ]
+
+
+class PromptTrial(models.Model):
+    """A trial of a version of a prompt on recorded runs. At most one of each prompt has not ended."""
+
+    id = models.UUIDField(primary_key=True)
+    prompt = models.TextField()
+    number = models.IntegerField()  # of the version, 0 for the text in the code
+    wanted = models.IntegerField()  # runs
+    by = models.TextField()
+    token = models.TextField(null=True)  # the API token that was used
+    at = models.DateTimeField(db_default=Now())
+    state = models.TextField()  # queued, running, done or failed
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    runs = ArrayField(models.UUIDField(), db_default=[])  # that were tried so far
+    result = models.TextField(db_default="[]")  # JSON text, their replies without secrets
+    problem = models.TextField(db_default="")  # why it ended early
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["prompt"],
+                name="prompt_trial_at_once",
+                condition=models.Q(ended_at__isnull=True),
+            ),
+        ]

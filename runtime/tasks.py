@@ -1,4 +1,4 @@
-"""Defines the Celery task that advances a run, and sets up, drains and stops a worker process."""
+"""Defines the Celery tasks, which advance a run or try a prompt, and sets up, drains and stops a worker process."""
 
 import logging
 import os
@@ -10,10 +10,11 @@ from celery import current_app, shared_task
 from django.conf import settings
 
 from runtime.broker import dispatch
-from runtime.broker.dispatch import ADVANCE, ISOLATED
+from runtime.broker.dispatch import ADVANCE, ISOLATED, TRY_PROMPT
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
+from runtime.execution.recorded import queued
 from runtime.execution.runner import WorkerContext
 from runtime.ports import wiring
 from runtime.store import pool
@@ -24,12 +25,24 @@ log = logging.getLogger(__name__)
 @shared_task(name=ADVANCE)
 def advance_run(run: object = None, *_: object, **__: object) -> None:
     """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect."""
+    if (named := _named(run)) is not None:
+        advance(named, worker_context(), isolated=worker_context().heartbeat.isolated)
+
+
+@shared_task(name=TRY_PROMPT)
+def try_prompt(trial: object = None, *_: object, **__: object) -> None:
+    """Perform a trial of a prompt that waits. A hint for another one, or in a draining process, has no effect."""
+    draining = worker_context().heartbeat.draining
+    if (named := _named(trial)) is not None and not draining.started:
+        queued.perform(named, handler=worker_context().handler, drains=lambda: draining.started)
+
+
+def _named(given: object) -> UUID | None:
     try:
-        named = UUID(run if isinstance(run, str) else "")
+        return UUID(given if isinstance(given, str) else "")
     except ValueError:
-        log.warning("Hint ignored: it names no run")
-        return
-    advance(named, worker_context(), isolated=worker_context().heartbeat.isolated)
+        log.warning("Hint ignored: it names nothing")
+        return None
 
 
 @cache

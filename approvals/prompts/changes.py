@@ -134,6 +134,13 @@ def withdraw(name: str, number: int, *, actor: Actor | None) -> None:
         _append(found, actor, Act.WITHDRAWN, number)
 
 
+def require_right(actor: Actor) -> None:
+    """Raise PromptRefused unless the actor may change prompts."""
+    principal = principals.principal_of(actor)
+    if principal is None or not principal.has(Scope.ADMIN):
+        raise PromptRefused(f"{actor.person} may not change prompts.")
+
+
 def _check_again(found: History, number: int) -> None:
     """Raise PromptRefused if the agents of today could not use the version."""
     if number == CODE:
@@ -170,9 +177,7 @@ def _changing(name: str, actor: Actor | None) -> Iterator[History]:
     Raise PromptRefused, or UnknownPrompt for a name that no prompt has.
     """
     if actor is not None:
-        principal = principals.principal_of(actor)
-        if principal is None or not principal.has(Scope.ADMIN):
-            raise PromptRefused(f"{actor.person} may not change prompts.")
+        require_right(actor)
     if not is_prompt_name(name):
         raise UnknownPrompt
     with transaction.atomic():

@@ -38,6 +38,7 @@ from approvals.web.pages.people import (
 )
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
+from approvals.web.pages.prompt_trials import try_prompt
 from approvals.web.pages.prompts import PromptName, prompt, prompts
 from approvals.web.pages.prompts import confirm as confirm_prompt
 from approvals.web.pages.prompts import label as label_prompt
@@ -105,6 +106,7 @@ urlpatterns = [
     path("prompts/<prompt:name>/<int:number>/confirm/", confirm_prompt, name="confirm_prompt"),
     path("prompts/<prompt:name>/<int:number>/withdraw/", withdraw_prompt, name="withdraw_prompt"),
     path("prompts/<prompt:name>/<int:number>/label/", label_prompt, name="label_prompt"),
+    path("prompts/<prompt:name>/<int:number>/try/", try_prompt, name="try_prompt"),
     path("prompts/<prompt:name>/", prompt, name="prompt"),
     path("allowances/", allowances, name="allowances"),
     path("allowances/<uuid:one>/", allowance, name="allowance"),

@@ -1,4 +1,4 @@
-"""Sends Celery messages (hints that a run is due) and live updates. No other module sends to the broker.
+"""Sends Celery messages (hints that a run or a trial waits) and live updates. No other module sends to the broker.
 
 Background threads send, so a decision never waits for the broker and opens no connection to it. Their queues are
 bounded. Lost messages do no harm: the sweeper sends another hint, and a page that missed an update polls.
@@ -28,8 +28,10 @@ from runtime.broker import sticky_queue
 log = logging.getLogger(__name__)
 
 ADVANCE = "runtime.advance"
+TRY_PROMPT = "runtime.try_prompt"
 NEW, RESUMED, ISOLATED = QUEUES = "runs", "resumed", "isolated"
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
+TRIAL = "trial"  # in place of a queue: the id is that of a trial of a prompt, which waits like a new run
 _KEEP = "keep"  # in place of a queue: no hint, but a note that this process keeps the run
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
@@ -214,6 +216,8 @@ def send_all(hints: Sequence[Message]) -> None:
     for run, queue_name in hints:
         if queue_name == STICKY:
             sticky.append(run)
+        elif queue_name == TRIAL:
+            messages[NEW].append(_message(run, NEW, TRY_PROMPT))
         else:
             messages[queue_name].append(_message(run, queue_name))
     with _reached() as broker:
@@ -231,12 +235,12 @@ def _send_sticky(broker: "redis.Redis", run: UUID) -> None:
         broker.lpush(RESUMED, message)
 
 
-def _message(run: UUID, queue_name: str) -> str:
+def _message(run: UUID, queue_name: str, task_name: str = ADVANCE) -> str:
     """Build the Celery message as kombu stores it in Redis.
 
     `send_task` builds the same with a hundred times the work. A test compares the two.
     """
-    headers, _, (_, keywords, embedded), _ = _task()
+    headers, _, (_, keywords, embedded), _ = _task(task_name)
     task = str(uuid4())
     own = {"id": task, "root_id": task, "argsrepr": repr([str(run)])}
     return json.dumps(
@@ -260,9 +264,9 @@ def _message(run: UUID, queue_name: str) -> str:
 
 
 @functools.cache
-def _task() -> Any:
-    """Return the parts that all messages of this process share: headers, properties, body, event."""
-    return current_app.amqp.as_task_v2("", ADVANCE, ignore_result=True)
+def _task(name: str) -> Any:
+    """Return the parts that all messages of a task share: headers, properties, body, event."""
+    return current_app.amqp.as_task_v2("", name, ignore_result=True)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from runtime.store.tables import (
     continuations,
     journal,
     partial_replies,
+    prompt_trials,
     pruning,
     signals,
 )
@@ -79,6 +80,7 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
     blobs.release(connection, run, contents)
     signals.delete_for_run(connection, run)
     partial_replies.delete_for_run(connection, run)
+    prompt_trials.delete_for_run(connection, run)
     runs.archive(connection, run)
     return archived_runs.keep(
         connection, run, place=place, digest=written.digest, size=written.size, contents=contents

@@ -27,6 +27,7 @@ from runtime.store.tables import (
     journal,
     late_outcomes,
     partial_replies,
+    prompt_trials,
     pruning,
     signals,
 )
@@ -97,6 +98,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         signals.delete_for_run(connection, run)
         late_outcomes.delete_for_run(connection, run)
         partial_replies.delete_for_run(connection, run)
+        prompt_trials.delete_for_run(connection, run)
         archived_runs.drop(connection, run)
         wiring.approvals().erase(run=run, at=at, head=end.head)
     return True

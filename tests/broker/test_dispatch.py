@@ -38,16 +38,18 @@ def broker(live_broker: str) -> Iterator["redis.Redis"]:
     client.close()
 
 
-def test_a_message_equals_one_of_celery(broker: "redis.Redis") -> None:
+@pytest.mark.parametrize(
+    ("task", "queue"),
+    [(dispatch.ADVANCE, dispatch.NEW), (dispatch.TRY_PROMPT, dispatch.TRIAL)],
+)
+def test_a_message_equals_one_of_celery(broker: "redis.Redis", task: str, queue: str) -> None:
     """Or a version of Celery or kombu has changed the form, and `dispatch._message` must follow."""
     run = uuid4()
-    app.send_task(
-        dispatch.ADVANCE, args=[str(run)], queue=dispatch.NEW, retry=False, ignore_result=True
-    )
-    dispatch.send_all([(run, dispatch.NEW)])
+    app.send_task(task, args=[str(run)], queue=dispatch.NEW, retry=False, ignore_result=True)
+    dispatch.send_all([(run, queue)])
     ours, celerys = [_comparable(message) for message in broker.lrange(dispatch.NEW, 0, -1)]
     assert ours == celerys
-    assert ours["headers"]["task"] == dispatch.ADVANCE
+    assert ours["headers"]["task"] == task
     assert ours["body"][0] == [str(run)]
 
 

@@ -9,6 +9,7 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
@@ -24,6 +25,7 @@ from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from approvals.policy_versions import changes
 from approvals.prompts import changes as prompt_changes
+from approvals.prompts import trials
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
@@ -32,6 +34,7 @@ from runtime.models import BlobReference, KillSwitch, Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
+from runtime.store.tables import prompt_trials
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
 from runtime.triggers.webhooks import changes as webhook_changes
@@ -167,7 +170,15 @@ def _prompt() -> Places:
     for text in ("Welcome {name}!", "Greet {name}."):
         prompt_changes.save(PROMPT, text, actor=None)
     prompt_changes.propose(PROMPT, 1, actor=None)
-    return {"prompt": PROMPT, "version": 1, "draft": 2}
+    return {"prompt": PROMPT, "version": 1, "draft": 2, "trial": _trial()}
+
+
+def _trial() -> UUID:
+    """A trial of the draft, which has ended."""
+    trial = trials.ask(PROMPT, 2, 1, actor=Actor(person="admin")).stored.id
+    prompt_trials.begin(pool.djangos(), trial)
+    prompt_trials.end(pool.djangos(), trial)
+    return trial
 
 
 def _kept(office: Office) -> Places:
@@ -308,6 +319,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "prompts/propose": {"name": PROMPT, "number": 2},
         "prompts/confirm": {"name": PROMPT, "number": 1},
         "prompts/withdraw": {"name": PROMPT, "number": 1},
+        "prompts/trials": {"name": PROMPT, "number": 1, "runs": 2},
+        "{draft}/try": {"runs": "2"},
     }
     bodies |= dict.fromkeys(
         ("schedules/new", "{schedule}/change"),

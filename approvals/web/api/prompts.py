@@ -97,7 +97,7 @@ def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptOut:
 def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptOut:
     """Set a label other than `production`. For admins."""
     Access().require(request.auth, Scope.ADMIN)
-    changes.label(_name(body.name), body.label, _number(body.number), actor=request.auth)
+    changes.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
 
@@ -105,7 +105,7 @@ def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptOut:
 def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Propose a version for production. For admins."""
     Access().require(request.auth, Scope.ADMIN)
-    changes.propose(_name(body.name), _number(body.number), actor=request.auth)
+    changes.propose(name_in(body.name), number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
 
@@ -113,7 +113,7 @@ def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
 def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
     Access().require(request.auth, Scope.ADMIN)
-    changes.confirm(_name(body.name), _number(body.number), actor=request.auth)
+    changes.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
 
@@ -121,17 +121,19 @@ def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
 def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Withdraw a proposal. For admins."""
     Access().require(request.auth, Scope.ADMIN)
-    changes.withdraw(_name(body.name), _number(body.number), actor=request.auth)
+    changes.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
 
-def _name(given: object) -> str:
+def name_in(given: object) -> str:
+    """Return the name of a prompt. Raise InvalidInput."""
     if not isinstance(given, str):
         raise InvalidInput("name", "must be the name of a prompt")
     return given
 
 
-def _number(given: object) -> int:
+def number_in(given: object) -> int:
+    """Return the number of a version. Raise InvalidInput."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise InvalidInput("number", "must be the number of a version")
     return given

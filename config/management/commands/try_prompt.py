@@ -12,8 +12,9 @@ from agents.registry import load
 from approvals.errors import ApprovalError
 from approvals.prompts.in_production import StoredPrompts
 from runtime.errors import RuntimeFault
-from runtime.execution.recorded.trials import MAX_RUNS, MAX_SECONDS
+from runtime.execution.recorded.trials import MAX_SECONDS
 from runtime.queries.redaction import redact
+from runtime.store.tables.prompt_trials import MAX_RUNS
 
 DEFAULT_RUNS = 3
 

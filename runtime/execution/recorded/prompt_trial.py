@@ -6,6 +6,7 @@ asked, so a trial costs as much as these replies.
 """
 
 import queue
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -34,7 +35,8 @@ from runtime.store.tables import blobs, journal
 
 MAX_REPLIES = 20  # of one run
 LATE = 1.0  # seconds, after which a model call that has its own deadline is given up
-STOPPED = "the trial was over before this reply"
+LOOK_SECONDS = 1.0  # between two looks whether the trial stops, while a model is asked
+STOPPED = "the trial was over before this reply, or an administrator stopped the agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ def tried(
             yield replace(tried, error=STOPPED)
             continue
         try:
-            outcome = _ask(replace(one.request, run=unknown), one.pinned, number, handler)
+            outcome = _ask(replace(one.request, run=unknown), one.pinned, number, handler, stops)
         except (InvalidInput, UnknownAgent) as exc:
             yield replace(tried, error=str(exc))
             continue
@@ -147,7 +149,11 @@ def _uses(frame: Frame, name: str) -> bool:
 
 
 def _ask(
-    request: ModelRequest, pinned: PinnedPrompt, number: int, handler: EffectHandler
+    request: ModelRequest,
+    pinned: PinnedPrompt,
+    number: int,
+    handler: EffectHandler,
+    stops: Callable[[], bool],
 ) -> Outcome:
     given = request.messages[0]["content"]
     made = handler.instruct(request.agent, given, at=pinned.at, number=number)
@@ -155,11 +161,16 @@ def _ask(
         raise InvalidInput("agent", f"{request.agent} does not use the prompt {pinned.name} today")
     outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
     end = handler.start_model_call(replace(request, instructions=made.text), outcomes.put)
-    try:
-        return outcomes.get(timeout=request.deadline + LATE)
-    except queue.Empty:
-        end()
-        return ModelFailure(error="no reply within its deadline", cause=FailureCause.TIME)
+    until = time.monotonic() + request.deadline + LATE
+    while True:
+        try:
+            return outcomes.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            is_late = time.monotonic() > until
+            if is_late or stops():
+                end()
+                why = "no reply within its deadline" if is_late else STOPPED
+                return ModelFailure(error=why, cause=FailureCause.TIME)
 
 
 def _words(said: Said) -> Any:

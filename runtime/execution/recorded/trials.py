@@ -1,18 +1,19 @@
 """Tries a version of a prompt on the last ended runs whose agents used the prompt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from runtime.core.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
 from runtime.execution.recorded.prompt_trial import TriedReply, asked_with, tried
 from runtime.ports.effects import EffectHandler
+from runtime.queries.redaction import redact
 from runtime.store import pool
 from runtime.store.tables import kill_switches
 from runtime.store.tables.kill_switches import EVERY_AGENT
 
-MAX_RUNS = 5  # of one trial
 MAX_SECONDS = 120.0  # of one trial; its later replies are not asked for
 SEARCHED = 50  # of the last ended runs, among which those with the prompt are found
 
@@ -32,6 +33,12 @@ class TriedRun:
     replies: tuple[TriedReply, ...] = ()
     error: str = ""
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON, without secrets."""
+        replies = [redact(reply.document) for reply in self.replies]
+        return {"run": str(self.run), "replies": replies, "error": self.error}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
@@ -48,25 +55,30 @@ class Trial:
 def try_version(
     name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
 ) -> Trial:
-    """Try a version on so many runs, until `stops` or an administrator stops one of its agents.
+    """Try a version on so many runs, until `stops` or an administrator stops one of its agents."""
+    return Trial(runs=tuple(try_each(name, number, runs, handler=handler, stops=stops)))
 
-    No transaction is open while a model is asked.
-    """
-    found: list[TriedRun] = []
+
+def try_each(
+    name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
+) -> Iterator[TriedRun]:
+    """Yield each run when it was tried. No transaction is open while a model is asked."""
+    found = 0
     for run in _last():
-        if len(found) == runs:
+        if found == runs:
             break
         try:
             with pool.in_transaction() as connection:
                 asked = asked_with(connection, run, name)
         except _UNREADABLE as exc:
-            found.append(TriedRun(run=run, error=str(exc)))
+            found += 1
+            yield TriedRun(run=run, error=str(exc))
             continue
         if asked:
             agents = frozenset({EVERY_AGENT, *(agent for one in asked for agent in one.path)})
             replies = tried(asked, number, handler=handler, stops=_or_stopped(stops, agents))
-            found.append(TriedRun(run=run, replies=tuple(replies)))
-    return Trial(runs=tuple(found))
+            found += 1
+            yield TriedRun(run=run, replies=tuple(replies))
 
 
 def _last() -> list[UUID]:

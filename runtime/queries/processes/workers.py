@@ -27,6 +27,7 @@ LATE_SECONDS = {
     "retention": 7_200,
     "archive": 7_200,
     "history": 120,
+    "trials": 120,
     "ledger": 7_200,
     "mail": 600,
     "objects": 600,

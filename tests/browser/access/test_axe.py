@@ -182,6 +182,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/policies/",
                 "/prompts/",
                 "/prompts/hr/onboarding/",
+                "/prompts/hr/onboarding/0/try/",
                 "/version-changes/",
             ),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),

@@ -1,0 +1,107 @@
+"""Serves trials of prompts on recorded runs in the API, for admins."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from ninja import Router, Schema, Status
+from pydantic import WithJsonSchema
+
+from approvals.permissions.access import Access
+from approvals.permissions.scopes import Scope
+from approvals.prompts import trials
+from approvals.prompts.trials import Trial
+from approvals.web.api.prompts import PromptNumberIn, name_in, number_in
+from runtime.store.tables.prompt_trials import MAX_RUNS
+from runtime.web.requests import Authenticated
+
+router = Router(tags=["prompts"])
+
+
+class SaidOut(Schema):
+    """The reply of a model: a text, calls with `tool` and `args`, or a typed result.
+
+    `cost` is in millionths of a US dollar.
+    """
+
+    text: str
+    calls: list[dict[str, Any]]
+    output: Any = None
+    cost: int | None
+
+
+class TriedReplyOut(Schema):
+    """A recorded reply and that of the trial. `error` says why there is none."""
+
+    position: int
+    path: list[str]
+    version: int
+    recorded: SaidOut
+    tried: SaidOut | None
+    differs: bool
+    error: str
+
+
+class TriedRunOut(Schema):
+    """A run and its replies. `error` says why it could not be read."""
+
+    run: UUID
+    replies: list[TriedReplyOut]
+    error: str
+
+
+class TrialOut(Schema):
+    """A trial. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early.
+
+    `wanted` is the number of runs asked for, `runs` are those that were tried so far.
+    """
+
+    id: UUID
+    name: str
+    number: int
+    wanted: int
+    by: str
+    at: datetime
+    state: str
+    ended_at: datetime | None
+    problem: str
+    runs: list[TriedRunOut]
+
+
+class TryPromptIn(PromptNumberIn):
+    """Try a version of a prompt on the last recorded runs that used it."""
+
+    runs: Annotated[
+        Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_RUNS, "default": 3})
+    ] = 3
+
+
+@router.post("/prompts/trials", response={202: TrialOut})
+def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialOut]:
+    """Have a worker ask the models of recorded runs again, with another version. No call is made. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    made = trials.ask(name_in(body.name), number_in(body.number), body.runs, actor=request.auth)
+    return Status(202, _shown(made))
+
+
+@router.get("/prompts/trials/{uuid:trial}", response=TrialOut)
+def read_trial(request: Authenticated, trial: UUID) -> TrialOut:
+    """Read a trial, with the recorded and the tried replies so far. For admins."""
+    Access().require(request.auth, Scope.ADMIN)
+    return _shown(trials.find(trial))
+
+
+def _shown(trial: Trial) -> TrialOut:
+    one = trial.stored
+    return TrialOut(
+        id=one.id,
+        name=one.prompt,
+        number=one.number,
+        wanted=one.wanted,
+        by=one.by,
+        at=one.at,
+        state=one.state,
+        ended_at=one.ended_at,
+        problem=one.problem,
+        runs=[TriedRunOut(**run) for run in trial.runs],
+    )

@@ -1,0 +1,188 @@
+"""Trials of versions of prompts on recorded runs: who asked, how far it is, and the recorded and the tried replies.
+
+One worker begins a trial, once. A trial has contents of its runs, so it is deleted with the first of them, and nothing
+of a run that was erased meanwhile is stored.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from runtime.store.pool import Connection
+
+MAX_RUNS = 5  # of one trial
+RESEND_SECONDS = 10  # after which a trial that no worker has begun is sent again
+LOST_SECONDS = 180  # after its start; a worker that lives has ended the trial by then
+KEPT_DAYS = 30
+LOST = "The worker ended before the trial did. Start another trial."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrial:
+    """A trial. `state` is queued, running, done or failed; `problem` says why it ended early; `by` is a person.
+
+    `wanted` is a number of runs. `result` is a JSON text with the runs that were tried so far.
+    """
+
+    id: UUID
+    prompt: str
+    number: int
+    wanted: int
+    by: str
+    at: datetime
+    state: str
+    ended_at: datetime | None
+    result: str
+    problem: str
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """The runs that were tried so far, with their replies."""
+        found: list[dict[str, Any]] = json.loads(self.result)
+        return found
+
+
+_COLUMNS = "id, prompt, number, wanted, by, at, state, ended_at, result, problem"
+
+
+def add(
+    connection: Connection,
+    trial: UUID,
+    *,
+    prompt: str,
+    number: int,
+    wanted: int,
+    by: str,
+    token: str | None,
+) -> bool:
+    """Add a queued trial. Return False if one of this prompt has not ended."""
+    done = connection.execute(
+        """
+        INSERT INTO runtime_prompttrial (id, prompt, number, wanted, by, token, state)
+        VALUES (%(id)s, %(prompt)s, %(number)s, %(wanted)s, %(by)s, %(token)s, 'queued')
+        ON CONFLICT (prompt) WHERE ended_at IS NULL DO NOTHING
+        """,
+        {
+            "id": trial,
+            "prompt": prompt,
+            "number": number,
+            "wanted": wanted,
+            "by": by,
+            "token": token,
+        },
+    )
+    return done.rowcount == 1
+
+
+def find(connection: Connection, trial: UUID) -> StoredTrial | None:
+    """Return a trial, None if there is none."""
+    return _first(connection, "id = %(trial)s", trial=trial)
+
+
+def last(connection: Connection, prompt: str, number: int) -> StoredTrial | None:
+    """Return the last trial of a version, None if there is none."""
+    return _first(
+        connection, "prompt = %(prompt)s AND number = %(number)s", prompt=prompt, number=number
+    )
+
+
+def begin(connection: Connection, trial: UUID) -> StoredTrial | None:
+    """Begin a queued trial. Return None if it was begun already."""
+    done = connection.execute(
+        """
+        UPDATE runtime_prompttrial SET state = 'running', started_at = clock_timestamp()
+        WHERE id = %(trial)s AND state = 'queued'
+        """,
+        {"trial": trial},
+    )
+    return find(connection, trial) if done.rowcount else None
+
+
+def save(
+    connection: Connection, trial: UUID, runs: Sequence[UUID], found: Sequence[dict[str, Any]]
+) -> bool:
+    """Store the runs that were tried so far, and their replies.
+
+    Return False, with nothing stored, if one of them was erased or archived, or the trial has ended. The lock of the
+    runs' rows orders this before or after an erasure, which deletes the trial.
+    """
+    done = connection.execute(
+        """
+        WITH kept AS MATERIALIZED (
+            SELECT id FROM runtime_run
+            WHERE id = ANY(%(runs)s) AND removed_at IS NULL AND archived_at IS NULL FOR SHARE)
+        UPDATE runtime_prompttrial SET runs = %(runs)s, result = %(result)s
+        WHERE id = %(trial)s AND state = 'running'
+            AND (SELECT count(*) FROM kept) = cardinality(%(runs)s::uuid[])
+        """,
+        {"trial": trial, "runs": list(runs), "result": json.dumps(found)},
+    )
+    return done.rowcount == 1
+
+
+def end(connection: Connection, trial: UUID, problem: str = "") -> None:
+    """End a trial that is running: done, or failed with a problem."""
+    connection.execute(
+        """
+        UPDATE runtime_prompttrial SET ended_at = clock_timestamp(), problem = %(problem)s,
+            state = CASE WHEN %(problem)s = '' THEN 'done' ELSE 'failed' END
+        WHERE id = %(trial)s AND state = 'running'
+        """,
+        {"trial": trial, "problem": problem},
+    )
+
+
+def end_lost(connection: Connection) -> None:
+    """End the trials whose worker has ended without a word."""
+    connection.execute(
+        """
+        UPDATE runtime_prompttrial SET ended_at = clock_timestamp(), problem = %(lost)s, state = 'failed'
+        WHERE state = 'running' AND started_at < clock_timestamp() - %(after)s * interval '1 second'
+        """,
+        {"lost": LOST, "after": LOST_SECONDS},
+    )
+
+
+def waiting(connection: Connection) -> list[UUID]:
+    """Return the trials that no worker has begun for some seconds. There is at most one of each prompt."""
+    rows = connection.execute(
+        """
+        SELECT id FROM runtime_prompttrial
+        WHERE state = 'queued' AND at < clock_timestamp() - %(after)s * interval '1 second'
+        """,
+        {"after": RESEND_SECONDS},
+    )
+    return [trial for (trial,) in rows.fetchall()]
+
+
+def prune(connection: Connection) -> None:
+    """Delete old trials."""
+    connection.execute(
+        """
+        DELETE FROM runtime_prompttrial
+        WHERE ended_at < clock_timestamp() - %(days)s * interval '1 day'
+        """,
+        {"days": KEPT_DAYS},
+    )
+
+
+def delete_for_run(connection: Connection, run: UUID) -> None:
+    """Delete the trials with contents of a run, inside the transaction that erases or archives it."""
+    connection.execute(
+        "DELETE FROM runtime_prompttrial WHERE %(run)s = ANY(runs)",
+        {"run": run},
+    )
+
+
+def _first(connection: Connection, where: str, **values: object) -> StoredTrial | None:
+    with connection.cursor(row_factory=class_row(StoredTrial)) as cursor:
+        cursor.execute(
+            f"SELECT {_COLUMNS} FROM runtime_prompttrial WHERE {where} ORDER BY at DESC LIMIT 1",
+            values,
+        )
+        return cursor.fetchone()

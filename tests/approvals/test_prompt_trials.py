@@ -1,0 +1,166 @@
+"""Trials of prompts on the page and in the API: a worker performs each once, or it fails with the reason."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+
+from agents.effect_handler import AgentEffects
+from approvals.errors import PromptRefused, UnknownPrompt
+from approvals.prompts import changes, in_production, trials
+from runtime.broker import dispatch
+from runtime.errors import InvalidInput
+from runtime.execution.recorded import prompt_trial, queued
+from runtime.execution.recorded.prompt_trial import STOPPED
+from runtime.models import JournalEntry, PromptTrial, Run
+from runtime.ports.access import Actor
+from runtime.ports.effects import Outcome
+from runtime.store.tables import prompt_trials
+from runtime.upkeep import retention
+from runtime.upkeep.prompt_trials import look_after
+from tests.approvals.test_prompts import NAME, PAID, SECOND, Shop, desk, listens
+from tests.support.pages import has, log_in, shows, text_of
+from tests.support.seeds import Cast
+
+ADMIN = Actor(person="admin")
+PAGE, API = f"/prompts/{NAME}/1/try/", "/api/v1/prompts/trials"
+
+
+@pytest.fixture
+def shop(by_hand: None, cast: Cast) -> Iterator[Shop]:
+    """A shop with a prompt of two versions: the text in the code, and one with which it pays more."""
+    in_production._known.clear()
+    one = Shop(desk(model=listens))
+    changes.save(NAME, SECOND, actor=None)
+    yield one
+    one.close()
+
+
+def ended_run(shop: Shop) -> UUID:
+    run = shop.start()
+    shop.approve(run)
+    return run
+
+
+def perform(
+    shop: Shop, trial: UUID, drains: Callable[[], bool] = lambda: False, **more: Any
+) -> PromptTrial:
+    queued.perform(trial, **{"handler": shop.agents, "drains": drains, **more})
+    return PromptTrial.objects.get(id=trial)
+
+
+def later(seconds: int) -> None:
+    """Let the stored times of trials be so much earlier."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runtime_prompttrial SET at = at - gap, started_at = started_at - gap,"
+            " ended_at = ended_at - gap FROM (SELECT %s * interval '1 second' AS gap) AS one",
+            [seconds],
+        )
+
+
+def test_a_worker_tries_a_version_once_and_the_page_shows_both_replies(
+    shop: Shop, cast: Cast
+) -> None:
+    client: Client = log_in(cast.admin)
+    run = ended_run(shop)
+    shows(client, f"/prompts/{NAME}/", PAGE)
+    shows(client, PAGE, "Start a trial", hides=["The last trial"])
+    for wrong in ("0", "6", "x", ""):
+        has(text_of(client.post(PAGE, {"runs": wrong}), 422), "must be a number from 1 to 5")
+    assert client.post(PAGE, {"runs": "2"}).status_code == 302
+    shows(client, PAGE, "waits for a worker", "Reload", hides=["Start a trial"])
+    has(text_of(client.post(PAGE, {"runs": "2"}), 409), "has not ended")
+    before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
+    trial = PromptTrial.objects.get()
+    assert perform(shop, trial.id).state == "done"
+    PromptTrial.objects.update(result="[]")
+    assert perform(shop, trial.id).result == "[]"  # a second hint has no effect
+    PromptTrial.objects.update(state="queued", ended_at=None)
+    assert perform(shop, trial.id).runs == [run]
+    assert before == (JournalEntry.objects.count(), PAID, Run.objects.count())
+    words = ("3 replies, of which 1 differs", "≠ differs", "= the same", "Recorded", "Tried")
+    shows(client, PAGE, *words, str(run), "pay", "40", "50", "0.0000 US dollars", "Try it again")
+    found = client.get(f"{API}/{trial.id}").json()
+    assert (found["state"], found["wanted"], found["by"]) == ("done", 2, "admin")
+    assert [reply["differs"] for reply in found["runs"][0]["replies"]] == [True, False, False]
+    assert trials.last(NAME, 0) is None
+
+
+def test_without_recorded_runs_the_page_says_what_to_do(shop: Shop, cast: Cast) -> None:
+    trial = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
+    assert perform(shop, trial).state == "done"
+    shows(log_in(cast.admin), PAGE, "None of the last 50 ended runs used this prompt", "desk")
+
+
+def test_only_admins_try_known_versions_of_prompts(shop: Shop) -> None:
+    with pytest.raises(PromptRefused, match="bea may not change prompts"):
+        trials.ask(NAME, 1, 1, actor=Actor(person="bea"))
+    with pytest.raises(UnknownPrompt):
+        trials.ask(NAME, 2, 1, actor=ADMIN)
+    with pytest.raises(InvalidInput, match="from 1 to 5"):
+        trials.ask(NAME, 1, True, actor=ADMIN)
+    assert not PromptTrial.objects.exists()
+
+
+class Silent(AgentEffects):
+    """Agents whose models never reply."""
+
+    def start_model_call(
+        self, request: object, deliver: Callable[[Outcome], None], keep: object = None
+    ) -> Callable[[], None]:
+        return lambda: None
+
+
+def test_a_trial_that_cannot_end_fails_with_the_reason(
+    shop: Shop, cast: Cast, own: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[UUID, str]] = []
+    monkeypatch.setattr(dispatch, "send_all", sent.extend)
+    monkeypatch.setattr(dispatch, "queues_with_room", lambda: frozenset(dispatch.QUEUES))
+    monkeypatch.setattr(prompt_trial, "LOOK_SECONDS", 0.01)
+    ended_run(shop)
+    lost = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
+    look_after(own, threading.Event())
+    assert sent == []  # its first hint may be on its way
+    later(prompt_trials.RESEND_SECONDS)
+    look_after(own, threading.Event())
+    assert sent == [(lost, dispatch.TRIAL)]
+    prompt_trials.begin(own, lost)
+    look_after(own, threading.Event())
+    assert PromptTrial.objects.get().state == "running"
+    later(prompt_trials.LOST_SECONDS)
+    look_after(own, threading.Event())
+    shows(log_in(cast.admin), PAGE, "failed", prompt_trials.LOST)
+    assert not prompt_trials.save(own, lost, [], [])
+    assert len(sent) == 1
+    silent = Silent(shop.registry, lambda: None, prompts=in_production.StoredPrompts())
+    looks = iter([False, *[True] * 99])
+    drained = perform(
+        shop,
+        trials.ask(NAME, 1, 1, actor=ADMIN).stored.id,
+        handler=silent,
+        drains=lambda: next(looks),
+    )
+    assert (drained.state, drained.problem) == ("failed", queued.DRAINED)
+    assert STOPPED in drained.result
+    later(prompt_trials.KEPT_DAYS * 24 * 3600)
+    look_after(own, threading.Event())
+    assert not PromptTrial.objects.exists()
+
+
+def test_nothing_of_an_erased_run_is_kept(shop: Shop, own: Any) -> None:
+    run, other = ended_run(shop), ended_run(shop)
+    trial = trials.ask(NAME, 1, 2, actor=ADMIN).stored.id
+    assert set(perform(shop, trial).runs) == {run, other}
+    assert retention.erase(run)
+    assert not PromptTrial.objects.exists()
+    trial = trials.ask(NAME, 1, 2, actor=ADMIN).stored.id
+    prompt_trials.begin(own, trial)
+    assert not prompt_trials.save(own, trial, [run], [{"run": str(run)}])  # erased meanwhile
+    with transaction.atomic():
+        assert prompt_trials.save(own, trial, [other], [])
