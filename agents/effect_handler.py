@@ -41,6 +41,7 @@ from runtime.core.enums import EffectClass, FailureCause, Risk
 from runtime.core.events import Preview
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
+from runtime.keyring import held
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.effects import (
     Abort,
@@ -225,7 +226,8 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
 def _not_taken(caller: AgentSpec, args: Any) -> str:
     """Say why arguments of `final_answer` are no answer of the agent; empty if they may be one."""
     if caller.answer is None:
-        return "" if caller.output is None else plain(outputs.problem(caller, args))
+        given = held.open_all(FINAL_ANSWER, args)
+        return "" if caller.output is None else plain(outputs.problem(caller, given))
     opened = open_arguments(caller.answer, args)
     if isinstance(opened, dict) and set(opened) == {TOGETHER}:
         return outputs.NOT_ALONE
@@ -272,7 +274,8 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "waits": tool.waits,
         "question": tool.question,
         "plan": tool.plan,
-        "answers": tool.held,
+        "answers": tool is caller.answer,
+        "tells": tool.held and tool is not caller.answer,
         "previews": tool.preview is not None or tool.precondition is not None,
     }
 

@@ -40,6 +40,7 @@ from runtime.errors import (
     Tampered,
 )
 from runtime.ports.access import Actor
+from runtime.web.api.agent_messages import router as agent_messages_router
 from runtime.web.api.archive import router as archive_router
 from runtime.web.api.events import router as events_router
 from runtime.web.api.history import router as history_router
@@ -180,6 +181,7 @@ api.add_decorator(strict)
 api.add_router("", runtime_router)
 api.add_router("", history_router)
 api.add_router("", archive_router)
+api.add_router("", agent_messages_router)
 api.add_router("", events_router)
 api.add_router("", schedules_router)
 api.add_router("", triggers_router)

@@ -263,6 +263,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         **({"waived": True} if tool.waived and not approval else {}),
         **({"depends": depends} if depends else {}),
         **({"question": True} if tool.question else {}),
+        **({"held": True} if tool.held else {}),
         "sentence": tool.sentence,
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),

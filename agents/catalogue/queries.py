@@ -32,6 +32,7 @@ class ToolView:
     depends: tuple[str, ...]
     waived: bool
     question: bool
+    held: bool
     sentence: str
     deadline: float
     secret_args: tuple[str, ...]
@@ -207,6 +208,7 @@ def _tool(tool: dict[str, Any]) -> ToolView:
         depends=tuple(tool.get("depends", ())),
         waived=tool.get("waived", False),
         question=tool.get("question", False),
+        held=tool.get("held", False),
         sentence=tool["sentence"],
         deadline=tool["deadline"],
         secret_args=tuple(tool["secret_args"]),

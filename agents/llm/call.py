@@ -107,7 +107,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     text = agent.compaction.summarise(whole(request.messages, request.calls))
-    return ModelAnswer(reply=None, text=text if agent.answer is None else held.sealed_text(text))
+    return ModelAnswer(reply=None, text=held.sealed_text(text) if agent.seals_texts else text)
 
 
 def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:

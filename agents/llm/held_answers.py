@@ -1,6 +1,7 @@
-"""Turns the answer of an agent that holds its answers into a call, and seals every text of its model.
+"""Turns the answer of an agent that holds its answers into a call, and seals texts of a model that has a held one.
 
-A draft, a thought or a summary can say what the answer will say. Only the released answer is stored as it is.
+A draft, a thought or a summary can say what the held text will say. Only the released text is stored as it is, and
+an answer that its agent does not hold.
 """
 
 from collections.abc import Sequence
@@ -35,36 +36,60 @@ def proposals(
     )
 
 
+def without_text(calls: Sequence[Proposal]) -> tuple[Proposal, ...]:
+    """Seal a text in the place of a typed answer, which is refused: it may be any text of the model."""
+    return tuple(
+        replace(call, args=held.seal_all(call.tool, call.args))
+        if isinstance(call.args, str)
+        else call
+        for call in calls
+    )
+
+
 def _alone(args: Any, calls: Sequence[Proposal]) -> Any:
     """Mark an answer beside other calls, which is refused."""
     return args if len(calls) == 1 else {TOGETHER: args}
 
 
 def sealed(
-    agent: AgentSpec, response: ModelResponse, text: str, most: int | None
+    agent: AgentSpec, response: ModelResponse, text: str, most: int | None, *, is_answer: bool
 ) -> tuple[ModelResponse, str]:
     """Seal the texts, thoughts and secret arguments of a reply. `most` is as in `held.sealed_text`.
 
-    A part that is the whole text gets the same token as the text, so that the reply need not repeat it.
+    A part that is the whole text gets the same token as the text, so that the reply need not repeat it. The text of a
+    reply that `is_answer` stays as it is.
     """
-    whole = held.sealed_text(text, most)
+    whole = text if is_answer else held.sealed_text(text, most)
 
     def kept(part: Any) -> Any:
         match part:
+            case TextPart() if is_answer:
+                return part
             case TextPart() if part.content == text:
                 return replace(part, content=whole)
             case TextPart() | ThinkingPart():
                 return replace(part, content=held.sealed_text(part.content))
             case ToolCallPart() if (tool := agent.tool(part.tool_name)) is not None:
                 return replace(part, args=secrets.seal_reply(tool, part.args))
+            case ToolCallPart() if is_misspelt(agent, part.tool_name):
+                return replace(part, args=held.seal_all(part.tool_name, part.args))
             case _:
                 return part
 
     return replace(response, parts=[kept(part) for part in response.parts]), whole
 
 
+def is_misspelt(agent: AgentSpec, name: str) -> bool:
+    """Tell whether a called name is none of an agent with held texts: the arguments may be one of them."""
+    known = agent.tool(name) or agent.subagent(name) or (name == FINAL_ANSWER and agent.output)
+    return agent.seals_texts and not known
+
+
 def opened(part: Any) -> Any:
     """Return a part of a reply as the provider sent it."""
+    if isinstance(part, ToolCallPart):
+        args = held.open_all(part.tool_name, part.args)
+        return part if args is part.args else replace(part, args=args)
     if not isinstance(part, TextPart | ThinkingPart):
         return part
     content = held.open_text(part.content)

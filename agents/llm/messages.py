@@ -236,10 +236,14 @@ def from_provider(
     if not summary:
         output, proposals = outputs.read(agent, proposals, text)
     kept = response
-    if agent.answer is not None:
-        if not summary:
-            output, proposals = None, held_answers.proposals(agent, proposals, text, output)
-        kept, text = held_answers.sealed(agent, kept, text, most=MAX_ANSWER if summary else None)
+    if agent.answer is not None and not summary:
+        output, proposals = None, held_answers.proposals(agent, proposals, text, output)
+    elif agent.seals_texts and not _calls(response):
+        proposals = held_answers.without_text(proposals)
+    if agent.seals_texts:
+        most = MAX_ANSWER if summary else None
+        is_answer = not (summary or proposals or output is not None)
+        kept, text = held_answers.sealed(agent, kept, text, most, is_answer=is_answer)
     elif agent.keeps_secrets:
         kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
     reply, output_kept = replies.stored(kept, text, proposals, output)
@@ -271,6 +275,8 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
             # The engine finds calls that repeat each other, but sealed arguments never look equal.
             twin = seen.index(this) if this in seen else None
             args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
+        elif held_answers.is_misspelt(agent, part.tool_name):
+            args = held.seal_all(part.tool_name, args)
         seen.append(this)
         proposals.append(Proposal(tool=part.tool_name, args=args))
     return tuple(proposals)
@@ -317,6 +323,8 @@ def _restored(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any
     if (tool := secret.get(part.tool_name)) is not None:
         opened = secrets.open_reply(tool, part.args)
         part = part if opened is part.args else replace(part, args=opened)
+    else:
+        part = held_answers.opened(part)
     args = part.args if type(part.args) is dict else _args(part)
     if not isinstance(args, dict):
         part = replace(part, args={INVALID_JSON: args})

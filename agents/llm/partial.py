@@ -32,8 +32,8 @@ def received(agent: AgentSpec, response: ModelResponse, model: str) -> PartialRe
 
 
 def kept(agent: AgentSpec, text: str) -> str:
-    """Return a part of a reply as it is stored: sealed if it may be a part of a held answer."""
-    return text if agent.answer is None else held.sealed_text(text, MAX_ERROR)
+    """Return a part of a reply as it is stored: sealed if it may say what a held text says."""
+    return held.sealed_text(text, MAX_ERROR) if agent.seals_texts else text
 
 
 @asynccontextmanager

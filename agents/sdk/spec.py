@@ -84,7 +84,8 @@ class ToolSpec:
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
     `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
     `question` says that a person gives the result, and the function is never called. `plan` says that the result is
-    the plan of the calling agent. `held` says that reviewers may read its secret arguments: it gives an agent's answer.
+    the plan of the calling agent. `held` says that reviewers may read its secret arguments, and the requester only its
+    result: it gives an agent's answer or another text for the requester.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
@@ -207,7 +208,8 @@ class AgentSpec:
     if it can be held, None if it never is. `prompt_name` names the prompt whose version in production replaces the
     instructions, which are then its text in the code; empty without one. With `is_code` its script answers,
     also where the installation has models. With `items` each call of a sub-agent is about one item of a list.
-    `keeps_secrets` says whether one of its tools has secrets; `model_name` is the name of the script.
+    `keeps_secrets` says whether one of its tools has secrets, `seals_texts` whether one holds a text until its release:
+    then other texts of its model are sealed. `model_name` is the name of the script.
     """
 
     name: str
@@ -237,6 +239,7 @@ class AgentSpec:
     is_code: bool = False
     items: bool = False
     keeps_secrets: bool = field(init=False, repr=False)
+    seals_texts: bool = field(init=False, repr=False)
     model_name: str = field(init=False, repr=False)
     _tools: dict[str, ToolSpec] = field(init=False, repr=False)
 
@@ -244,6 +247,7 @@ class AgentSpec:
         # Every call of the agent reads these, so they are computed once.
         secret = any(tool.secret_args or tool.secret_result for tool in self.all_tools)
         object.__setattr__(self, "keeps_secrets", secret)
+        object.__setattr__(self, "seals_texts", any(tool.held for tool in self.all_tools))
         object.__setattr__(self, "model_name", _script_name(self.model))
         object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.all_tools)})
 

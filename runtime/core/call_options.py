@@ -53,7 +53,8 @@ class CallOptions:
 
     A delegated call opens a frame for the agent `delegate`. `deadline` is in seconds. With `waits` the call only
     waits, for a `time` or an `event`. `risk` is that of a call judged by its arguments, None if all calls of its tool
-    share one. With `plan` its result is the frame's plan, with `answers` the answer of the frame.
+    share one. With `plan` its result is the frame's plan, with `answers` the answer of the frame, with `tells` a
+    message to the requester of the run.
     """
 
     effect: EffectClass
@@ -65,3 +66,4 @@ class CallOptions:
     risk: Risk | None = None
     plan: bool = False
     answers: bool = False
+    tells: bool = False

@@ -26,6 +26,21 @@ def seal_arg(tool: str, name: str, value: Any) -> dict[str, str]:
     return sealing.seal(value, sealing.place(tool, HELD, name))
 
 
+def seal_all(tool: str, given: Any) -> dict[str, str]:
+    """Seal all arguments of a call as one value."""
+    return sealing.seal(given, sealing.place(tool, "args"))
+
+
+def open_all(tool: str, given: Any) -> Any:
+    """Return arguments that were sealed as one value, opened; any others as they are. Raise KeyMissing."""
+    if not sealing.is_sealed(given):
+        return given
+    try:
+        return sealing.unseal(given, sealing.place(tool, "args"))
+    except NotOurs:
+        return given
+
+
 def opened_args(tool: str, given: Any) -> Any:
     """Return the arguments of a call as its reviewers read them: held ones opened, secret ones as a placeholder."""
     shown, held = sealing.redacted_args(tool, given), args(tool, given)

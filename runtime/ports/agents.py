@@ -46,7 +46,8 @@ class CallInfo:
     JSON Schema of the result, None if the tool declares none. `expires_in` is the time to decide in seconds, None for
     the installation's default. `waits` says that the engine performs the call as a wait, for the `moment` in its
     arguments or for an `event` that contains `match`, up to `until`. `question` says that a person gives the result,
-    and the call is never made. `answers` says that its result is the answer of its agent, `plan` that it is its plan.
+    and the call is never made. `answers` says that its result is the answer of its agent, `plan` that it is its plan,
+    `tells` that it is a message to the requester of the run.
     `previews` says that its tool has a preview or a precondition. `judged` says that conditions of the tool set `risk`
     and `gated` for these arguments; `problem` is the failure of one, then both are the strictest.
     """
@@ -66,6 +67,7 @@ class CallInfo:
     waits: Literal["", "time", "event"] = ""
     question: bool = False
     answers: bool = False
+    tells: bool = False
     previews: bool = False
     judged: bool = False
     problem: str = ""

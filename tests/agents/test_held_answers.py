@@ -1,16 +1,19 @@
-"""An agent that holds its answer: a reviewer releases it, and no other text of its model is stored as it is."""
+"""An agent that holds its answer or a message: a reviewer releases it, no draft of it is stored as it is."""
 
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo
 
 from agents.errors import DefinitionError
-from agents.sdk import Answer, agent, tool
+from agents.sdk import Answer, Compaction, agent, tool
 from agents.sdk.scripts import Turn, answer, script, together
 from agents.testing import Flow, call, drive, say
+from agents.tools.requester import MAX_TOLD, tell_requester
 from runtime.core.enums import GateKind, Risk
-from runtime.core.events import ModelReplied
+from runtime.core.events import Compacted, ModelReplied, ToolReturned
 from runtime.keyring import held
 from tests.support.specs import Question, spec_of
 
@@ -34,8 +37,7 @@ def _drive(*model: Any, **options: Any) -> Flow:
         description="Answers.",
         instructions="Answer.",
         input=Question,
-        tools=[look_up],
-        **{"answer": True, **options},
+        **{"tools": [look_up], "answer": True, **options},
     )
     return drive(desk, ASKED, model=model)
 
@@ -150,3 +152,76 @@ def test_an_answer_to_a_parent_is_held_only_if_its_agent_says_so(holds: bool) ->
 @script
 def _say(turn: Turn) -> Any:
     return say("found")
+
+
+TELL = call("tell_requester", message=DRAFT)
+
+
+def _tells(*model: Any, **rules: Any) -> Flow:
+    return _drive(*model, answer=False, tools=[look_up, tell_requester(**rules)])
+
+
+def _was_told(turn: Turn) -> Any:
+    """Answer with what the model was told about its message."""
+    told = turn.result("tell_requester")
+    assert told is not None
+    return say(f"{told.outcome}: {told.content if told.ok else told.why}")
+
+
+def test_a_message_waits_and_the_run_goes_on_after_its_release() -> None:
+    flow = _tells(together(say(f"I say {DRAFT}"), TELL), _was_told)
+    assert (flow.status, flow.gate.kind) == ("suspended", "approval")
+    assert _args(flow) == {"message": DRAFT}
+    assert "canary" not in _said(flow)
+    assert held.open_text(flow.ask("canary?")).startswith("I am a script")
+    flow.approve()
+    assert flow.output == f"success: {DRAFT}"
+    [released] = [event.result for event in flow.events if isinstance(event, ToolReturned)]
+    assert released == DRAFT
+    flow = _tells(TELL, _was_told).edit({"message": BETTER})
+    assert (flow.output, "canary" in _said(flow)) == (f"success: {BETTER}", False)
+
+
+def test_a_denied_message_stays_unread_and_one_needs_no_approval() -> None:
+    flow = _tells(TELL, _was_told).deny("too early")
+    assert flow.output == "denied: too early"
+    assert "canary" not in _said(flow)
+    asks = _tells(TELL, say("Done."), approval=lambda message: "canary" not in message)
+    assert (asks.output, "canary" in _said(asks)) == ("Done.", True)
+    long = call("tell_requester", message=f"{DRAFT}{'x' * MAX_TOLD}")
+    flow = _tells(long, say("Done."))
+    assert (flow.output, "canary" in _said(flow)) == ("Done.", False)
+    typed = [say(DRAFT), answer(Sum(euros=40))]
+    flow = _drive(*typed, answer=False, output=Sum, tools=[tell_requester()])
+    assert (flow.output, "canary" in _said(flow)) == ({"euros": 40}, False)
+
+
+def _summed_up(turn: Turn) -> Any:
+    return say("Done.") if turn.summary else call("look_up", text="it")
+
+
+def test_a_summary_by_the_author_may_say_the_message() -> None:
+    compaction = Compaction(messages=4, summarise=lambda _: DRAFT)
+    tools = [look_up, tell_requester()]
+    flow = _drive(*[_summed_up] * 4, answer=False, tools=tools, compaction=compaction)
+    [event] = [event for event in flow.events if isinstance(event, Compacted)]
+    assert (flow.output, held.open_text(event.summary)) == ("Done.", DRAFT)
+    assert "canary" not in _said(flow)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_arguments_of_a_misspelt_call_are_sealed_too(holds: bool) -> None:
+    """They may be the held text. Its model gets them back as they were."""
+    name = "final_anser" if holds else "tell_requestor"
+    seen: list[Any] = []
+
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        parts = [part for one in messages for part in one.parts]
+        seen.extend(part.args for part in parts if isinstance(part, ToolCallPart))
+        return say("Sorry.") if seen else call(name, answer=DRAFT)
+
+    tools = [look_up] if holds else [look_up, tell_requester()]
+    desk = spec_of("desk", input=Question, model=model, answer=holds, tools=tools)
+    flow = drive(desk, ASKED)
+    assert "canary" not in _said(flow)
+    assert {"answer": DRAFT} in seen

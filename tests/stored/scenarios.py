@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -68,6 +68,15 @@ def spend(euros: int) -> int:
 def scrap(number: str) -> str:
     """Writes an order off."""
     return "gone"
+
+
+@tool(effect="read")
+def note(text: str) -> str:
+    """Says something to the requester."""
+    return text
+
+
+NOTE = replace(note, held=True)
 
 
 def _last(turn: Turn) -> Any:

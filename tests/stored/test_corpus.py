@@ -55,6 +55,7 @@ from runtime.ports.approvals import Allowed
 from runtime.store.tables.signals import MessageSignal, PauseSignal, ResumeSignal
 from tests.stored.scenarios import (
     INPUT,
+    NOTE,
     PAY,
     PICTURE,
     SCENES,
@@ -175,12 +176,13 @@ MADE = {
 # Documents of schema 13 only.
 WORDED = {"prompted": Scene(spec=lambda: replace(desk(PAY), prompt_name="shop/desk"))}
 LISTED = {"listed": Scene(spec=lambda: replace(boss(), items=True))}
+SAID = {"said": Scene(spec=lambda: desk(call("note", text="Soon."), PAY, more=[NOTE]))}
 LATER = {
     DECISIONS: AGAIN,
     REVIEWS: JUDGED,
     DIALOGUE: DISCUSSED | TALKS,
     ORIGINS: MADE,
-    PROMPTS: WORDED | LISTED,
+    PROMPTS: WORDED | LISTED | SAID,
 }
 
 
@@ -193,7 +195,9 @@ def write() -> None:
         compressed = shorter | {"schema": compression.SCHEMA, "journal": short}
         for one in (document, shorter, compressed):
             _keep(name, one)
-    for name, document in written(AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED):
+    for name, document in written(
+        AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED | SAID
+    ):
         _keep(name, document)
         _keep(f"{name}_brief", document | {"continuation": _brief(document)})
 
@@ -227,7 +231,8 @@ PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("approval", "hold"), PRICED),
     **dict.fromkeys(
-        ("paused", "waiting", "message", "edited", *AGAIN, *DISCUSSED, *MADE, *WORDED), REFUNDED
+        ("paused", "waiting", "message", "edited", *AGAIN, *DISCUSSED, *MADE, *WORDED, *SAID),
+        REFUNDED,
     ),
     "judged": ("spend success", "spend denied", "spend denied"),
     "previewed": ("scrap success", "scrap denied", "scrap denied"),
@@ -317,7 +322,8 @@ def test_every_schema_has_documents_of_every_scene() -> None:
     for schema in set(codec.HISTORY) - set(LATER):
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    assert set(ENDS) == {*PRESENT, *AGAIN, *JUDGED, *DISCUSSED, *TALKS, *MADE, *WORDED, *LISTED}
+    later = (AGAIN, JUDGED, DISCUSSED, TALKS, MADE, WORDED, LISTED, SAID)
+    assert set(ENDS) == {*PRESENT, *(name for scenes in later for name in scenes)}
     for schema, scenes in LATER.items():
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert there == {*scenes, *(f"{name}_brief" for name in scenes)}
@@ -362,6 +368,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 def _schema_of(event: Event) -> int:
     if getattr(event, "pinned", None) or getattr(event, "item", False):
+        return PROMPTS
+    if isinstance(event, CallAdmitted) and event.terms.tells:
         return PROMPTS
     if isinstance(event, MessageReceived) and (event.reviewer or event.cuts):
         return ORIGINS
@@ -427,7 +435,7 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
 
 
 def _scene(path: Path) -> Scene:
-    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED)[
+    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED | SAID)[
         path.stem.removesuffix("_brief")
     ]
 

@@ -82,7 +82,7 @@ HISTORY = {
     11: "requests for changes, questions, calls that an allowance passed, and versions that were decided for all runs",
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
     " replies that were cut off, held answers, credentials, results in the object store",
-    13: "versions of prompts, and items of a list",
+    13: "versions of prompts, items of a list, and messages of agents to the requester",
 }
 REFERRING = 6
 BRIEF = 7
@@ -285,7 +285,7 @@ def _number_of(now: Continuation) -> int:
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
     terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
-    if any(frame.pinned or frame.item for frame in frames):
+    if terms == PROMPTS or any(frame.pinned or frame.item for frame in frames):
         return PROMPTS
     if now.reviewers or now.thread is not None or now.memory:
         return ORIGINS
@@ -311,6 +311,8 @@ def _is_new(frame: Frame) -> bool:
 
 
 def _number_of_terms(terms: CallOptions) -> int:
+    if terms.tells:
+        return PROMPTS
     if terms.plan or terms.answers:
         return ORIGINS
     return SCHEMA if terms.risk is None else REVIEWS

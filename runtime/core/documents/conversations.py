@@ -36,7 +36,7 @@ DECISIONS = 9  # the schema of an entry with a decision that earlier releases do
 REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, previewed or edited
 DIALOGUE = 11  # the same, of the release after: a request for changes, a question, or a use of an allowance
 ORIGINS = 12  # the same, of the release after: a run that a schedule started, or to which a reviewer wrote
-PROMPTS = 13  # the same, of the release after: a frame with a version of a prompt, or of an item
+PROMPTS = 13  # the same, of the release after: a frame with a version of a prompt, or of an item; a message
 LATER = (DECISIONS, REVIEWS, DIALOGUE, ORIGINS, PROMPTS)
 _READABLE = (*range(1, Continuation.schema + 1), *LATER)
 

@@ -31,4 +31,5 @@ def terms_of(now: Continuation, frame: str, call: Call, info: CallInfo) -> CallO
         risk=info.risk if info.judged else None,
         plan=info.plan,
         answers=info.answers,
+        tells=info.tells,
     )

@@ -50,8 +50,8 @@ class CallRecord:
     person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
     last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
     those of the model, and `replaced` the digest of the action before. With `keeps_plan` its result is the plan of its
-    frame. `changed_by` is the person who replaced its result in a fork. `given` are the arguments that a person gave in
-    a fork, `given_by` that person.
+    frame, with `tells` it is a message to the requester. `changed_by` is the person who replaced its result in a fork.
+    `given` are the arguments that a person gave in a fork, `given_by` that person.
     """
 
     id: str
@@ -80,6 +80,7 @@ class CallRecord:
     result: Any = None
     child: str | None = None
     answers: bool = False
+    tells: bool = False
     spans: list[Span] = field(default_factory=list)
 
     @property
@@ -114,7 +115,7 @@ class CallRecord:
     def admitted(self, terms: CallOptions) -> None:
         """Admit the call."""
         self.state, self.effect, self.keeps_plan = CallState.ADMITTED, terms.effect, terms.plan
-        self.answers = terms.answers
+        self.answers, self.tells = terms.answers, terms.tells
 
     @property
     def waits_until(self) -> datetime | None:
@@ -164,6 +165,7 @@ class CallRecord:
         if event.terms is not None:
             self.effect, self.digest = event.terms.effect, event.terms.digest
             self.keeps_plan, self.answers = event.terms.plan, event.terms.answers
+            self.tells = event.terms.tells
         if event.kind is GateKind.IN_DOUBT:
             self.state = CallState.UNKNOWN
         else:  # for the first time, or again because the approved action changed

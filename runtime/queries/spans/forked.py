@@ -85,6 +85,7 @@ def _call(frame: Frame, call: Call) -> CallRecord:
         effect=call.terms.effect if call.terms else None,
         digest=call.terms.digest if call.terms else "",
         answers=call.terms is not None and call.terms.answers,
+        tells=call.terms is not None and call.terms.tells,
         verdict=_verdict(call),
         decided_by=call.reported_by or "",
         changed_by=call.changed_by or "",

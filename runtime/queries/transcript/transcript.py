@@ -12,6 +12,7 @@ from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
 from runtime.queries.spans.inquiries import InquiryRecord
+from runtime.queries.transcript.agent_messages import AgentMessage, messages_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,11 @@ class Transcript:
     def plans(self) -> tuple[FrameRecord, ...]:
         """The frames whose models keep a plan."""
         return tuple(frame for frame in self.frames() if frame.todo)
+
+    @property
+    def told(self) -> tuple[AgentMessage, ...]:
+        """The messages of agents to the requester."""
+        return messages_of(call for frame in self.frames() for call in frame.calls)
 
     @property
     def prompts(self) -> tuple[PinnedPrompt, ...]:

@@ -98,6 +98,7 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (MESSAGE, codec.SCHEMA),
         (replace(MESSAGE, cuts=True), ORIGINS),
         (CallAdmitted(frame="0", call="c1.0", terms=options(plan=True)), ORIGINS),
+        (CallAdmitted(frame="0", call="c1.0", terms=options(tells=True)), PROMPTS),
     ],
 )
 def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:

@@ -1,7 +1,8 @@
-"""A held answer: its reviewers read it in the request, and its requester nowhere before the release."""
+"""A held answer or message: its reviewers read it in the request, and its requester nowhere before the release."""
 
 import json
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,9 @@ from django.test import Client
 from agents.catalogue.published import publish
 from agents.effect_handler import AgentEffects
 from agents.sdk import Answer, agent
-from agents.sdk.scripts import Reply, Turn, say, script
+from agents.sdk.scripts import Reply, Turn, call, say, script, together
+from agents.sdk.spec import AgentSpec
+from agents.tools.requester import tell_requester
 from approvals.adapter import Approvals
 from approvals.decisions.decide import decide
 from approvals.models import Request
@@ -28,8 +31,8 @@ from tests.support.pages import send, shows, text, text_of
 from tests.support.specs import Question, registry_of
 
 # Each test releases another one, because released answers stay in the tables.
-DRAFT, BETTER, EDITED, GIVEN = (
-    f"canary-{one}-text" for one in ("draft", "better", "edited", "given")
+DRAFT, BETTER, EDITED, GIVEN, EARLY, LATER = (
+    f"canary-{one}-text" for one in ("draft", "better", "edited", "given", "early", "later")
 )
 
 
@@ -49,17 +52,37 @@ WRITER = agent(
 )
 
 
+@script
+def _teller(turn: Turn) -> Reply:
+    told = turn.result("tell_requester")
+    if told is None:
+        return together(say(f"First {EARLY}"), call("tell_requester", message=EARLY))
+    if told.denied:
+        return call("tell_requester", message=f"{LATER} after {told.why}")
+    return say("All done.")
+
+
+TELLER = agent(
+    name="teller",
+    description="Tells how far it is.",
+    instructions="Tell.",
+    input=Question,
+    model=_teller,
+    tools=[tell_requester(deny_reasons=["Too early."])],
+)
+
+
 class Desk(HandDriven):
-    """A worker with the agent whose answers are held, and the real approvals."""
+    """A worker with the agents whose texts are held, and the real approvals."""
 
     def __init__(self) -> None:
-        registry = registry_of(WRITER)
+        registry = registry_of(WRITER, TELLER)
         publish(registry)
         super().__init__(AgentEffects(registry), Approvals())
 
-    def start(self) -> Request:
+    def start(self, spec: AgentSpec = WRITER) -> Request:
         with transaction.atomic():
-            made = create(agent="writer", input={"text": "go"}, requester=Actor(person="ada"))
+            made = create(agent=spec.name, input={"text": "go"}, requester=Actor(person="ada"))
         self.advance_once(made.run)
         return Request.objects.get(run=made.run)
 
@@ -91,6 +114,7 @@ def _seen_by(reader: Client, api: Caller, run: UUID, request: UUID) -> str:
     pages += [f"/a/{request}/", "/inbox/", "/inbox/?view=others", "/decisions/"]
     found = [text(reader, page) for page in pages]
     calls = [f"/runs/{run}", f"/runs/{run}/journal", f"/runs/{run}/events", "/runs"]
+    calls += [f"/runs/{run}/agent-messages"]
     calls += [f"/approvals/{request}", f"/approvals/{request}/questions", "/approvals"]
     answers = [api.get(call) for call in calls]
     assert [one.status_code for one in answers].count(200) >= len(calls) - 1
@@ -172,3 +196,55 @@ def test_a_reviewer_answers_instead(desk: Desk, ada: Client, bea: Client) -> Non
     )
     assert desk.advance_once(request.run_id).status == "completed"
     shows(ada, request.run_id, GIVEN, hides=[DRAFT])
+
+
+def test_the_requester_reads_a_message_of_the_agent_once_it_is_released(
+    desk: Desk, ada: Client, bea: Client, admin: Client, ada_api: Caller
+) -> None:
+    request = desk.start(TELLER)
+    run = request.run_id
+
+    def told() -> list[Any]:
+        found = ada_api.get(f"/runs/{run}/agent-messages").json()
+        return [(one["agent"], one["text"], one["at"] is not None) for one in found]
+
+    assert EARLY not in _stored()
+    assert "canary" not in _seen_by(ada, ada_api, run, request.id)
+    assert "canary" not in text(admin, f"/runs/{run}/?tab=state")
+    shows(ada, run, "Message from the agent", "waits for its release")
+    shows(ada, request, "only its reviewers read it")
+    shows(admin, "/tools/", "held: only reviewers read it before its release")
+    assert told() == [("teller", None, False)]
+    shows(bea, request, EARLY, "Too early.")
+    shows(bea, run, "Message from the agent", hides=[EARLY])
+    send(bea, request, "deny", reason="Be exact.")
+    shows(ada, run, hides=[EARLY])
+    desk.advance_once(run)
+    again = Request.objects.get(run=run, status="pending")
+    assert "canary" not in _seen_by(ada, ada_api, run, again.id)
+    assert not [one for one in (EARLY, LATER) if one in _stored()]
+    assert told() == [("teller", None, False)]
+    send(bea, again, "approve")
+    shows(ada, run, hides=[LATER])
+    assert desk.advance_once(run).status == "completed"
+    sent = f"{LATER} after Be exact."
+    shows(ada, run, "Message from the agent", sent, hides=[EARLY, "waits for its release"])
+    shows(ada, f"/runs/{run}/?tab=transcript", sent)
+    assert told() == [("teller", sent, True)]
+    assert EARLY not in _stored() + _seen_by(ada, ada_api, run, request.id)
+    assert Run.objects.get(id=run).output == '"All done."'
+
+
+def test_a_message_that_was_denied_is_never_shown(
+    desk: Desk, ada: Client, bea: Client, ada_api: Caller
+) -> None:
+    request = desk.start(TELLER)
+    run = request.run_id
+    for _ in range(3):
+        send(bea, Request.objects.get(run=run, status="pending"), "deny", reason="No.")
+        desk.advance_once(run)
+    assert Run.objects.get(id=run).ended_at is not None
+    shows(ada, run, hides=["Message from the agent"])
+    assert ada_api.get(f"/runs/{run}/agent-messages").json() == []
+    seen = _seen_by(ada, ada_api, run, request.id)
+    assert not [one for one in (EARLY, LATER) if one in seen + _stored()]

@@ -1,0 +1,36 @@
+"""The messages of agents to the requester of a run, in the API."""
+
+from datetime import datetime
+from uuid import UUID
+
+from ninja import Router, Schema
+
+from runtime.control.access import readable
+from runtime.ports import wiring
+from runtime.queries.transcript.agent_messages import AgentMessage
+from runtime.queries.transcript.transcript import read_transcript
+from runtime.web.requests import Authenticated
+
+router = Router(tags=["runs"])
+
+
+class AgentMessageOut(Schema):
+    """A message of an agent to the requester. `text` is null while it waits for its release, which is `at`.
+
+    `changed_by` is the person who replaced it in a fork, empty if none did.
+    """
+
+    frame: str
+    call: str
+    agent: str
+    text: str | None
+    at: datetime | None
+    changed_by: str
+
+
+@router.get("/runs/{uuid:run}/agent-messages", response=list[AgentMessageOut])
+def list_agent_messages(request: Authenticated, run: UUID) -> tuple[AgentMessage, ...]:
+    """List the messages of agents to the requester; those that wait for their release have no text."""
+    wiring.access().require(request.auth, "runs:read")
+    readable(run, request.auth)
+    return read_transcript(run).told
