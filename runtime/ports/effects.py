@@ -64,7 +64,7 @@ class ModelRequest:
     todo: tuple[PlanItem, ...] = ()
 
     @property
-    def hears(self) -> bool:
+    def reads_messages(self) -> bool:
         """Whether this is the turn of the first agent: such a call has the messages of people, a summary has none."""
         return self.frame == ROOT and not self.summary and self.inquiry is None
 

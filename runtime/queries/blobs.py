@@ -11,7 +11,8 @@ from runtime.models import BlobReference, Run
 from runtime.ports import wiring
 from runtime.queries.redaction import redact
 from runtime.store import archive, pool
-from runtime.store.tables import archived_runs, blobs, objects
+from runtime.store.tables import blobs, objects
+from runtime.store.tables.archive import archived_runs
 from runtime.store.tables.objects import Totals
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")

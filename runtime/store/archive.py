@@ -27,7 +27,6 @@ from runtime.ports import wiring
 from runtime.store import runs, sealed_files
 from runtime.store.pool import Connection
 from runtime.store.tables import (
-    archived_runs,
     blobs,
     continuations,
     journal,
@@ -36,7 +35,8 @@ from runtime.store.tables import (
     pruning,
     signals,
 )
-from runtime.store.tables.archived_runs import ArchivedRun
+from runtime.store.tables.archive import archived_runs
+from runtime.store.tables.archive.archived_runs import ArchivedRun
 from runtime.store.tables.journal import History, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED
 

@@ -1,4 +1,4 @@
-"""Writes removed entries of a run that goes on as files in the object store, and reads them.
+"""Writes removed entries of a live run as files in the object store, and reads them.
 
 A file is sealed and compressed (`sealed_files`). It has the exact text, MAC and key id of each entry, and the MAC of
 the entry before the first one, so its entries verify as they did in Postgres.
@@ -12,8 +12,9 @@ from runtime.errors import Tampered
 from runtime.store import sealed_files
 from runtime.store.pool import Connection
 from runtime.store.sealed_files import Written
-from runtime.store.tables import archived_entries, journal
-from runtime.store.tables.archived_entries import EntriesFile
+from runtime.store.tables import journal
+from runtime.store.tables.archive import archived_entries
+from runtime.store.tables.archive.archived_entries import EntriesFile
 from runtime.store.tables.journal import Row
 from runtime.store.tables.pruning import PruneMark
 

@@ -15,7 +15,7 @@ from runtime.core.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.store import archive, failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import archived_runs
+from runtime.store.tables.archive import archived_runs
 from runtime.upkeep import old_runs
 from runtime.upkeep.retention_rules import Rule
 

@@ -24,7 +24,8 @@ from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.store import pool, removed_entries, runs
 from runtime.store.pool import Connection
 from runtime.store.sealed_files import Written
-from runtime.store.tables import archived_entries, continuations, journal, pruning
+from runtime.store.tables import continuations, journal, pruning
+from runtime.store.tables.archive import archived_entries
 from runtime.store.tables.pruning import PruneMark
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,6 @@ from runtime.ports import wiring
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import (
-    archived_entries,
-    archived_runs,
     blobs,
     continuations,
     external_events,
@@ -31,6 +29,7 @@ from runtime.store.tables import (
     pruning,
     signals,
 )
+from runtime.store.tables.archive import archived_entries, archived_runs
 from runtime.store.tables.triggers import received_events, trigger_events, watched_files
 from runtime.store.workers import FORGET
 from runtime.upkeep import old_runs

@@ -4,11 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from smtplib import SMTPException
-from threading import Barrier, Event, Thread
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from approvals import clock
 from approvals.accounts import people
@@ -20,6 +19,7 @@ from tests.approvals.policies.office import put_in_force
 from tests.support import seeds
 from tests.support.mail import Sink
 from tests.support.seeds import decide
+from tests.support.threads import together
 
 pytestmark = pytest.mark.django_db
 
@@ -220,13 +220,8 @@ def test_two_sweepers_at_once_mail_once(sink: Sink) -> None:
     def sweep() -> None:
         start.wait()
         send.send_due(Event())
-        connection.close()
 
-    threads = [Thread(target=sweep) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([sweep] * 4)
     assert (len(sink.mails), Notice.objects.count()) == (1, 1)
 
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from django.db import connections
 
 from approvals.accounts import people
 from approvals.models import Request
@@ -28,6 +27,7 @@ from runtime.triggers import changes, firing, listing, plan
 from tests.support import seeds
 from tests.support.engine import ADA, Death, at_failpoint, die, events
 from tests.support.office import BEA, Office, refused
+from tests.support.threads import together
 from tests.triggers.conftest import HOUR, NOON, SAID, Clock, told
 
 ADMIN = Actor(person="admin")
@@ -60,13 +60,8 @@ def test_two_sweepers_at_once_start_each_time_once(clock: Clock) -> None:
         barrier.wait()
         with pool.own() as own:
             firing.fire_due(own, threading.Event())
-        connections.close_all()
 
-    threads = [threading.Thread(target=sweep) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([sweep] * 2)
     assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 3}
     assert Run.objects.count() == 36
 

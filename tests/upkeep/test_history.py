@@ -33,7 +33,8 @@ from runtime.queries import journal as lines
 from runtime.queries import runs
 from runtime.store import pool, sealed_files
 from runtime.store.loading import StoredRun
-from runtime.store.tables import archived_entries, continuations, journal, objects
+from runtime.store.tables import continuations, journal, objects
+from runtime.store.tables.archive import archived_entries
 from runtime.upkeep import history
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around

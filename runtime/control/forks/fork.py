@@ -17,7 +17,8 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import runs, starts
 from runtime.store.pool import Connection
-from runtime.store.tables import archived_runs, blobs, journal
+from runtime.store.tables import blobs, journal
+from runtime.store.tables.archive import archived_runs
 
 
 def fork(*, run: UUID, position: object, actor: Actor, change: object = None) -> UUID:

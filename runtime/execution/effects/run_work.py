@@ -75,7 +75,7 @@ class RunWork:
         """End the model call that answers without the message that was just journaled."""
         for effect in self.running:
             request = effect.request
-            if isinstance(request, ModelRequest) and request.hears:
+            if isinstance(request, ModelRequest) and request.reads_messages:
                 effect.is_cut = True
                 effect.abort()
 

@@ -4,7 +4,7 @@ A step writes the blobs that its events refer to in its own statement, except th
 existing blob is only marked as used. The collector deletes only blobs unused for an hour, so none disappears between
 the step's check and its commit. The hash is checked whenever a blob is read.
 
-The texts that runs remember of earlier ones are blobs too, with their source. A run goes on without one that was
+The texts that runs remember of earlier ones are blobs too, with their source. A run continues without one that was
 erased.
 """
 

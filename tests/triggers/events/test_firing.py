@@ -5,7 +5,6 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import connections
 
 from approvals.accounts import people
 from approvals.models import Request
@@ -30,6 +29,7 @@ from runtime.triggers.events import changes, firing, listing
 from tests.support import seeds
 from tests.support.engine import ADA, Death, at_failpoint, die, events
 from tests.support.office import BEA, Office, refused
+from tests.support.threads import together
 from tests.triggers.events.conftest import DATA, HOOK, SAID, Desk, told
 
 ADMIN = Actor(person="admin")
@@ -79,13 +79,8 @@ def test_two_sweepers_at_once_start_each_event_once(desk: Desk) -> None:
         barrier.wait()
         with pool.own() as own:
             firing.fire_due(own, threading.Event())
-        connections.close_all()
 
-    threads = [threading.Thread(target=sweep) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([sweep] * 2)
     assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 4}
     assert Run.objects.count() == 24
 

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 import redis
-from django.db import connections
 from obstore.store import from_url
 from pytest_django import Settings
 
 from runtime.models import Run, WatchedFile
 from runtime.store import pool
 from runtime.triggers.sources import buckets, folders, streams
+from tests.support.threads import together
 from tests.triggers.events.conftest import SAID, Desk, told
 
 MANY = 120  # more than two transactions take
@@ -56,21 +56,16 @@ def test_two_sweepers_at_once_make_one_event_of_each(
     desk: Desk, request: pytest.FixtureRequest, settings: Settings, fill: Fill, reader: Any
 ) -> None:
     made = desk.make(**{**PLAIN, **fill(request, settings)})
-    together = threading.Barrier(2)
+    start = threading.Barrier(2)
 
     def sweep() -> None:
         for _ in range(4):
-            together.wait(30)
+            start.wait(30)
             with pool.own() as own:
                 reader.look(own, threading.Event())
             desk.sweep(2)
-        connections.close_all()
 
-    threads = [threading.Thread(target=sweep) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([sweep] * 2)
     desk.sweep(2)
     found = told(made)
     runs = Run.objects.values_list("input", flat=True)

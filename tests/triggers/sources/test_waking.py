@@ -1,13 +1,11 @@
 """Events of sources and webhooks wake the run that waits for them, once; or start one if none is there."""
 
 import json
-import threading
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connections
 
 from approvals.accounts import people
 from approvals.policy import Group
@@ -21,6 +19,7 @@ from runtime.store.tables.triggers import triggers
 from runtime.triggers.events import changes, trigger, waking
 from runtime.triggers.sources import keeping
 from tests.support.engine import ADA
+from tests.support.threads import together
 from tests.triggers.events.conftest import HOOK, SAID, Desk, told
 
 SIGNED = {
@@ -113,16 +112,7 @@ def test_two_sweepers_wake_a_run_once(desk: Desk) -> None:
     wait(run, desk)
     for one in made:
         arrive(one, "1")
-
-    def sweep() -> None:
-        desk.sweep()
-        connections.close_all()
-
-    threads = [threading.Thread(target=sweep) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([desk.sweep] * 2)
     states = sorted(told(one)[0][1] for one in made)
     assert (states, len(results())) == (["waiting", "waiting", "woken"], 1)
 
