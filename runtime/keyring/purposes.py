@@ -13,3 +13,6 @@ PURPOSES = (JOURNAL, CONTINUATION, SECRETS, REQUESTS, AUDIT, DECISIONS, EXPORTS,
 
 # The processes that sign for these purposes and the processes that verify are not the same.
 SIGNED = frozenset({DECISIONS, EXPORTS, RIGHTS})
+
+# Its keys are derived from those of the journal: see archive_keys.
+ARCHIVES = "archives"

@@ -28,7 +28,7 @@ def sign(purpose: str, text: str) -> Signature:
     """
     path = files.private_path(purpose)
     key_id, private = _private(path, purpose, files.version(path))
-    return Signature(hex=private.sign(_labelled(purpose, text)).hex(), key_id=key_id)
+    return Signature(hex=private.sign(labelled(purpose, text)).hex(), key_id=key_id)
 
 
 def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
@@ -39,10 +39,15 @@ def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
 def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
     """Return whether the holder of this public key signed exactly this text."""
     try:
-        _public(public_key).verify(bytes.fromhex(signature), _labelled(purpose, text))
+        _public(public_key).verify(bytes.fromhex(signature), labelled(purpose, text))
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def labelled(purpose: str, text: str) -> bytes:
+    """Label the text, so that a signature for one purpose does not verify for another."""
+    return f"abeyance.{purpose}.v1\n{text}".encode()
 
 
 _public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
@@ -59,8 +64,3 @@ def _private(
     """Read the id and the private key; `version` makes the cache miss when the file changes."""
     key_id, secret = next(iter(files.read(path, purpose).items()))
     return key_id, Ed25519PrivateKey.from_private_bytes(secret)
-
-
-def _labelled(purpose: str, text: str) -> bytes:
-    """Label the text, so that a signature for one purpose does not verify for another."""
-    return f"abeyance.{purpose}.v1\n{text}".encode()

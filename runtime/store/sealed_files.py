@@ -1,23 +1,28 @@
 """Writes and reads signed, compressed files in the object store.
 
-A file is gzip (RFC 1952) of two lines: a JSON header with a name, a key id and a MAC, and the text. The MAC is made
-with the keys of the journal and covers name and text, so no file passes for another one.
+A file is a gzip file with a signature in its head (`runtime.core.documents.signed_gzip`). The key is derived from that
+of the journal (`runtime.keyring.archive_keys`), so the public key alone verifies a file. The signature covers name and
+text, so no file passes for another one.
+
+Files of earlier releases have a MAC instead: gzip of two lines, a JSON header and the text.
 """
 
-import gzip
-import hashlib
 import json
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from runtime.core.documents import signed_gzip
+from runtime.core.documents.signed_gzip import Head
+from runtime.core.errors import Unreadable
 from runtime.errors import ObjectStoreDown, Tampered, TooLarge
-from runtime.keyring import macs, purposes
+from runtime.keyring import archive_keys, macs, purposes, signatures
 from runtime.keyring.macs import Seal
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
 from runtime.store import failpoints
 
-FORMAT = "abeyance.sealed"
+FORMAT = "abeyance.sealed"  # of a file with a MAC
 MAX_BYTES = 64 * 1024 * 1024  # uncompressed
 
 _MAGIC = b"\x1f\x8b"
@@ -40,13 +45,13 @@ def write(place: str, *, name: str, text: str) -> Written:
     """
     if len(text) > MAX_BYTES:
         raise TooLarge
-    data = _sealed(name, text)
+    data = _signed(name, text)
     store = _store()
     store.put(place, data)
     failpoints.hit("written", "archive", 0)
     if store.get(place) != data:
         raise ObjectStoreDown(f"the object {place} was written, but cannot be read back")
-    return Written(digest=_digest(data), size=len(data))
+    return Written(digest=signed_gzip.digest_of(data), size=len(data))
 
 
 def read(place: str, *, name: str, digest: str) -> str:
@@ -54,7 +59,7 @@ def read(place: str, *, name: str, digest: str) -> str:
     data = _store().get(place)
     if data is None:
         raise Tampered(f"the object {place} is missing")
-    if _digest(data) != digest:
+    if signed_gzip.digest_of(data) != digest:
         raise Tampered(f"the object {place} does not match its digest")
     return opened(data, name=name)
 
@@ -66,21 +71,70 @@ def is_sealed(data: bytes) -> bool:
 
 def opened(data: bytes, *, name: str | None = None) -> str:
     """Return the text of a file's bytes; without `name` its name may be any. Raises Tampered or KeyMissing."""
-    header, text = _lines(data)
-    found, key_id, mac = (header.get(field) for field in ("name", "key_id", "mac"))
-    if not (isinstance(found, str) and isinstance(key_id, str) and isinstance(mac, str)):
-        raise Tampered("the header of the file cannot be read")
+    if not signed_gzip.is_signed(data):
+        found, text = _with_mac(data)
+    else:
+        head = _head(data)
+        if not _is_signed_by(archive_keys.public_key(head.key_id), head):
+            raise Tampered("the signature of the file does not verify")
+        found, text = head.name, _text(data)
     if name is not None and found != name:
         raise Tampered(f"the file is {found!r}, not {name!r}")
-    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(found, text)):
-        raise Tampered("the file does not verify")
     return text
 
 
-def _sealed(name: str, text: str) -> bytes:
-    seal = macs.seal(purposes.JOURNAL, *_parts(name, text))
-    header = {"format": FORMAT, "name": name, "key_id": seal.key_id, "mac": seal.mac}
-    return gzip.compress(f"{json.dumps(header)}\n{text}".encode("ascii"), mtime=0)
+def opened_by(data: bytes, keys: Iterable[bytes]) -> tuple[Head, str]:
+    """Return head and text of a file that one of these public keys signed. Needs no key file. Raises Tampered."""
+    if is_sealed(data) and not signed_gzip.is_signed(data):
+        raise Tampered("the file has no signature: it is changed, or an earlier release wrote it")
+    head = _head(data)
+    if not any(_is_signed_by(key, head) for key in keys):
+        raise Tampered(
+            f"the file is not signed with a given key: it names key {head.key_id}:{head.public_key}"
+        )
+    return head, _text(data)
+
+
+def _signed(name: str, text: str) -> bytes:
+    signer, body = archive_keys.current(), signed_gzip.body_of(text)
+    head = Head(
+        name=name,
+        key_id=signer.key_id,
+        public_key=signer.public_key,
+        body=signed_gzip.digest_of(body),
+    )
+    return signed_gzip.encode(replace(head, signature=signer.sign(head.statement())), body)
+
+
+def _is_signed_by(key: bytes, head: Head) -> bool:
+    return signatures.signed_by(purposes.ARCHIVES, key, head.signature, head.statement())
+
+
+def _head(data: bytes) -> Head:
+    try:
+        return signed_gzip.head_of(data)
+    except Unreadable as exc:
+        raise Tampered(str(exc)) from exc
+
+
+def _text(data: bytes) -> str:
+    try:
+        return signed_gzip.text_of(data, most=MAX_BYTES)
+    except Unreadable as exc:
+        raise Tampered(str(exc)) from exc
+
+
+def _with_mac(data: bytes) -> tuple[str, str]:
+    """Return name and text of a file of an earlier release."""
+    header, text = _lines(data)
+    name, key_id, mac = (header.get(field) for field in ("name", "key_id", "mac"))
+    if not (isinstance(name, str) and isinstance(key_id, str) and isinstance(mac, str)):
+        raise Tampered("the header of the file cannot be read")
+    # An entry's parts begin with the run's id, so neither passes for the other.
+    parts = ("sealed file", name, text)
+    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *parts):
+        raise Tampered("the file does not verify")
+    return name, text
 
 
 def _lines(data: bytes) -> tuple[dict[str, object], str]:
@@ -94,15 +148,6 @@ def _lines(data: bytes) -> tuple[dict[str, object], str]:
     if not inflate.eof or not isinstance(header, dict) or header.get("format") != FORMAT:
         raise Tampered("it is no sealed file, or is too large")
     return header, text
-
-
-def _parts(name: str, text: str) -> tuple[str, ...]:
-    """Return the MAC's parts. An entry's parts begin with the run's id, so neither passes for the other."""
-    return ("sealed file", name, text)
-
-
-def _digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _store() -> ObjectStore:

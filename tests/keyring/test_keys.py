@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from runtime.errors import KeyMissing
-from runtime.keyring import files, macs, purposes, signatures
+from runtime.keyring import archive_keys, files, macs, purposes, signatures
 
 NEW = f"new:{'ab' * 32}\n"
 
@@ -160,6 +160,18 @@ def test_a_command_rotates(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"key {newest} is the newest" in capsys.readouterr().out
     with pytest.raises(CommandError, match="invalid choice"):
         call_command("rotate_key", "everything")
+
+
+def test_a_command_prints_public_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for purpose in ("journal", "decisions"):
+        files.ensure(purpose)
+        files.rotate(purpose)
+    call_command("public_keys", "decisions")
+    assert capsys.readouterr().out == (folder / "decisions.public").read_text()
+    call_command("public_keys", "archives")
+    printed = [line.partition(":")[::2] for line in capsys.readouterr().out.split()]
+    assert printed == [(key_id, key.hex()) for key_id, key in archive_keys.public_keys()]
+    assert [key_id for key_id, _ in printed] == list(files.ids("journal"))
 
 
 def test_workers_get_only_verifying_keys(folder: Path, tmp_path: Path, settings: Settings) -> None:

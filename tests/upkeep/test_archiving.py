@@ -3,6 +3,7 @@
 import gzip
 import json
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from io import StringIO
@@ -23,6 +24,7 @@ from runtime.control.forks.fork import fork
 from runtime.control.retry import retry
 from runtime.control.transfer import export_run
 from runtime.control.verification import verification
+from runtime.core.documents import signed_gzip
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunArchived, Tampered
@@ -85,19 +87,20 @@ def stored_of(run: UUID) -> tuple[object, ...]:
 def record_of(store: Breakable) -> dict[str, Any]:
     """What the only file says beside the journal."""
     data = store.get(ArchivedRun.objects.get().place or "") or b""
-    found: dict[str, Any] = json.loads(json.loads(gzip.decompress(data).split(b"\n")[1])["record"])
+    found: dict[str, Any] = json.loads(json.loads(gzip.decompress(data))["record"])
     return found
 
 
 def forged_answer(data: bytes) -> bytes:
-    """The file with another output, and every digest in it right."""
-    header, text = gzip.decompress(data).split(b"\n")
-    file = json.loads(text)
+    """The file with another output, every digest in it right, and the head of the real one."""
+    file = json.loads(gzip.decompress(data))
     record, manifest = json.loads(file["record"]), json.loads(file["manifest"])
     record["row"]["output"] = '"forged"'
     file["record"] = json.dumps(record)
     file["manifest"] = json.dumps({**manifest, "record": digest_of(file["record"])})
-    return gzip.compress(header + b"\n" + json.dumps(file).encode())
+    body = signed_gzip.body_of(json.dumps(file))
+    head = replace(signed_gzip.head_of(data), body=signed_gzip.digest_of(body))
+    return signed_gzip.encode(head, body)
 
 
 @BOTH

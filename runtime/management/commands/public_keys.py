@@ -1,0 +1,29 @@
+"""`manage.py public_keys PURPOSE`: print the public keys for those who verify what this installation signed."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from runtime.keyring import archive_keys, files, purposes
+
+
+class Command(BaseCommand):
+    """Prints the public keys of a purpose."""
+
+    help = (
+        "Print the public keys of a purpose as lines of `id:hex`, the current one first. Those of archives verify the"
+        " files of archived runs; they are derived from the keys of the journal."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        choices = sorted({purposes.ARCHIVES, *purposes.SIGNED})
+        parser.add_argument("purpose", choices=choices)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        purpose: str = options["purpose"]
+        if purpose == purposes.ARCHIVES:
+            keys = archive_keys.public_keys()
+        else:
+            keys = [(key_id, files.key_of(purpose, key_id)) for key_id in files.ids(purpose)]
+        for key_id, key in keys:
+            self.stdout.write(f"{key_id}:{key.hex()}")

@@ -1,0 +1,115 @@
+"""Files in the object store: signed with a key that is derived from the journal's, and closed to every change."""
+
+import gzip
+import hmac
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pytest_django import Settings
+
+from runtime.core.documents import signed_gzip
+from runtime.errors import KeyMissing, Tampered
+from runtime.keyring import archive_keys, files, macs, purposes
+from runtime.ports.objects import ObjectStore
+from runtime.store import sealed_files
+
+TEXT = json.dumps({"a run": ["entry"] * 9})
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, settings: Settings) -> Iterator[None]:
+    settings.KEYS_DIR = tmp_path / "keys"
+    files._ring.cache_clear()
+    files.ensure("journal")
+    yield
+    files._ring.cache_clear()
+
+
+@pytest.fixture
+def data(object_store: ObjectStore) -> bytes:
+    sealed_files.write("runs/1", name="run 1", text=TEXT)
+    return object_store.get("runs/1") or b""
+
+
+def keys() -> list[bytes]:
+    return [key for _, key in archive_keys.public_keys()]
+
+
+def with_mac(name: str, text: str) -> bytes:
+    """A file as earlier releases wrote it."""
+    seal = macs.seal(purposes.JOURNAL, "sealed file", name, text)
+    header = {"format": "abeyance.sealed", "name": name, "key_id": seal.key_id, "mac": seal.mac}
+    return gzip.compress(f"{json.dumps(header)}\n{text}".encode(), mtime=0)
+
+
+def test_the_signing_key_is_derived_by_rfc_5869(data: bytes) -> None:
+    key_id, key = files.current_key("journal")
+    extracted = hmac.digest(bytes(32), key, "sha256")
+    seed = hmac.digest(extracted, b"abeyance.archives.ed25519.v1\x01", "sha256")
+    private = Ed25519PrivateKey.from_private_bytes(seed)
+    public = private.public_key().public_bytes_raw()
+    assert archive_keys.public_keys()[0] == (key_id, public)
+    head, text = sealed_files.opened_by(data, [public])
+    assert (head.name, head.key_id, head.public_key, text) == ("run 1", key_id, public.hex(), TEXT)
+    signed = b"abeyance.archives.v1\n" + head.statement().encode()
+    private.public_key().verify(bytes.fromhex(head.signature), signed)
+    assert gzip.decompress(data).decode() == TEXT, "any reader of gzip shows the text"
+
+
+def test_a_change_of_any_byte_is_refused(data: bytes) -> None:
+    assert sealed_files.opened(data, name="run 1") == TEXT
+    given = keys()
+    changed = [
+        data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+        for at in range(len(data))
+        for bit in (0x01, 0x20)  # the second one changes a letter to upper case
+    ]
+    cut = [data[:at] for at in range(len(data))]
+    for other in (*changed, *cut, data + b"\0", data + data):
+        for open_file in (sealed_files.opened, lambda file: sealed_files.opened_by(file, given)):
+            refused(open_file, other)
+
+
+def refused(open_file: Callable[[bytes], object], data: bytes) -> None:
+    with pytest.raises((Tampered, KeyMissing)):
+        open_file(data)
+
+
+def test_another_name_or_key_is_refused(data: bytes) -> None:
+    with pytest.raises(Tampered, match="'run 1', not 'run 2'"):
+        sealed_files.opened(data, name="run 2")
+    attacker = archive_keys._signer("own", bytes(32))
+    head, body = signed_gzip.head_of(data), signed_gzip.body_of(TEXT)
+    for key_id, public_key in (
+        (head.key_id, head.public_key),
+        (head.key_id, attacker.public_key),
+        (attacker.key_id, attacker.public_key),
+    ):
+        said = replace(head, key_id=key_id, public_key=public_key)
+        forged = signed_gzip.encode(replace(said, signature=attacker.sign(said.statement())), body)
+        with pytest.raises(Tampered, match="not signed with a given key"):
+            sealed_files.opened_by(forged, keys())
+        refused(sealed_files.opened, forged)
+
+
+def test_a_file_verifies_after_its_key_was_rotated(data: bytes) -> None:
+    first = keys()
+    files.rotate("journal")
+    assert keys()[1:] == first != keys()[:1]
+    assert sealed_files.opened(data) == TEXT
+    assert sealed_files.opened_by(data, keys())[1] == TEXT
+
+
+def test_a_file_of_an_earlier_release_opens_by_its_mac() -> None:
+    old = with_mac("run 1", TEXT)
+    assert sealed_files.is_sealed(old)
+    assert sealed_files.opened(old, name="run 1") == TEXT
+    with pytest.raises(Tampered, match="no signature"):
+        sealed_files.opened_by(old, keys())
+    forged = gzip.decompress(old).replace(b'entry"]', b'other"]')
+    for other in (gzip.compress(forged), gzip.compress(b"{}\n{}"), b"PK\x03\x04"):
+        refused(sealed_files.opened, other)
