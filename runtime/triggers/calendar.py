@@ -23,7 +23,13 @@ MAX_CRON = 100  # characters of an expression
 MIN_EVERY, MAX_EVERY = 60, 366 * 24 * 3600  # seconds of an interval
 MAX_JITTER = 3600  # seconds
 
-_FIELDS = 5
+_ALLOWED = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day of month": "1 to 31, or L",
+    "month": "1 to 12, or JAN to DEC",
+    "day of week": "0 to 7, or SUN to SAT",
+}
 _ANY_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _CHANGE = timedelta(hours=3)  # more than clocks change by
@@ -135,7 +141,7 @@ def check_cron(cron: str, zone: str, after: datetime) -> None:
     if len(cron) > MAX_CRON:
         raise NeverComes(f"must have at most {MAX_CRON} characters")
     fields = cron.split()
-    if len(fields) != _FIELDS:
+    if len(fields) != len(_ALLOWED):
         raise NeverComes("needs five fields: minute, hour, day of month, month, day of week")
     try:
         CronSim(cron, _ANY_DAY)
@@ -185,10 +191,12 @@ def _exists(local: datetime, zone: ZoneInfo) -> bool:
 
 def _why(fields: list[str], said: str) -> str:
     """Return the reason. The library calls a day that its month does not have a bad day."""
-    if "day-of-month" not in said:
-        return f"has a {said.removeprefix('Bad ').replace('-', ' ')} that is none"
+    name = said.removeprefix("Bad ").replace("-", " ")
+    wrong = f"has a wrong {name}: it is {_ALLOWED[name]}"
+    if name != "day of month":
+        return wrong
     try:
         CronSim(f"0 0 {fields[2]} * 1", _ANY_DAY)
     except CronSimError:
-        return "has a day of month that is none"
+        return wrong
     return f"never comes: no month of {fields[3]} has a day {fields[2]}"

@@ -33,6 +33,16 @@ class PastAct:
     at: datetime
     detail: dict[str, str | int]
 
+    @property
+    def range(self) -> tuple[datetime, datetime] | None:
+        """The range of a back-fill."""
+        if "first" not in self.detail:
+            return None
+        first, until = (
+            datetime.fromisoformat(str(self.detail[name])) for name in ("first", "until")
+        )
+        return first, until
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleView:
@@ -116,5 +126,6 @@ def _view(
             )
             for one in kept
         ),
-        changeable=changeable and row.state != Status.ENDED,
+        # One whose last time has passed can get another end.
+        changeable=changeable and found.status is not Status.ENDED,
     )

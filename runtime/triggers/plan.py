@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from uuid import UUID
 
 from runtime.triggers.calendar import delay
@@ -72,7 +72,9 @@ def due(schedule: UUID, one: Definition, next_at: datetime, now: datetime, busy:
     ready = list(takewhile(lambda at: starts(at) <= now, times))[-MAX_MISSED:]
     if not ready:
         return Plan(steps=(), next_at=next_at)
-    steps = _steps(one, ready, lambda at: starts(at) < now - LATE, busy)
+    # Times keep their order, so one is held up by longer delays of earlier ones. That is not missed.
+    looked_at = dict(zip(ready, accumulate(map(starts, ready), max), strict=True))
+    steps = _steps(one, ready, lambda at: looked_at[at] < now - LATE, busy)
     if ready[0] > next_at and steps[0].act is Act.SKIP:
         steps[0] = replace(steps[0], reason=EARLIER)
     return Plan(steps=tuple(steps), next_at=one.calendar.first_after(ready[-1]))

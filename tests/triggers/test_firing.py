@@ -255,7 +255,9 @@ def test_the_last_time_ends_it(clock: Clock) -> None:
     made = clock.make(ends_at="2026-05-01T14:30")
     clock.sweep(NOON)
     clock.sweep(NOON + 5 * HOUR)
-    assert (told(made), listing.one(made, ADA).status) == ([("0", "started", "")], "ended")
+    shown = listing.one(made, ADA)
+    assert (told(made), shown.status) == ([("0", "started", "")], "ended")
+    assert shown.changeable
     changes.change(id=made, sent=SAID, actor=ADA)
     assert listing.one(made, ADA).next_times[0] == NOON + 6 * HOUR
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from uuid import UUID
 
 import pytest
@@ -60,7 +61,8 @@ def test_each_time_is_in_one_plan_however_often_and_late_a_sweeper_looks(
         starts = [step.at for step in found.steps if step.act is Act.START]
         if overlap is not Overlap.ALLOW:
             assert len(starts) <= (0 if busy.running else 1)
-        late = [at for at in times if at + delay(ID, at, jitter) < now - plan.LATE]
+        ready = accumulate((at + delay(ID, at, jitter) for at in times), max)
+        late = [at for at, since in zip(times, ready, strict=True) if since < now - plan.LATE]
         if missed is not Missed.ALL:
             assert sum(at in late for at in starts) <= (missed is Missed.ONCE)
         seen += times
@@ -118,3 +120,15 @@ def test_jitter_delays_a_time_always_by_the_same() -> None:
     early = plan.due(ID, one, NOON, due_at - timedelta(seconds=1), Busy())
     assert (early.steps, early.next_at) == ((), NOON)
     assert plan.due(ID, one, NOON, due_at, Busy()).next_at == NOON + HOUR
+
+
+def test_jitter_longer_than_the_interval_misses_nothing() -> None:
+    """A time with a short delay waits for an earlier one with a longer delay."""
+    one = replace(HOURLY, cron="* * * * *", jitter=600, missed=Missed.SKIP, overlap=Overlap.ALLOW)
+    next_at, acts = NOON, []
+    for seconds in range(3600):
+        found = plan.due(ID, one, next_at, NOON + timedelta(seconds=seconds), Busy())
+        next_at = found.next_at or NOON
+        acts += [step.act for step in found.steps]
+    assert set(acts) == {Act.START}
+    assert len(acts) > 49

@@ -80,8 +80,6 @@ def test_acts_of_people_on_the_page(
     for _ in range(2):
         has(words(ada.post(f"{place}run-now/", {"at": at}, follow=True)), "A run was started.")
     assert Run.objects.count() == 1
-    has(words(admin.post(f"{place}pause/", follow=True)), "paused", "None while it is paused")
-    has(words(ada.post(f"{place}resume/", follow=True)), "active", "resumed by ada")
     now = timezone.now().replace(microsecond=0, tzinfo=None)
     day = {
         "first": (now - timedelta(hours=9)).isoformat(),
@@ -92,6 +90,10 @@ def test_acts_of_people_on_the_page(
         "back-filled by ada",
         "waits for its turn",
     )
+    shows(ada, place, "4 times from 20", hides=("+00:00",))
+    paused = words(admin.post(f"{place}pause/", follow=True))
+    has(paused, "paused", "None while it is paused", "waits until it is resumed")
+    has(words(ada.post(f"{place}resume/", follow=True)), "active", "resumed by ada")
     wrong = ada.post(f"{place}backfill/", {**day, "until": "2999-01-01T00:00"})
     has(words(wrong, 422), "must be between 2000 and 2200", "Nothing was changed")
     assert day["first"] in wrong.content.decode()

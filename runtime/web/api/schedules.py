@@ -213,7 +213,7 @@ def run_schedule_now(request: Authenticated, schedule: UUID, body: RunNowIn) -> 
 
 @router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
 def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) -> dict[str, Any]:
-    """Start a run for each past time of a range that has no run, one after another."""
+    """Start a run for each past time of a range that has no run, one after another, and none while it is paused."""
     times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
     return {"times": times}
 

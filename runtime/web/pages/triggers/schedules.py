@@ -74,7 +74,7 @@ def backfill(request: HttpRequest, id: UUID) -> HttpResponse:
         first, until = request.POST.get("first"), request.POST.get("until")
         found.append(changes.backfill(id=id, first=first, until=until, actor=actor))
 
-    return _done(request, id, act, "Runs start for the past times of this range.")
+    return _done(request, id, act, "The past times of this range wait for their turn.")
 
 
 def page(request: HttpRequest, id: UUID, problem: RequestError | None = None) -> HttpResponse:
