@@ -1,6 +1,7 @@
 """Writes the files of a new agent: a module with a gate, its test, and the conftest.py that both need."""
 
 import keyword
+from importlib.util import find_spec
 from pathlib import Path
 
 from agents.errors import DefinitionError
@@ -77,6 +78,9 @@ def test_nothing_is_published_after_a_denial(drive):
     assert "Not today" in run.output
 '''
 
+# Names that the functions above look up when they run: the agent would be in their place.
+_TAKEN = frozenset({"call", "drive", "say"})
+
 CONFTEST = 'pytest_plugins = ["agents.testing.plugin"]\n'
 
 
@@ -88,12 +92,22 @@ def write(name: str, folder: Path) -> list[Path]:
     fields.name(name, "NAME")
     if keyword.iskeyword(name):
         raise DefinitionError(f"NAME: {name} is a word of Python, so it cannot be a module")
+    if name in _TAKEN:
+        raise DefinitionError(
+            f"NAME: {name} is a name that the files of the agent use: choose another"
+        )
     texts = {
         folder / f"{name}.py": MODULE.format(name=name),
         folder / f"test_{name}.py": TEST.format(name=name),
     }
-    if there := [path.name for path in texts if path.exists()]:
-        raise DefinitionError(f"{folder} has {' and '.join(there)} already: choose another NAME")
+    if present := [path.name for path in texts if path.exists()]:
+        raise DefinitionError(f"{folder} has {' and '.join(present)} already: choose another NAME")
+    if (
+        found := find_spec(name)
+    ) is not None and found.origin is not None:  # a mere folder hides no file
+        raise DefinitionError(
+            f"NAME: there is a module {name} already, which would be loaded instead"
+        )
     if not (folder / "conftest.py").exists():
         texts[folder / "conftest.py"] = CONFTEST
     folder.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,10 @@ from runtime.core.errors import NotJson
 MAX_BODY = 256 * 1024  # bytes of an answer, decompressed
 MAX_REDIRECTS = 5
 QUOTED = 500  # characters of an answer that an error quotes
+_NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
+_GLOBAL_UNICAST = ipaddress.ip_network(
+    "2000::/3"
+)  # RFC 4291: other forms of IPv6 are local, or carry IPv4
 NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
 
 
@@ -147,10 +151,11 @@ def is_public(address: str) -> bool:
     inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
     if inside is not None:
         return is_public(str(inside))
-    # NAT64 (RFC 6052) and the old IPv4-compatible form carry an IPv4 address in their last 32 bits.
-    if ip.version == 6 and int(ip) >> 32 in (0, 0x64FF9B << 64):
-        return ip.is_global and is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
-    return ip.is_global and not ip.is_multicast and not getattr(ip, "is_site_local", False)
+    if ip.version == 6 and int(ip) >> 32 == _NAT64:
+        return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
+    if ip.version == 6 and ip not in _GLOBAL_UNICAST:
+        return False
+    return ip.is_global and not ip.is_multicast
 
 
 def _answer(context: ToolContext, response: Response) -> dict[str, Any]:

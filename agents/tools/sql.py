@@ -110,8 +110,12 @@ def _read(
         )
         try:
             # A cursor of the server takes one SELECT or VALUES and nothing else, and sends the rows that are fetched.
+            # A query that is one by itself does not end the brackets around it, so each of its rows is bounded.
+            asked = query.rstrip().removesuffix(";")
+            with connection.cursor("alone") as cursor:
+                cursor.execute(asked, values)
             with connection.cursor("answer") as cursor:
-                cursor.execute(_BOUNDED.format(query=query.rstrip().removesuffix(";")), values)
+                cursor.execute(_BOUNDED.format(query=asked), values)
                 rows = cursor.fetchmany(max_rows + 1)
                 columns = [column.name for column in cursor.description or ()]
         except QueryCanceled as exc:

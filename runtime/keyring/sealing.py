@@ -125,6 +125,22 @@ def secret_args(tool: str, args: Any) -> frozenset[str]:
     )
 
 
+def opened_args(tool: str, args: Any) -> Any:
+    """Return the arguments of a call with each secret that was sealed for its place, to be compared and not shown."""
+    if _is_secret_whole(tool, args):
+        return unseal(args, place(tool, "args"))
+    if not isinstance(args, dict):
+        return args
+    return {name: _opened(tool, name, value) for name, value in args.items()}
+
+
+def _opened(tool: str, name: str, value: Any) -> Any:
+    for where in (place(tool, "args", name), place(tool, HELD, name)):
+        if _opens(value, where):
+            return unseal(value, where)
+    return value
+
+
 def is_held(tool: str, name: str, value: Any) -> bool:
     """Return whether this argument was sealed for exactly its place, to be read by reviewers."""
     return _opens(value, place(tool, HELD, name))

@@ -214,13 +214,15 @@ def test_an_import_without_end_is_interrupted(
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
-def test_a_new_agent_replaces_no_file_and_needs_a_name_of_python(tmp_path: Path) -> None:
+def test_a_new_agent_replaces_no_file_and_needs_a_name_of_its_own(tmp_path: Path) -> None:
     call_command("agents", "new", "leaflets", folder=tmp_path, stdout=StringIO())
     kept = (tmp_path / "leaflets.py").read_text()
     for name, why in (
         ("leaflets", "leaflets.py and test_leaflets.py already: choose another NAME"),
         ("Leaflets", "lower case letters"),
         ("class", "cannot be a module"),
+        ("say", "a name that the files of the agent use"),
+        ("email", "there is a module email already"),
     ):
         with pytest.raises(CommandError, match=why):
             call_command("agents", "new", name, folder=tmp_path, stdout=StringIO())

@@ -22,6 +22,7 @@ from runtime.core.enums import Verdict
 from runtime.execution.recorded.replay import Replay, replay
 from runtime.models import Run
 from runtime.store import pool
+from runtime.upkeep import archiving, retention
 from tests.support.engine import ADA, Engine, engine_of
 from tests.support.fake_ports import FakeApprovals
 from tests.support.released import released
@@ -178,6 +179,57 @@ def test_each_change_is_found_at_its_step(engine: Engine) -> None:
         assert said(today(run, spec)) == divergences
     first = today(run, clerk(model=generous)).divergences[0]
     assert first.position == 5  # after start, agent, price and its result
+
+
+@tool(effect="read", secret_args=("pin",))
+def enter(pin: str) -> str:
+    """Enter."""
+    return "in"
+
+
+def enters(pin: str, answer: str = "In.") -> Any:
+    return script(lambda turn: say(answer) if turn.results else call("enter", pin=pin))
+
+
+def test_secrets_and_held_answers_are_compared_and_not_printed(by_hand: None) -> None:
+    def porter(*words: str) -> AgentSpec:
+        return clerk(model=enters(*words), tools=[enter], answer=True)
+
+    with engine_of(registry_of(porter("canary"))) as engine:
+        run = recorded(engine)
+    assert run.status == "completed"
+    assert said(today(run, porter("canary"))) == []
+    secret, answer = (
+        "calls enter with {'pin': '••••'}",
+        "calls final_answer with {'answer': '••••'}",
+    )
+    assert said(today(run, porter("canary-2"))) == [("clerk", secret, secret)]
+    [(_, *found)] = said(today(run, porter("canary", "canary-3")))
+    assert [one.startswith(answer) for one in found] == [True, True]
+    assert "canary" not in "".join(found)
+
+
+def broken(order: Order) -> str:
+    raise KeyError(order.number)
+
+
+def test_instructions_that_cannot_be_made_are_a_divergence(engine: Engine) -> None:
+    [(path, before, now)] = said(today(recorded(engine), clerk(instructions=broken)))
+    assert (path, before) == ("clerk", "instructions made of its input")
+    assert "broken failed: KeyError: 'A-1'" in now
+
+
+def test_an_archived_run_is_replayed_and_an_erased_one_has_nothing_left(
+    engine: Engine, object_store: object, settings: Settings
+) -> None:
+    settings.ABEYANCE_AGENTS, run = (__name__,), recorded(engine)
+    with pool.own() as own:
+        assert archiving.archive_run(own, run.id)
+    found = today(run, clerk(approvals="every_call"))
+    assert (found.replies, [one.position for one in found.divergences]) == (3, [3])
+    assert retention.erase(run.id)
+    with pytest.raises(CommandError, match="nothing of the run"):
+        call_command("replay_run", str(run.id))
 
 
 def test_replies_of_models_stand(engine: Engine) -> None:

@@ -49,6 +49,8 @@ class Command(BaseCommand):
                 )
         except (RegistryError, RuntimeFault) as exc:
             raise CommandError(str(exc)) from exc
+        if not found.compared:
+            raise CommandError(f"nothing of the run {options['run']} is left to compare")
         if found.begins > 1:
             self.stdout.write(f"History before entry {found.begins} was removed: not compared")
         for one in found.divergences[:SHOWN]:

@@ -4,15 +4,16 @@ Nothing is executed and nothing is stored. The outcomes of calls and the decisio
 A script is asked again. Any other model answers differently each time, so its recorded replies stand.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import singledispatchmethod
+from typing import Any
 from uuid import UUID
 
 from runtime.core.commands import CallModel
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.documents.blobs import InlinedMessages
+from runtime.core.documents.blobs import Blob, InlinedMessages, value_of
 from runtime.core.enums import EffectClass, GateKind
 from runtime.core.events import (
     CallAdmitted,
@@ -21,15 +22,17 @@ from runtime.core.events import (
     FrameOpened,
     GateOpened,
     ModelReplied,
-    Proposal,
 )
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
-from runtime.errors import UnknownAgent
+from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.outcomes import request_for
+from runtime.keyring import held, sealing
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome
+from runtime.queries.redaction import redact
+from runtime.store import archive
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
@@ -61,6 +64,11 @@ class Replay:
     calls: int = 0
     begins: int = 1
 
+    @property
+    def compared(self) -> int:
+        """The number of steps that were compared, or whose reply stood."""
+        return self.agents + self.replies + self.kept + self.calls
+
 
 def replay(
     connection: Connection,
@@ -71,17 +79,24 @@ def replay(
     is_scripted: Callable[[str], bool],
     clock: Callable[[], datetime],
 ) -> Replay:
-    """Replay the journal of a run. `is_scripted` says whether a script answers for an agent.
+    """Replay the journal of a run, also an archived one. `is_scripted` says whether a script answers for an agent.
 
-    Raises Tampered, KeyMissing or NewerSchema for a journal that cannot be read. A run without entries has no steps.
+    Raises Tampered, KeyMissing, NewerSchema or ObjectStoreDown for a journal that cannot be read. A run without entries
+    has no steps.
     """
     admission = Admission(handler=handler, approvals=approvals, clock=clock)
+    kept = archive.read(connection, run)
+
+    def fetch(digest: str) -> Any:
+        if kept is None:
+            return blobs.fetch(connection, digest)
+        return value_of(Blob(digest=digest, text=kept.contents[digest]))
+
     inlined = InlinedMessages(
-        lambda digest: blobs.fetch(connection, digest),
-        lambda memory: blobs.remembered(connection, [one.digest for one in memory]),
+        fetch, lambda memory: blobs.remembered(connection, [one.digest for one in memory])
     )
     replayer = _Replayer(handler, admission, inlined, is_scripted)
-    history = journal.history(connection, run)
+    history = journal.history(connection, run) if kept is None else kept.history()
     now = history.start
     replayer.found.begins = history.mark.position + 1
     for sealed, entry in history.entries:
@@ -130,7 +145,11 @@ class _Replayer:
             yield "the agent started", "there is no such agent", path
             return
         at = event.pinned.at if event.pinned else event.at or _BEFORE_TIMES
-        told = self._handler.instruct(event.agent, event.input, at=at).text
+        try:
+            told = self._handler.instruct(event.agent, event.input, at=at).text
+        except InvalidInput as exc:
+            yield "instructions made of its input", f"none: {exc}", path
+            return
         if told != event.instructions:
             yield "instructions made of its input", "others of the same input", path
         elif not told and ours.prompt != event.prompt:
@@ -145,10 +164,11 @@ class _Replayer:
             self.found.kept += 1
             return
         self.found.replies += 1
-        recorded = _said(event.text, event.calls, event.output)
         today = self._ask(now, event.frame)
-        if today != recorded:
-            yield recorded, today, now.path(event.frame)
+        if isinstance(today, str):
+            yield _said(event), today, now.path(event.frame)
+        elif _opened(today) != _opened(event):
+            yield _said(event), _said(today), now.path(event.frame)
 
     @compare.register
     def _admitted(self, event: CallAdmitted, now: Continuation) -> Iterator[Difference]:
@@ -192,20 +212,33 @@ class _Replayer:
             return False
         return True
 
-    def _ask(self, now: Continuation, frame: str) -> str:
+    def _ask(self, now: Continuation, frame: str) -> ModelAnswer | str:
+        """Return the reply of a script today, or why there is none."""
         request = request_for(now, CallModel(frame=frame), self._inlined, {})
         assert isinstance(request, ModelRequest)
         outcomes: list[Outcome] = []
         self._handler.start_model_call(request, outcomes.append)
         (outcome,) = outcomes  # a script has replied on return
-        if not isinstance(outcome, ModelAnswer):
-            return f"no reply: {getattr(outcome, 'error', 'it waits')}"
-        return _said(outcome.text, outcome.calls, outcome.output)
+        if isinstance(outcome, ModelAnswer):
+            return outcome
+        return f"no reply: {getattr(outcome, 'error', 'it waits')}"
 
 
-def _said(text: str, calls: tuple[Proposal, ...], output: object) -> str:
-    """Say a reply in words, with everything in it that the run depends on."""
-    said = [f"calls {call.tool} with {call.args}" for call in calls]
+def _opened(reply: ModelReplied | ModelAnswer) -> str:
+    """Say a reply with its secrets, to be compared alone: two seals of one value differ."""
+    calls = [(call.tool, sealing.opened_args(call.tool, call.args)) for call in reply.calls]
+    return _in_words(held.open_text(reply.text), calls, reply.output)
+
+
+def _said(reply: ModelReplied | ModelAnswer) -> str:
+    """Say a reply in words, without its secrets."""
+    calls = [(call.tool, redact(call.args)) for call in reply.calls]
+    return _in_words(redact(reply.text), calls, reply.output)
+
+
+def _in_words(text: str, calls: Sequence[tuple[str, Any]], output: Any) -> str:
+    """Say everything in a reply that the run depends on."""
+    said = [f"calls {tool} with {args}" for tool, args in calls]
     if output is not None:
         said.append(f"ends with {output}")
     elif text:

@@ -181,6 +181,7 @@ def test_a_name_at_a_private_address_is_refused_each_time(site: Site, monkeypatc
     [
         ("93.184.215.14", True),
         ("2606:4700::1", True),
+        ("64:ff9b::5db8:d70e", True),
         *(
             (one, False)
             for one in (
@@ -193,6 +194,9 @@ def test_a_name_at_a_private_address_is_refused_each_time(site: Site, monkeypatc
                     "64:ff9b::a00:1",
                     "fec0::1",
                     "::7f00:1",
+                    "64:ff9b:1::a00:1",
+                    "::ffff:0:127.0.0.1",
+                    "5f00::1",
                 ),
             )
         ),

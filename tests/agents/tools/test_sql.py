@@ -70,8 +70,9 @@ def test_rows_come_as_json_and_no_more_than_asked_for(read: Any) -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("SELECT 1; DROP TABLE price", "syntax error"),
-        ("SELECT 1) a; DROP TABLE price; SELECT * FROM (SELECT 1", "multiple commands"),
+        ("SELECT 1; DROP TABLE price", "multiple commands"),
+        ("SELECT 1) a; DROP TABLE price; SELECT * FROM (SELECT 1", "syntax error"),
+        ("SELECT repeat('x', 300000)) a, (SELECT 1", "syntax error"),  # a row past the bound
         ("DELETE FROM price RETURNING 1", "syntax error"),
         (
             "WITH gone AS (DELETE FROM price RETURNING 1) SELECT * FROM gone",
