@@ -25,7 +25,12 @@ from tests.skips import Skips
 from tests.support import embedded, servers
 from tests.support.seeds import Cast, assemble
 
-pytest_plugins = ["tests.support.engine", "tests.support.object_stores", "tests.support.office"]
+pytest_plugins = [
+    "tests.support.elsewhere",
+    "tests.support.engine",
+    "tests.support.object_stores",
+    "tests.support.office",
+]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 An export ends the run; an admin can build its file again at any time. An imported run keeps its id and journal, with
 MACs by the keys of this installation. Its last entry keeps the manifest that the other installation signed. An import
 inherits no permission: see runtime.core.machine.forks.
+
+A shortened journal is exported from where it begins. Files of its removed entries stay with this installation.
 """
 
 import json
@@ -17,14 +19,13 @@ from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import Blob, blob_refs
-from runtime.core.documents.export_file import ExportFile
+from runtime.core.documents.export_file import Beginning, ExportFile
 from runtime.core.errors import CoreError
 from runtime.core.events import Exported, Imported
 from runtime.core.machine.origin import steered_by
 from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import Entry, step
+from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import (
-    HistoryRemoved,
     InvalidInput,
     KeyMissing,
     NotAtRest,
@@ -42,7 +43,8 @@ from runtime.ports.access import Actor
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.runs import LockedRow
-from runtime.store.tables import blobs, continuations, gates, journal, signals, waits
+from runtime.store.tables import blobs, continuations, gates, journal, pruning, signals, waits
+from runtime.store.tables.pruning import PruneMark
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})
 _A_DAY = 24 * 60 * 60 * 1000
@@ -51,8 +53,8 @@ _A_DAY = 24 * 60 * 60 * 1000
 def export_run(*, run: UUID, actor: Actor) -> str:
     """End a run here, close its gates, and return its signed file; an exported run gives its file again.
 
-    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunArchived; RunEnded; NotAtRest; HistoryRemoved;
-    TooLarge; Tampered, KeyMissing or NewerSchema.
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); RunArchived; RunEnded; NotAtRest; TooLarge;
+    Tampered, KeyMissing or NewerSchema.
     """
     access.for_admins(run, actor, "Only admins may export runs.")
     approvals = wiring.approvals()
@@ -97,7 +99,7 @@ def _end(connection: Connection, run: UUID, row: LockedRow, event: Exported) -> 
         raise RunEnded(row.status)
     if row.owner is not None or row.status not in _AT_REST or signals.waiting(connection, run):
         raise NotAtRest
-    now, _ = _history(connection, run)
+    now, _, _ = _history(connection, run)
     if (now.position, now.head) != (row.position, row.head):
         raise Tampered("the journal does not end where the run does")
     entry = Entry(at=pool.now(connection), events=(event,))
@@ -111,12 +113,12 @@ def _end(connection: Connection, run: UUID, row: LockedRow, event: Exported) -> 
 
 def _build_file(connection: Connection, run: UUID) -> str:
     """Return the file of an exported run. Raise RunEnded if retention has taken its payloads, or TooLarge."""
-    now, bodies = _history(connection, run)
+    now, bodies, beginning = _history(connection, run)
     if now.phase is not Phase.EXPORTED:  # retention has erased the journal
         raise RunEnded(RunStatus.EXPORTED)
     texts = {digest: blobs.text(connection, digest) for digest in sorted(blob_refs(now))}
     texts |= blobs.remembered_bodies(connection, [one.digest for one in now.memory])
-    manifest = export_file.manifest_of(now, bodies, texts)
+    manifest = export_file.manifest_of(now, bodies, texts, beginning=beginning)
     signature = signatures.sign(purposes.EXPORTS, manifest)
     text = export_file.encode(
         ExportFile(
@@ -125,6 +127,7 @@ def _build_file(connection: Connection, run: UUID) -> str:
             manifest=manifest,
             entries=tuple(bodies),
             contents=texts,
+            beginning=beginning,
         )
     )
     if len(text) > export_file.MAX_BYTES:
@@ -156,11 +159,13 @@ def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
 def _write(
     connection: Connection, given: ExportFile, now: Continuation, last: Entry, actor: Actor
 ) -> Continuation:
-    entries, previous = [], ""
-    for position, body in enumerate(given.entries, start=1):
+    begun = export_file.beginning_of(given)
+    start = initial(now.run) if begun is None else begun.state
+    entries, previous = [], start.head
+    for position, body in enumerate(given.entries, start=start.position + 1):
         entries.append(journal.sign_text(now.run, position, previous, body))
         previous = entries[-1].seal.mac
-    entries.append(journal.sign(now.run, len(entries) + 1, previous, last))
+    entries.append(journal.sign(now.run, now.position + 1, previous, last))
     row = {
         "id": now.run,
         "agent": now.agent,
@@ -170,7 +175,7 @@ def _write(
         "business_key": None,
         "input": json.dumps(now.input),
         "status": status_of(now, held=False),
-        "position": len(entries),
+        "position": entries[-1].position,
         "head": entries[-1].seal.mac,
         "unheard": len(now.unheard),
     }
@@ -178,6 +183,11 @@ def _write(
         runs.insert(connection, row)
     except psycopg.errors.UniqueViolation as exc:
         raise RunKnown from exc
+    if begun is not None:
+        mark = PruneMark(position=start.position, head=start.head, at=begun.at)
+        pruning.restore(connection, mark, start)
+        continuations.store(connection, start)
+        runs.set_base(connection, now.run, start.position)
     for sealed in entries:
         journal.append_first(connection, sealed)
     texts = [Blob(digest=digest, text=body) for digest, body in given.contents.items()]
@@ -185,16 +195,16 @@ def _write(
     return now
 
 
-def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]]:
-    """Return the state of a run and the texts of its entries, verified from the first one on."""
+def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str], str]:
+    """Return the state of a run and the texts of its verified entries, and where these begin, empty for a whole one."""
     found = journal.history(connection, run)
-    if found.mark.position and found.start.position:
-        raise HistoryRemoved(found.mark.position + 1, found.mark.at, "it cannot be exported")
-    now, bodies = found.start, []
+    now, bodies, beginning = found.start, [], ""
+    if now.position and found.mark.at is not None:
+        beginning = export_file.beginning_text(Beginning(at=found.mark.at, state=now))
     for sealed, entry in found.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         bodies.append(compression.plain_text(sealed.body))
-    return now, bodies
+    return now, bodies, beginning
 
 
 def _signer(given: ExportFile) -> str:

@@ -84,7 +84,10 @@ def remaining(run: UUID, *, until: int | None = None) -> Remaining:
 
 
 def _beginning(run: UUID) -> Beginning | None:
-    """Read where the journal of a run begins; None for a run without removed entries, or without payloads."""
+    """Read where the journal of a run begins; None for a run without removed entries, or without payloads.
+
+    Raises ObjectStoreDown.
+    """
     found = Pruning.objects.filter(run=run, state__isnull=False)
     for position, at, text in found.values_list("position", "at", "state"):
         try:
@@ -93,7 +96,18 @@ def _beginning(run: UUID) -> Beginning | None:
             state = None
         is_archived = ArchivedEntries.objects.filter(run=run, last=position).exists()
         return Beginning(position=position, at=at, state=state, is_archived=is_archived)
-    return None
+    try:
+        archived = archive.read_for_page(pool.djangos(), run)
+    except (Tampered, KeyMissing):
+        return None
+    if archived is None or archived.mark.at is None:
+        return None
+    return Beginning(
+        position=archived.mark.position,
+        at=archived.mark.at,
+        state=archived.start,
+        is_archived=bool(archived.removed),
+    )
 
 
 def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[JournalLine, ...]:

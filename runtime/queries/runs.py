@@ -256,6 +256,8 @@ def with_archive(found: RunDetail) -> RunDetail:
         input=_json(read.row["input"]),
         output=None if output is None else _json(output),
         reason=None if reason is None else redact(reason),
+        history_begins=read.mark.position + 1,
+        history_removed_at=read.mark.at,
     )
 
 
@@ -287,7 +289,7 @@ def journal_page(
     found = list(stored(rows[: limit + 1]))
     if not found:
         found = list(archived(run, after=cursor or 0))[: limit + 1]
-    elif found[0][0] != (cursor or 0) + 1:
+    if found and found[0][0] != (cursor or 0) + 1:
         gone = list(islice(removed(run, after=cursor or 0), limit + 1))
         found = (gone + found)[: limit + 1]
     items = tuple(_item(position, body, whole) for position, body, _ in found[:limit])

@@ -3,6 +3,7 @@
 The file is that of an exported run (`runtime.core.documents.export_file`), sealed and compressed (`sealed_files`), with
 a record of what else is stored: the MAC of each entry, the run's row, its gates, used approvals, late outcomes and lost
 leases, and its requests, decisions and audit. The record of tables is a copy for auditors: those rows stay in Postgres.
+If the journal was shortened, the file has its beginning, and the record names the files of the removed entries.
 
 Texts that the run remembers of other runs stay in Postgres too, because they are erased with those runs.
 """
@@ -18,7 +19,7 @@ from uuid import UUID
 from runtime.core.continuation import Continuation
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import Blob
-from runtime.core.documents.export_file import ExportFile
+from runtime.core.documents.export_file import Beginning, ExportFile
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import initial, step
 from runtime.errors import NotArchived, Tampered
@@ -35,10 +36,10 @@ from runtime.store.tables import (
     pruning,
     signals,
 )
-from runtime.store.tables.archive import archived_runs
+from runtime.store.tables.archive import archived_entries, archived_runs
 from runtime.store.tables.archive.archived_runs import ArchivedRun
 from runtime.store.tables.journal import History, SignedEntry
-from runtime.store.tables.pruning import UNPRUNED
+from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
 # The page of a run reads its file several times.
 CACHED_BYTES, CACHED_SECONDS = 256 * 1024, 10  # compressed
@@ -49,18 +50,25 @@ _TABLES = ("runtime_gate", "runtime_spent", "runtime_lateoutcome", "runtime_loss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A verified file. `row` is the run's row as it was, `entries` are signed as they were, `contents` by digest."""
+    """A verified file. `row` is the run's row as it was, `entries` are signed as they were, `contents` by digest.
+
+    Entries up to `mark` were removed while the run was live, after which its state was `start`. `removed` are the files
+    with them, as `archived_entries.described` returns them.
+    """
 
     run: UUID
+    mark: PruneMark
+    start: Continuation
     now: Continuation
     row: dict[str, Any]
+    removed: list[list[Any]]
     entries: tuple[SignedEntry, ...]
     contents: dict[str, str]
 
     def history(self) -> History:
-        """Return every entry, decoded, as `journal.history` does."""
+        """Return the entries, decoded, as `journal.history` does."""
         entries = ((one, journal.entry_of(one)) for one in self.entries)
-        return History(mark=UNPRUNED, start=initial(self.run), entries=entries)
+        return History(mark=self.mark, start=self.start, entries=entries)
 
 
 def write(connection: Connection, run: UUID, place: str) -> bool:
@@ -70,7 +78,7 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
     NewerSchema, TooLarge or ObjectStoreDown, with nothing deleted.
     """
     row = runs.lock_to_archive(connection, run)
-    if row is None or pruning.read(connection, run) != UNPRUNED:  # its beginning was removed
+    if row is None:
         return False
     text, contents = _text(connection, run, row)
     written = sealed_files.write(place, name=_name(run), text=text)
@@ -122,6 +130,8 @@ def put_back(connection: Connection, archive: Archive) -> None:
     texts = [Blob(digest=digest, text=text) for digest, text in archive.contents.items()]
     blobs.store(connection, run, texts)
     pruning.delete(connection, run)
+    if archive.mark != UNPRUNED:
+        pruning.restore(connection, archive.mark, archive.start)
     runs.restore(connection, run, archive.row)
     archived_runs.restored(connection, run)
 
@@ -129,7 +139,9 @@ def put_back(connection: Connection, archive: Archive) -> None:
 def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the text of the file, from a journal that verifies, and the contents in it."""
     history = journal.history(connection, run)
-    now, entries, seals = history.start, [], []
+    now, entries, seals, beginning = history.start, [], [], ""
+    if history.mark.at is not None:
+        beginning = export_file.beginning_text(Beginning(at=history.mark.at, state=now))
     for sealed, entry in history.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         entries.append(sealed.body)
@@ -143,15 +155,17 @@ def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, 
         "seals": seals,
         "tables": {table: _copy(connection, table, run) for table in _TABLES},
         "approvals": wiring.approvals().evidence(run),
+        **({"removed": archived_entries.described(connection, run)} if beginning else {}),
     }
     said = json.dumps(record, separators=(",", ":"))
     file = ExportFile(
         key_id="",
         signature="",
-        manifest=export_file.manifest_of(now, entries, contents, said),
+        manifest=export_file.manifest_of(now, entries, contents, record=said, beginning=beginning),
         entries=tuple(entries),
         contents=contents,
         record=said,
+        beginning=beginning,
     )
     return export_file.encode(file), digests
 
@@ -178,23 +192,41 @@ def _archive(run: UUID | None, text: str) -> Archive:
     try:
         file = export_file.decode(text)
         manifest, now = export_file.check_archived(file)
+        mark, start = _beginning(manifest.run, file)
         record = json.loads(file.record)
-        entries = tuple(_entries(manifest.run, file.entries, record["seals"]))
+        entries = tuple(_entries(manifest.run, mark, file.entries, record["seals"]))
     except (CoreError, ValueError, KeyError, TypeError) as exc:
         raise Tampered(f"the file of the run cannot be read: {exc}") from exc
     if run not in (None, manifest.run):
         raise Tampered("the file is that of another run")
     archive = Archive(
-        run=manifest.run, now=now, row=record["row"], entries=entries, contents=file.contents
+        run=manifest.run,
+        mark=mark,
+        start=start,
+        now=now,
+        row=record["row"],
+        removed=record.get("removed", []),
+        entries=entries,
+        contents=file.contents,
     )
-    for _ in journal.chained(manifest.run, UNPRUNED, (entry.row for entry in entries)):
+    for _ in journal.chained(manifest.run, mark, (entry.row for entry in entries)):
         pass
     return archive
 
 
-def _entries(run: UUID, bodies: tuple[str, ...], seals: list[list[str]]) -> Iterator[SignedEntry]:
+def _beginning(run: UUID, file: ExportFile) -> tuple[PruneMark, Continuation]:
+    found = export_file.beginning_of(file)
+    if found is None:
+        return UNPRUNED, initial(run)
+    state = found.state
+    return PruneMark(position=state.position, head=state.head, at=found.at), state
+
+
+def _entries(
+    run: UUID, mark: PruneMark, bodies: tuple[str, ...], seals: list[list[str]]
+) -> Iterator[SignedEntry]:
     pairs = zip(bodies, seals, strict=True)
-    for position, (body, (mac, key_id)) in enumerate(pairs, start=1):
+    for position, (body, (mac, key_id)) in enumerate(pairs, start=mark.position + 1):
         yield journal.sealed_entry(run, position, body, Seal(mac=mac, key_id=key_id))
 
 

@@ -6,6 +6,7 @@ the entry before the first one, so its entries verify as they did in Postgres.
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 from uuid import UUID
 
 from runtime.errors import Tampered
@@ -37,8 +38,15 @@ def read(connection: Connection, run: UUID, *, after: int = 0) -> Iterator[Row]:
                 yield row
 
 
-def check(connection: Connection, run: UUID, mark: PruneMark) -> None:
-    """Raise Tampered, KeyMissing or ObjectStoreDown unless all files verify, in a row up to the mark."""
+def check(
+    connection: Connection, run: UUID, mark: PruneMark, named: list[list[Any]] | None = None
+) -> None:
+    """Raise Tampered, KeyMissing or ObjectStoreDown unless all files verify, in a row up to the mark.
+
+    The files must be the `named` ones, if the file of the archived run names them.
+    """
+    if named is not None and named != archived_entries.described(connection, run):
+        raise Tampered("the files of removed entries are not those that the file of the run names")
     last: Row | None = None
     for row in read(connection, run):
         if last is not None and row[0] != last[0] + 1:

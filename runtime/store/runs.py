@@ -240,6 +240,11 @@ def reopen(connection: Connection, run: UUID, *, status: str, head: str, base: i
     )
 
 
+def set_base(connection: Connection, run: UUID, base: int) -> None:
+    """Let a run that the caller's transaction wrote continue from the continuation `base`."""
+    connection.execute("UPDATE runtime_run SET base = %s WHERE id = %s", (base, run))
+
+
 def release(connection: Connection, run: UUID, *, status: str) -> None:
     """Make a quarantined run due and reset its lost leases. A run that was isolated stays isolated."""
     connection.execute(

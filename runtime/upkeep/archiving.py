@@ -21,12 +21,11 @@ from runtime.upkeep.retention_rules import Rule
 
 log = logging.getLogger(__name__)
 
-# A restored run stays as long again as its rule says. A shortened journal has no first entry for the file.
+# A restored run stays as long again as its rule says.
 _STILL_HERE = f"""
     run.archived_at IS NULL
     AND NOT EXISTS (SELECT FROM runtime_archivedrun a WHERE a.run_id = run.id AND a.state = 'restored'
         AND a.at > clock_timestamp() - {old_runs.DAYS} * interval '1 day')
-    AND NOT EXISTS (SELECT FROM runtime_pruning p WHERE p.run_id = run.id)
 """
 
 

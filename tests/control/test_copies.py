@@ -3,7 +3,6 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -28,9 +27,7 @@ from runtime.errors import (
     Tampered,
     TooLarge,
 )
-from runtime.keyring import files, purposes
 from runtime.models import Blob, BlobReference, Continuation, Gate, JournalEntry, Run
-from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries.journal import stored
@@ -38,6 +35,7 @@ from runtime.store import pool
 from runtime.store.tables import blobs, journal
 from runtime.upkeep import retention
 from tests.support.calls import around
+from tests.support.elsewhere import Move
 from tests.support.engine import MakeBench, Rig, bodies, cancel, pause
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.forged_exports import Sender
@@ -202,29 +200,6 @@ def home(rig: MakeBench) -> Rig:
     return rig(agents, send=FakeTool(), read=LARGE, pay=GATED)
 
 
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[UUID], None]]:
-    """Make this another installation, with keys of its own, that does not know the run and lists our key."""
-
-    def move(run: UUID) -> None:
-        with pool.own() as own:
-            for table in ("continuation", "gate", "signal", "contentuse", "journalentry"):
-                own.execute(f"DELETE FROM runtime_{table} WHERE run_id = %s", (run,))
-            own.execute("DELETE FROM runtime_run WHERE id = %s", (run,))
-            own.execute("DELETE FROM runtime_content")
-        ours = Path(settings.KEYS_DIR) / "exports.public"
-        (tmp_path / "ours.public").write_text(ours.read_text())
-        monkeypatch.setattr(settings, "IMPORT_KEYS", (tmp_path / "ours.public",))
-        monkeypatch.setattr(settings, "KEYS_DIR", tmp_path / "keys")
-        monkeypatch.setattr(wiring.catalogue(), "check_input", lambda agent, value: None)
-        files._ring.cache_clear()
-        for purpose in purposes.PURPOSES:
-            files.ensure(purpose)
-
-    yield move
-    files._ring.cache_clear()
-
-
 def export(run: UUID) -> str:
     return export_run(run=run, actor=EVE)
 
@@ -251,7 +226,7 @@ def test_an_export_ends_the_run_and_closes_its_gates(home: Rig, continued: None)
         cancel(run.id, "too late")
 
 
-def test_a_run_continues_elsewhere_and_asks(home: Rig, elsewhere: Callable[[UUID], None]) -> None:
+def test_a_run_continues_elsewhere_and_asks(home: Rig, elsewhere: Move) -> None:
     run = home.advance(home.start("a", {"n": 1})).id
     before = home.open_gates(run)[0].id
     pause(run, "moving")
@@ -310,7 +285,7 @@ def test_only_a_run_that_waits_and_has_nothing_to_take_up_leaves(
     assert Run.objects.get(id=other).status == "suspended", "it is too large to be imported"
 
 
-def test_an_import_needs_keys_of_secrets(rig: MakeBench, elsewhere: Callable[[UUID], None]) -> None:
+def test_an_import_needs_keys_of_secrets(rig: MakeBench, elsewhere: Move) -> None:
     home = rig({"a": turns(ask(("pay", SEALED)), say("done"))}, pay=GATED)
     run = home.advance(home.start("a")).id
     text = export(run)
@@ -325,7 +300,7 @@ def test_an_import_needs_keys_of_secrets(rig: MakeBench, elsewhere: Callable[[UU
 
 
 def test_an_import_is_checked_against_its_signature(
-    home: Rig, elsewhere: Callable[[UUID], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    home: Rig, elsewhere: Move, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = home.advance(home.start("a")).id
     text = export(run)

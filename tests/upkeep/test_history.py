@@ -18,14 +18,10 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import HistoryRemoved, ObjectStoreDown, Tampered
 from runtime.execution import commit
 from runtime.execution.commit import StepWriter
-from runtime.models import ArchivedEntries, CompactionBase, Continuation, JournalEntry, Pruning, Run
+from runtime.models import ArchivedEntries, CompactionBase, Continuation, Pruning, Run
 from runtime.ports import wiring
-from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import (
-    ModelAnswer,
     ModelFailure,
-    ModelRequest,
-    Outcome,
     ToolRequest,
     ToolResult,
 )
@@ -38,66 +34,11 @@ from runtime.store.tables.archive import archived_entries
 from runtime.upkeep import history
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
-from tests.support.engine import ADA, Death, MakeBench, Rig, die, types
-from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
+from tests.support.engine import ADA, Death, Rig, die, types
+from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.long_runs import EVERY, READ, findings, plays, positions, shortened
 from tests.support.office import NEWCOMER, Office, OfficeEffects
 from tests.support.seeds import Cast
-
-READ = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 50))
-EVERY = 8  # each such call needs an approval
-
-
-class Compacting(FakeEffects):
-    """Agents whose frames are compacted every few turns."""
-
-    def agent(self, name: str) -> AgentInfo:
-        return replace(super().agent(name), compaction=CompactionOptions(messages=7))
-
-
-def plays(calls: int, gates_from: int = 0) -> Script:
-    """Calls a tool so often, each EVERY calls from then on the gated one, and then answers."""
-
-    def reply(request: ModelRequest) -> Outcome:
-        if request.summary:
-            return ModelAnswer(reply=None, text="so far")
-        last = [m for m in request.messages if m["role"] == "model"][-1:]
-        done = int(last[0]["calls"][0][1:].split(".")[0]) if last else 0
-        if done == calls:
-            return say("done")
-        is_gated = done + 1 >= gates_from and (done + 1) % EVERY == 0
-        return ask(("gated" if is_gated else "read", {"n": done + 1}))
-
-    return reply
-
-
-@pytest.fixture
-def desk(rig: MakeBench, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Rig:
-    monkeypatch.setattr("tests.support.engine.FakeEffects", Compacting)
-    settings.ABEYANCE_HISTORY_DAYS = 0.0
-    return rig({"a": plays(30)}, read=READ, gated=FakeTool(gated=True))
-
-
-def shortened(stop: threading.Event | None = None) -> int:
-    with pool.own() as own:
-        return history.shorten_all(own, stop or threading.Event())
-
-
-@pytest.fixture
-def long(desk: Rig) -> UUID:
-    """A suspended run that has decided one gate, whose earlier entries were removed."""
-    run = desk.advance(desk.start("a")).id
-    desk.answer(run)
-    assert shortened() > 20
-    return run
-
-
-def positions(run: UUID) -> list[int]:
-    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
-    return list(rows.values_list("position", flat=True))
-
-
-def findings(run: UUID) -> list[str]:
-    return [f"{one.subject}: {one.problem}" for one in verification.verify(run).findings]
 
 
 def test_a_run_goes_on_without_the_entries_below_its_base(desk: Rig, long: UUID) -> None:

@@ -95,7 +95,7 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield from _prompt_findings(replayed)
         if archived is None:  # the file has its contents, which were compared with their hashes
             yield from _blob_findings(connection, replayed.now)
-        yield from _removed_findings(connection, row.id, replayed)
+        yield from _removed_findings(connection, row.id, replayed, archived)
         yield from _wait_findings(connection, row, replayed)
         yield from _late_outcome_findings(connection, row.id)
     yield from _signal_findings(connection, row)
@@ -123,10 +123,13 @@ def _with_payloads(row: RunRow, found: Archive | None) -> RunRow:
     return replace(row, **{name: found.row[name] for name in ("input", "output", "reason")})
 
 
-def _removed_findings(connection: Connection, run: UUID, replayed: Replayed) -> Iterator[Finding]:
+def _removed_findings(
+    connection: Connection, run: UUID, replayed: Replayed, archived: Archive | None
+) -> Iterator[Finding]:
     """Verify the archived entries before the remaining ones."""
     try:
-        removed_entries.check(connection, run, replayed.mark)
+        named = archived.removed if archived else None
+        removed_entries.check(connection, run, replayed.mark, named)
     except (Tampered, KeyMissing, ObjectStoreDown) as exc:
         yield Finding(subject="archive", problem=str(exc))
 
@@ -263,14 +266,13 @@ def _origin_findings(connection: Connection, row: RunRow, now: Continuation) -> 
 
 
 def _import_findings(replayed: Replayed) -> Iterator[Finding]:
-    """Verify that the other installation signed the imported entries, if all of them are left."""
+    """Verify that the other installation signed the import, and its entries if all of them are left."""
     for event, digests in replayed.imported:
-        if replayed.mark.position:
-            continue
-        manifest = export_file.entries_signed(event.manifest)
+        removed, entries = export_file.entries_signed(event.manifest)
+        are_left = replayed.mark.position <= removed
         public = bytes.fromhex(event.key)
         signed = signatures.signed_by(purposes.EXPORTS, public, event.signature, event.manifest)
-        if not signed or manifest != export_file.digest_of_digests(digests):
+        if not signed or (are_left and entries != export_file.digest_of_digests(digests)):
             yield Finding(
                 subject="origin",
                 problem="the imported entries are not those that the exporter signed",

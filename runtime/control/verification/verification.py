@@ -10,9 +10,9 @@ from uuid import UUID
 
 from runtime.control.verification import findings
 from runtime.control.verification.findings import Finding
-from runtime.control.verification.replayed import read_row
-from runtime.errors import KeyMissing, Tampered
-from runtime.store import pool
+from runtime.control.verification.replayed import RunRow, read_row
+from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
+from runtime.store import archive, pool
 from runtime.store.pool import Connection
 from runtime.store.tables import pruning
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
@@ -44,7 +44,7 @@ def verify(run: UUID) -> Verification:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = read_row(connection, run)
         found = tuple(findings.compare(connection, row))
-        mark = UNPRUNED if row.erased else _mark(connection, run)
+        mark = UNPRUNED if row.erased else _mark(connection, row)
     return Verification(
         run=run,
         status=row.status,
@@ -55,11 +55,12 @@ def verify(run: UUID) -> Verification:
     )
 
 
-def _mark(connection: Connection, run: UUID) -> PruneMark:
-    """Return the prune mark; none if it does not verify, which is a finding."""
+def _mark(connection: Connection, row: RunRow) -> PruneMark:
+    """Return where the journal begins, also in a run's file; the first entry if it does not verify: a finding."""
     try:
-        return pruning.read(connection, run)
-    except (Tampered, KeyMissing):
+        found = archive.read_for_page(connection, row.id) if row.archived else None
+        return found.mark if found else pruning.read(connection, row.id)
+    except (Tampered, KeyMissing, ObjectStoreDown):
         return UNPRUNED
 
 

@@ -5,6 +5,9 @@
 agents and the digest of all entries. So it covers the whole file, and stays small enough to be kept in the journal of
 the importing installation as evidence.
 
+The file of a run whose first entries were removed has a `beginning` too, which the manifest covers: the state after
+these entries, from which the others are folded. Releases that cannot read it find a newer schema.
+
 The file of an archived run has a `record` too, which the manifest covers: what else is stored of the run. Its run has
 ended, and its entries are the stored texts.
 """
@@ -13,6 +16,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -26,10 +30,12 @@ from runtime.core.errors import CoreError, NewerSchema, Unreadable
 from runtime.core.machine.replay import initial, step
 
 FORMAT = "abeyance.run"
-SCHEMA = 1
+WHOLE = 1
+SCHEMA = 2  # of a file with a beginning
 MAX_BYTES = 64 * 1024 * 1024
 
 # The JSON form of a sealed value, also inside a text that was written as JSON again.
+_MAC = re.compile(r"(?:[0-9a-f]{32}){1,2}")
 _SEALED = re.compile(r'\$secret\\*"\s*:\s*\\*"(?P<key>[^"\\:]+):')
 
 
@@ -37,7 +43,8 @@ _SEALED = re.compile(r'\$secret\\*"\s*:\s*\\*"(?P<key>[^"\\:]+):')
 class Manifest:
     """The signed part.
 
-    `agents` are fingerprints by name, `secrets` the ids of the keys that seal values in the run.
+    `agents` are fingerprints by name, `secrets` the ids of the keys that seal values in the run. `entries` is the
+    digest of the entries after the first `removed` ones.
     """
 
     schema: int
@@ -50,11 +57,24 @@ class Manifest:
     agents: dict[str, str]
     secrets: tuple[str, ...]
     record: str = ""
+    removed: int = 0
+    beginning: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Where a shortened journal begins: the state after the entries that were removed at `at`."""
+
+    at: datetime
+    state: Continuation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFile:
-    """A parsed file. `manifest` is the exact signed text, `contents` are texts by digest, `record` is JSON text."""
+    """A parsed file. `manifest` is the exact signed text, `contents` are texts by digest.
+
+    `record` and `beginning` are JSON texts, or empty.
+    """
 
     key_id: str
     signature: str
@@ -62,6 +82,7 @@ class ExportFile:
     entries: tuple[str, ...]
     contents: dict[str, str]
     record: str = ""
+    beginning: str = ""
 
 
 _MANIFESTS: TypeAdapter[Manifest] = TypeAdapter(Manifest)
@@ -69,23 +90,55 @@ _FILES: TypeAdapter[ExportFile] = TypeAdapter(ExportFile)
 
 
 def manifest_of(
-    now: Continuation, entries: Iterable[str], contents: dict[str, str], record: str = ""
+    now: Continuation,
+    entries: Iterable[str],
+    contents: dict[str, str],
+    *,
+    record: str = "",
+    beginning: str = "",
 ) -> str:
-    """Return the text to sign for a run whose journal is `entries` and folds to `now`."""
+    """Return the text to sign for a run whose journal is `entries`, from `beginning` on, and folds to `now`."""
     bodies = list(entries)
     manifest = Manifest(
-        schema=SCHEMA,
+        schema=SCHEMA if beginning else WHOLE,
         run=now.run,
         agent=now.agent,
         requester=now.requester,
-        position=len(bodies),
+        position=now.position,
         entries=digest_of_entries(bodies),
         contents=tuple(sorted(contents)),
         agents=now.agents,
-        secrets=tuple(sorted(secret_key_ids([*bodies, *contents.values()]))),
-        record=digest_of(record) if record else "",
+        secrets=tuple(sorted(secret_key_ids([*bodies, *contents.values(), beginning]))),
+        record=_digest(record),
+        removed=now.position - len(bodies),
+        beginning=_digest(beginning),
     )
     return _text(_MANIFESTS.dump_python(manifest, mode="json"))
+
+
+def beginning_text(beginning: Beginning) -> str:
+    """Write where a shortened journal begins."""
+    state = codec.encode_continuation(beginning.state)
+    return json.dumps({"at": beginning.at.isoformat(), "state": state}, separators=(",", ":"))
+
+
+def beginning_of(package: ExportFile) -> Beginning | None:
+    """Read where the journal of a file begins, None if it is whole. Raises Unreadable or NewerSchema."""
+    if not package.beginning:
+        return None
+    try:
+        document = json.loads(package.beginning)
+        at, state = datetime.fromisoformat(document["at"]), document["state"]
+        found = Beginning(at=at, state=codec.decode_continuation(state))
+        beginning_text(found)  # it can be stored
+    except NewerSchema:
+        raise
+    except (CoreError, LookupError, TypeError, ValueError, RecursionError) as exc:
+        raise Unreadable(f"its beginning: {exc}") from exc
+    is_after_entry = 0 < found.state.position < 1 << 53 and _MAC.fullmatch(found.state.head)
+    if at.tzinfo is None or not is_after_entry:
+        raise Unreadable("its beginning: it is no state after an entry")
+    return found
 
 
 def encode(package: ExportFile) -> str:
@@ -133,15 +186,21 @@ def _consistent(package: ExportFile) -> tuple[Manifest, Continuation]:
     manifest = _manifest(package.manifest)
     if digest_of_entries(package.entries) != manifest.entries:
         raise Unreadable("its entries differ from the signed ones")
-    if manifest.record != (digest_of(package.record) if package.record else ""):
+    if manifest.record != _digest(package.record):
         raise Unreadable("its record differs from the signed one")
+    if manifest.beginning != _digest(package.beginning):
+        raise Unreadable("its beginning differs from the signed one")
     if sorted(package.contents) != list(manifest.contents) or any(
         digest_of(body) != digest for digest, body in package.contents.items()
     ):
         raise Unreadable("its contents differ from the signed ones")
-    now = _folded(manifest.run, package.entries)
-    told = (manifest.agent, manifest.requester, manifest.position, manifest.agents)
-    if told != (now.agent, now.requester, now.position, now.agents):
+    begun = beginning_of(package)
+    start = initial(manifest.run) if begun is None else begun.state
+    now = _folded(start, package.entries)
+    told = (manifest.run, manifest.agent, manifest.requester, manifest.agents)
+    if told != (now.run, now.agent, now.requester, now.agents):
+        raise Unreadable("its manifest does not fit its entries")
+    if (manifest.removed, manifest.position) != (start.position, now.position):
         raise Unreadable("its manifest does not fit its entries")
     if blob_refs(now) - package.contents.keys():
         raise Unreadable("it lacks contents that it refers to")
@@ -158,12 +217,13 @@ def digest_of_digests(digests: Iterable[str]) -> str:
     return sha256_of(list(digests))
 
 
-def entries_signed(manifest: str) -> str:
-    """Return the entries' digest that a manifest names, empty if the manifest cannot be read."""
+def entries_signed(manifest: str) -> tuple[int, str]:
+    """Return how many entries a manifest leaves out, and the digest of the others; empty if it cannot be read."""
     try:
-        return _manifest(manifest).entries
+        signed = _manifest(manifest)
     except CoreError:
-        return ""
+        return 0, ""
+    return signed.removed, signed.entries
 
 
 def secret_key_ids(texts: Iterable[str]) -> set[str]:
@@ -175,10 +235,14 @@ def secret_key_ids(texts: Iterable[str]) -> set[str]:
 
 
 def _text(document: dict[str, Any]) -> str:
-    """Write JSON; an export without a record does not name it, as in older releases."""
-    if not document["record"]:
-        del document["record"]
-    return json.dumps(document, separators=(",", ":"))
+    """Write JSON. Empty fields are left out, so a file without them is the same as in older releases."""
+    lacks = [name for name in ("record", "removed", "beginning") if not document.get(name)]
+    kept = {name: value for name, value in document.items() if name not in lacks}
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def _digest(text: str) -> str:
+    return digest_of(text) if text else ""
 
 
 def _manifest(text: str) -> Manifest:
@@ -192,9 +256,8 @@ def _manifest(text: str) -> Manifest:
         raise Unreadable("its manifest cannot be read") from exc
 
 
-def _folded(run: UUID, entries: Iterable[str]) -> Continuation:
-    now = initial(run)
-    for position, body in enumerate(entries, start=1):
+def _folded(now: Continuation, entries: Iterable[str]) -> Continuation:
+    for position, body in enumerate(entries, start=now.position + 1):
         try:
             entry = codec.decode_entry(body)
             now = step(now, entry.events, head="", at=entry.at)

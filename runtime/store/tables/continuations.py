@@ -112,6 +112,14 @@ def delete_base(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_base WHERE run_id = %s", (run,))
 
 
+def restore_base(connection: Connection, state: Continuation) -> None:
+    """Write the state after the removed entries as the base of a run that has none."""
+    connection.execute(
+        f"WITH run AS (SELECT %(run)s::uuid AS id) {PIN}",
+        {"run": state.run, "position": state.position, **parameters(state)},
+    )
+
+
 def store(connection: Connection, continuation: Continuation) -> None:
     """Write the continuation of a run that no worker has, in full."""
     connection.execute(

@@ -95,7 +95,18 @@ def write(
     """
     row = connection.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # a SELECT without FROM has one row
-    mark = PruneMark(position=position, head=head, at=row[0])
+    at: datetime = row[0]
+    _write(connection, run, PruneMark(position=position, head=head, at=at), state)
+    return at
+
+
+def restore(connection: Connection, mark: PruneMark, state: Continuation) -> None:
+    """Write the mark of a shortened journal again, and the base of its run, whose rows were deleted."""
+    _write(connection, state.run, mark, state)
+    continuations.restore_base(connection, state)
+
+
+def _write(connection: Connection, run: UUID, mark: PruneMark, state: Continuation | None) -> None:
     seal = macs.seal(purposes.JOURNAL, *_parts(run, mark))
     stored = {"c_body": None, "c_mac": None, "c_key_id": None}
     connection.execute(
@@ -119,8 +130,6 @@ def write(
             **(stored if state is None else continuations.parameters(state)),
         },
     )
-    assert mark.at is not None
-    return mark.at
 
 
 def delete(connection: Connection, run: UUID) -> None:

@@ -12,7 +12,7 @@ import pytest
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import digest_of, extract_blob
 from runtime.core.documents.codec import encode_entry
-from runtime.core.documents.export_file import ExportFile
+from runtime.core.documents.export_file import Beginning, ExportFile
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, Exported, ToolReturned
 from runtime.core.limits import KEPT_INLINE
@@ -25,6 +25,8 @@ BIG = "x" * (KEPT_INLINE + 1)
 OTHER_ENTRIES = "its entries differ from the signed ones"
 OTHER_BLOBS = "its contents differ from the signed ones"
 MISFIT = "its manifest does not fit its entries"
+OTHER_BEGINNING = "its beginning differs from the signed one"
+BAD_BEGINNING = "its beginning: "
 ILLEGIBLE = "its manifest cannot be read"
 
 
@@ -61,6 +63,26 @@ def done() -> ExportFile:
     return packed(*STARTED, returned, LEFT, contents=texts)
 
 
+@cache
+def shortened() -> ExportFile:
+    """The file of a run that has lost its first entry."""
+    whole = leaving()
+    start = step(initial(RUN), STARTED[:1], head="f" * 32, at=AT)
+    begun = export_file.beginning_text(Beginning(at=AT, state=start))
+    now, entries = export_file.check(whole)[1], whole.entries[1:]
+    signed = export_file.manifest_of(now, entries, {}, beginning=begun)
+    return replace(whole, manifest=signed, entries=entries, beginning=begun)
+
+
+def begun(at: str | None = None, **changes: Any) -> ExportFile:
+    """The shortened file with another beginning, signed."""
+    package = shortened()
+    document = json.loads(package.beginning)
+    state = json.dumps({**json.loads(document["state"]), **changes}, separators=(",", ":"))
+    text = json.dumps({"at": at or document["at"], "state": state})
+    return retold(replace(package, beginning=text), beginning=digest_of(text))
+
+
 def with_entries(*entries: str) -> ExportFile:
     package = replace(leaving(), entries=entries)
     return retold(package, entries=export_file.digest_of_entries(entries))
@@ -80,7 +102,7 @@ def test_a_packed_file_reads_back_unchanged() -> None:
     assert manifest.secrets == ()
     assert replace(now, position=0) == fold(initial(RUN), [*STARTED, returned, LEFT])
     assert now.position == len(package.entries)
-    assert export_file.entries_signed(package.manifest) == manifest.entries
+    assert export_file.entries_signed(package.manifest) == (0, manifest.entries)
     assert export_file.digest_of_digests([digest_of("one"), digest_of("two")]) == (
         "sha256:fe5c467152b82b990b61225162a0eb26978d79a3cf54fb40f3e42ee67a9f7a81"
     )
@@ -102,6 +124,17 @@ def test_a_packed_file_reads_back_unchanged() -> None:
         (lambda *_: packed(*STARTED, LEFT), "one of its calls is running"),
         (lambda *_: packed(*STARTED, kept()[0], LEFT), "it lacks contents that it refers to"),
         (lambda left, _: with_entries(*left.entries[:2], left.entries[1]), "its entry 3: "),
+        (lambda *_: replace(shortened(), beginning=""), OTHER_BEGINNING),
+        (lambda left, _: replace(left, beginning=shortened().beginning), OTHER_BEGINNING),
+        (lambda *_: retold(shortened(), removed=0), MISFIT),
+        (lambda *_: begun(position=2), MISFIT),
+        (lambda *_: begun(run=str(UUID(int=8))), MISFIT),
+        (lambda *_: begun(head="F" * 32), BAD_BEGINNING),
+        (lambda *_: begun(position=0), BAD_BEGINNING),
+        (lambda *_: begun(position=1 << 53), BAD_BEGINNING),
+        (lambda *_: begun("2026-01-01T00:00:00"), BAD_BEGINNING),
+        (lambda *_: begun(schema=7, told={}), BAD_BEGINNING),
+        (lambda *_: begun(frames=7), BAD_BEGINNING),
         (lambda left, _: replace(left, manifest="{}"), ILLEGIBLE),
         (lambda left, _: replace(left, manifest="7"), ILLEGIBLE),
         (lambda left, _: replace(left, manifest='{"schema":"1"}'), ILLEGIBLE),
@@ -116,7 +149,23 @@ def test_a_file_whose_parts_do_not_fit_is_refused(
         export_file.check(package)
     assert str(raised.value).startswith(why)
     if why == ILLEGIBLE:
-        assert export_file.entries_signed(package.manifest) == ""
+        assert export_file.entries_signed(package.manifest) == (0, "")
+
+
+def test_a_shortened_file_has_the_state_where_it_begins() -> None:
+    package = shortened()
+    assert export_file.decode(export_file.encode(package)) == package
+    manifest, now = export_file.check(package)
+    assert (manifest.schema, manifest.position, manifest.removed) == (2, 3, 1)
+    assert export_file.entries_signed(package.manifest) == (1, manifest.entries)
+    found = export_file.beginning_of(package)
+    assert found is not None
+    assert (found.at, found.state.position, found.state.head) == (AT, 1, "f" * 32)
+    assert now == export_file.check(leaving())[1]
+    sealed = replace(found.state, input={"$secret": "k1:abc"})
+    text = export_file.beginning_text(replace(found, state=sealed))
+    signed = json.loads(export_file.manifest_of(now, (), {}, beginning=text))
+    assert signed["secrets"] == ["k1"]
 
 
 def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
@@ -125,6 +174,8 @@ def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
     assert raised.value.schema == export_file.SCHEMA + 1
     with pytest.raises(NewerSchema):
         export_file.check(with_entries(*leaving().entries[:1], '{"schema":999}'))
+    with pytest.raises(NewerSchema):
+        export_file.check(begun(schema=999))
 
 
 @pytest.mark.parametrize(

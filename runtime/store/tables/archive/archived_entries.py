@@ -67,6 +67,11 @@ def of(connection: Connection, run: UUID, *, after: int = 0) -> list[EntriesFile
     ]
 
 
+def described(connection: Connection, run: UUID) -> list[list[object]]:
+    """Describe the files of a run for its record: first and last entry, key and digest of each."""
+    return [[one.first, one.last, one.place, one.digest] for one in of(connection, run)]
+
+
 def discard(connection: Connection, place: str) -> None:
     """Drop a key whose file is not needed."""
     _drop(connection, "place = %s AND last IS NULL", place)

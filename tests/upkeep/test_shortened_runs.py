@@ -1,0 +1,169 @@
+"""Runs with a shortened journal leave as any other run does: into the archive, or to another installation."""
+
+import threading
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pytest_django import Settings
+
+from runtime.control import retry
+from runtime.control.archive.restore import restore
+from runtime.control.transfer import export_run, import_run
+from runtime.control.verification import verification
+from runtime.core.documents import export_file
+from runtime.core.errors import NewerSchema
+from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
+from runtime.ports.effects import ModelFailure
+from runtime.queries import journal as lines
+from runtime.queries import runs
+from runtime.store import pool
+from runtime.store.tables import objects
+from runtime.upkeep import archiving, retention
+from runtime.upkeep.retention_rules import parse
+from tests.support.elsewhere import Move
+from tests.support.engine import ADA, Rig
+from tests.support.forged_exports import Sender
+from tests.support.long_runs import findings, positions, shortened
+from tests.support.object_stores import BOTH, Breakable
+from tests.upkeep.test_archiving import record_of
+
+
+@pytest.fixture(autouse=True)
+def _archive(settings: Settings, object_store: Breakable) -> None:
+    """Runs are archived, and with them the removed entries of runs that go on."""
+    settings.ABEYANCE_ARCHIVE = parse("30")
+
+
+def failed(desk: Rig, run: UUID) -> None:
+    """Let the run fail once."""
+    real = desk.effects.agents["a"]
+    desk.effects.agents["a"] = lambda _: ModelFailure(error="no")
+    assert desk.answer(run).status == "failed"
+    desk.effects.agents["a"] = real
+
+
+def archived(run: UUID) -> bool:
+    with pool.own() as own:
+        return archiving.archive_run(own, run)
+
+
+def shown(run: UUID) -> tuple[object, ...]:
+    """What people and auditors read of the run's history."""
+    found = verification.verify(run)
+    row = runs.with_archive(runs._detail(Run.objects.get(id=run), ()))
+    pages = (runs.journal_page(run, limit=99), runs.journal_page(run, limit=5, cursor=3))
+    return found, lines.remaining(run), pages, row.output, row.reason
+
+
+def stored(run: UUID) -> list[dict[str, Any]]:
+    mark = Pruning.objects.filter(run=run).values("position", "head", "at", "state")
+    entries = JournalEntry.objects.filter(run_id=run).order_by("position")
+    return [dict(mark.get()), *map(dict, entries.values("position", "packed", "mac", "key_id"))]
+
+
+def erased(run: UUID) -> None:
+    assert retention.erase(run)
+    with pool.own() as own:
+        objects.delete_dropped(own, threading.Event())
+
+
+@BOTH
+def test_a_shortened_run_is_archived_restored_retried_and_erased(
+    desk: Rig, long: UUID, object_store: Breakable
+) -> None:
+    failed(desk, long)
+    before, rows = shown(long), stored(long)
+    removed = list(ArchivedEntries.objects.values_list("first", "last", "place", "digest"))
+    assert archived(long)
+    assert positions(long) == []
+    assert shown(long) == before
+    assert findings(long) == []
+    assert record_of(object_store)["removed"] == [list(one) for one in removed] != []
+    restore(run=long, reason="a question", actor=ADA)
+    assert (stored(long), shown(long)) == (rows, before)
+    retry.retry(run=long, reason="again", actor=ADA)
+    assert desk.advance(long).status == "suspended"
+    assert shortened() > 10
+    failed(desk, long)
+    ArchivedRun.objects.all().delete()  # as if it had been restored long ago
+    again = shown(long)
+    assert archived(long)
+    assert (shown(long), findings(long)) == (again, [])
+    erased(long)
+    assert (ArchivedEntries.objects.count(), ArchivedRun.objects.count()) == (0, 0)
+    left = object_store.keys()
+    assert [key.partition("/")[0] for key in left] == ["runs"]  # of the first time
+    assert findings(long) == []
+
+
+def test_an_archived_run_names_the_files_of_its_removed_entries(
+    desk: Rig, long: UUID, object_store: Breakable
+) -> None:
+    failed(desk, long)
+    assert archived(long)
+    file = ArchivedEntries.objects.get()
+    data = object_store.get(file.place) or b""
+    object_store.delete(file.place)
+    assert findings(long) == [f"archive: the object {file.place} is missing"]
+    object_store.put(file.place, data)
+    ArchivedEntries.objects.all().delete()
+    (finding,) = findings(long)
+    assert "are not those that the file of the run names" in finding
+
+
+def test_a_shortened_run_continues_elsewhere(
+    desk: Rig, long: UUID, elsewhere: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = Pruning.objects.get(run=long)
+    text = export_run(run=long, actor=ADA)
+    assert text == export_run(run=long, actor=ADA)
+    file = export_file.decode(text)
+    manifest, _ = export_file.check(file)
+    assert (manifest.schema, manifest.removed) == (2, mark.position)
+    with monkeypatch.context() as older:
+        older.setattr(export_file, "SCHEMA", 1)
+        with pytest.raises(NewerSchema):
+            export_file.check(file)
+    elsewhere(long)
+    assert import_run(data=text.encode(), actor=ADA) == long
+    found = verification.verify(long)
+    assert (found.findings, found.removed, found.removed_at) == ((), mark.position, mark.at)
+    assert positions(long)[0] == CompactionBase.objects.get(run=long).position + 1
+    run = desk.advance(long)
+    while run.status == "suspended":
+        run = desk.answer(long)
+        assert findings(long) == []
+        shortened()
+    assert (run.status, run.output) == ("completed", '"done"')
+    assert [call.args["n"] for call in desk.effects.calls] == list(range(1, 31))
+    assert positions(long)[0] > manifest.removed + 10
+    assert findings(long) == []
+
+
+def test_an_imported_run_that_fails_is_retried(desk: Rig, long: UUID, elsewhere: Move) -> None:
+    text = export_run(run=long, actor=ADA)
+    elsewhere(long)
+    import_run(data=text.encode(), actor=ADA)
+    assert desk.advance(long).status == "suspended"
+    failed(desk, long)
+    retry.retry(run=long, reason="again", actor=ADA)
+    assert desk.advance(long).status == "suspended"
+    assert findings(long) == []
+
+
+def test_an_import_is_checked_against_its_signature(
+    long: UUID, elsewhere: Move, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = export_run(run=long, actor=ADA)
+    elsewhere(long)
+    sender = Sender(tmp_path)
+    settings.IMPORT_KEYS = (sender.file,)
+    wrong = sender.send(text, run=long, manifest=lambda told: told.update(entries="sha256:0"))
+    signed = export_file.check(export_file.decode(text))
+    with monkeypatch.context() as blind:
+        blind.setattr(export_file, "check", lambda package: signed)
+        import_run(data=wrong.encode(), actor=ADA)
+    (finding,) = findings(long)
+    assert finding.startswith("origin: the imported entries are not those")
