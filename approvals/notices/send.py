@@ -26,6 +26,7 @@ from approvals.permissions import principals, request_rules
 from approvals.requests import verification
 from runtime.core.enums import GateKind, Risk
 from runtime.core.limits import plain
+from runtime.ports.access import Actor
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ def _send(mail: _Mail) -> None:
 def _next(row: MailPreference, at: datetime) -> _Mail | None:
     """Return the mail about the requests that are due for this person, None if there are none."""
     name = row.person.get_username()
-    principal = principals.principal_named(name)
+    principal = principals.principal_of(Actor(person=name))
     waiting = Request.objects.filter(
         request_rules.decidable_requests(principal), status=Request.Status.PENDING
     )

@@ -136,20 +136,13 @@ def parameters_of(actor: Actor) -> dict[str, object]:
 def principal_of(actor: Actor) -> Principal | None:
     """Return an actor's rights; None if the person is unknown or disabled, or the token not valid for this person.
 
-    With an unsigned password a person has no rights.
+    With an unsigned password a person has no rights. A worker may ask for an actor without a token.
     """
+    look = _LOOK_AT_PERSON if actor.token is None else _LOOK
     with pool.in_transaction() as connection:
-        row = connection.execute(_LOOK, parameters_of(actor)).fetchone()
+        row = connection.execute(look, parameters_of(actor)).fetchone()
     assert row is not None  # a SELECT without FROM has one row
     return from_rights(actor, row[1], row[0])
-
-
-def principal_named(person: str) -> Principal | None:
-    """Return a person's rights, without a token: a worker may not read tokens. None as `principal_of` does."""
-    with pool.in_transaction() as connection:
-        row = connection.execute(_LOOK_AT_PERSON, {"person": person}).fetchone()
-    assert row is not None  # a SELECT without FROM has one row
-    return from_rights(Actor(person=person), row[1], row[0])
 
 
 def from_rights(

@@ -76,12 +76,13 @@ def unfold(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
 
 
-def logged_in(chromium: Browser, stack: Stack, name: str) -> Page:
-    """A new window of a person of the demonstration, logged in by the form."""
+def logged_in(chromium: Browser, stack: Stack, name: str, password: str = "") -> Page:
+    """A new window of a person, of the demonstration without a password, logged in by the form."""
+    password = password or stack.credentials["users"][name]["password"]
     page = chromium.new_context(base_url=stack.url).new_page()
     page.goto("/")
     page.get_by_label("Username").fill(name)
-    page.get_by_label("Password").fill(stack.credentials["users"][name]["password"])
+    page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
     return page

@@ -84,9 +84,9 @@ def runs(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def compare_chosen(request: HttpRequest) -> HttpResponse:
-    """Redirect to the comparison of the two rows that were ticked."""
+    """Redirect to the comparison of the two rows that were ticked, the older run first."""
     try:
-        ids = list(dict.fromkeys(UUID(text) for text in request.GET.getlist("run")))
+        ids = sorted({UUID(text) for text in request.GET.getlist("run")})  # made of the time
     except ValueError:
         ids = []
     if len(ids) == 2:

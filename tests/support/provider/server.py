@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
 
 from agents.registry import Registry
+from agents.sdk.spec import AgentSpec
 from tests.support.provider.faults import SPOILERS, Fault, Weather
 from tests.support.provider.protocol import (
     BadRequest,
@@ -68,8 +69,7 @@ class Provider:
 
     def answer(self, body: dict[str, Any]) -> tuple[Fault | None, dict[str, Any]]:
         """Return the model's reply and the fault on its way. Raise BadRequest."""
-        wanted = instructions_of(body)
-        agent = next((a for a in self.registry.agents.values() if a.instructions == wanted), None)
+        agent = self.agent_of(instructions_of(body))
         if agent is None:
             raise BadRequest("no script has these instructions")
         assert agent.model is not None  # its script says what its model would
@@ -83,6 +83,10 @@ class Provider:
         if fault in SPOILERS:
             message = SPOILERS[fault](message)
         return fault, completion_of(message, body["model"])
+
+    def agent_of(self, instructions: str) -> AgentSpec | None:
+        agents = self.registry.agents.values()
+        return next((one for one in agents if one.instructions == instructions), None)
 
     def wait(self, seconds: float) -> bool:
         """False when the server is leaving."""
