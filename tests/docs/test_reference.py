@@ -2,6 +2,7 @@
 
 import pytest
 
+from runtime.queries.processes.workers import LATE_SECONDS
 from tests.docs import layers_picture
 from tests.docs.reference import PAGES, REFERENCE
 
@@ -25,3 +26,8 @@ def test_picture_equals_drawn_layers() -> None:
         "run `make reference` (python -m tests.docs.reference)"
     )
     assert drawn.count('class="way"') == len(layers_picture.WAY)
+
+
+def test_operators_read_every_warning_of_a_late_loop() -> None:
+    page = (REFERENCE.parent / "how-to/monitor.md").read_text("utf-8")
+    assert [name for name in LATE_SECONDS if f"`{name}_late`" not in page] == []

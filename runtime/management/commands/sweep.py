@@ -24,7 +24,7 @@ class Command(BaseCommand):
 
     help = (
         "Dispatch due runs, start runs of schedules and triggers and read folders and streams every second,"
-        " list buckets every ten, and maintain partitions, retention and ledger every hour."
+        " list buckets every ten, and maintain partitions, retention, archive and ledger every hour."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
