@@ -1,13 +1,17 @@
 """The part of the page that denies a call: suggested reasons, and the text that the agent receives."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.http import HttpRequest
 
-from approvals.queries.requests import Approval
+from approvals.queries.requests import Approval, Beside
+from runtime.core.continuation import MAX_DENIALS, CallState
 from runtime.core.denial_text import changes_text, denial_text
 from runtime.core.enums import GateKind
+from runtime.core.ids import turn_key
 from runtime.ports import wiring
+from runtime.queries.transcript.transcript import Transcript
 from runtime.web.requests import form_text
 
 # For tools whose authors suggest none. Each says what the agent should do next.
@@ -38,6 +42,29 @@ def context(shown: Approval, *, ends_run: bool) -> dict[str, Any]:
         "told": "" if ends_run else denial_text(""),
         "changes_told": changes_text(""),
     }
+
+
+def turns(shown: Approval, beside: Beside, transcript: Transcript) -> frozenset[str]:
+    """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet.
+
+    Denials of an item of a list count for nothing but the item, so there are none for a call of one.
+    """
+    to_come: set[str] = set()
+    if transcript.is_of_item(shown.frame):
+        return frozenset()
+    for frame, name, gate in beside.denied:
+        if transcript.is_of_item(frame):
+            continue
+        call = transcript.call(frame, name)
+        if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
+            to_come.add(turn_key(frame, name))
+    return transcript.denied(shown.tool) | to_come
+
+
+def ends_run(shown: Approval, denied: frozenset[str], seen: Mapping[str, Any]) -> bool:
+    """Tell whether the run ends if this call is denied too; `seen` is the context of the page."""
+    this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
+    return len(denied | this) >= MAX_DENIALS > len(denied)
 
 
 def reason(request: HttpRequest) -> str:

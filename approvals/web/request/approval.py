@@ -20,13 +20,11 @@ from approvals.web.parts import denial, preview, result_field, second_step
 from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question, revisions
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
-from runtime.core.continuation import MAX_DENIALS, CallState
+from runtime.core.continuation import MAX_DENIALS
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
-from runtime.core.ids import turn_key
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
-from runtime.queries.transcript.transcript import Transcript
 from runtime.web.requests import form_text
 
 _SAID = {
@@ -109,25 +107,6 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
     )
 
 
-def _denied(
-    shown: requests.Approval, beside: requests.Beside, transcript: Transcript
-) -> frozenset[str]:
-    """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet.
-
-    Denials of an item of a list count for nothing but the item, so there are none for a call of one.
-    """
-    to_come: set[str] = set()
-    if transcript.is_of_item(shown.frame):
-        return frozenset()
-    for frame, name, gate in beside.denied:
-        if transcript.is_of_item(frame):
-            continue
-        call = transcript.call(frame, name)
-        if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
-            to_come.add(turn_key(frame, name))
-    return transcript.denied(shown.tool) | to_come
-
-
 def _is_sealed(args: Any) -> bool:
     """Tell whether these arguments are secrets, or hold one: each proposal is sealed anew, so it is another action."""
     return sealing.REDACTED in (args.values() if isinstance(args, dict) else [args])
@@ -143,10 +122,9 @@ def _page(
     opened = second_step.is_opened_by(request, problem)
     seen = page_context(request, shown, principal, None if opened else problem)
     beside = requests.beside(shown, principal)
-    denied, together = _denied(shown, beside, seen["transcript"]), beside.turn
+    denied, together = denial.turns(shown, beside, seen["transcript"]), beside.turn
     listed = {other.call for other in together}
-    this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
-    ends_run = len(denied | this) >= MAX_DENIALS > len(denied)
+    ends_run = denial.ends_run(shown, denied, seen)
     context = {
         **seen,
         **_similar(shown, principal),

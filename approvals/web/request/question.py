@@ -12,9 +12,7 @@ from approvals.web.parts import answer_form, denial
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer as rendered
 from approvals.web.request.request_page import page_context
-from runtime.core.continuation import MAX_DENIALS
 from runtime.core.enums import Verdict
-from runtime.core.ids import turn_key
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.requests import form_text
@@ -32,10 +30,8 @@ def page(
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent, `wrong` has the problems of its fields."""
     seen = page_context(request, shown, principals.principal_of(actor), problem)
-    denied = {turn_key(frame, call) for frame, call, _ in requests.beside(shown, None).denied}
-    this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
-    ends_run = len(denied | this) >= MAX_DENIALS > len(denied)
-    ends_run = ends_run and not seen["transcript"].is_of_item(shown.frame)
+    denied = denial.turns(shown, requests.beside(shown, None), seen["transcript"])
+    ends_run = denial.ends_run(shown, denied, seen)
     fields, other = answer_form.shown(shown.result_schema, request.POST, wrong or {})
     context = {
         **seen,

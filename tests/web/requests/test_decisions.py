@@ -27,8 +27,8 @@ from runtime.store import pool
 from runtime.store.tables import signals
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of
-from tests.support.fake_ports import ask, say, turns
-from tests.support.office import Office
+from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, log_in, send, shows, text_of
 from tests.support.seeds import PASSWORD
 
@@ -96,6 +96,31 @@ def test_denials_of_an_item_of_a_list_end_the_item_alone(bea: Client, office: Of
     assert Run.objects.get(id=run).status == "completed"
     shows(bea, asked, "receives the denial", hides=["The run ended"])
     has(text_of(bea.get(f"/runs/{run}/?tab=transcript")), "set_privileges was denied in 3 turns")
+
+
+@pytest.mark.parametrize("is_question", [False, True])
+def test_denials_of_the_run_and_of_its_items_are_counted_apart(
+    bea: Client, office: Office, is_question: bool
+) -> None:
+    office.effects.lists.add("hr_onboarding")
+    office.effects.tools["set_privileges"] = FakeTool(gated=True, question=is_question)
+    first, second, third, of_item = (
+        ("set_privileges", {"username": "newhire", "security_level": n, "question": ""})
+        for n in range(1, 5)
+    )
+    office.effects.agents["account_agent"] = turns(ask(of_item), say("No."))
+    office.effects.agents["hr_onboarding"] = turns(
+        ask(first), ask(second), ask(third, ("account_agent", NEWCOMER))
+    )
+    run, ends = office.start(), "(declining ends" if is_question else "(denying ends"
+    for _ in range(2):
+        send(bea, Request.objects.get(run=run, status="pending"), "deny", reason="no")
+        office.advance(run)
+    root, item = Request.objects.filter(run=run, status="pending").order_by("frame")
+    shows(bea, root, ends)
+    shows(bea, item, hides=[ends, "was denied in"])
+    send(bea, item, "deny", reason="no")
+    shows(bea, root, ends)
 
 
 def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Office) -> None:
