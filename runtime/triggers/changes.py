@@ -66,7 +66,7 @@ def change(*, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
     with _locked(id, actor) as held:
         defined = _checked(sent, held.now)
         _record(held, "changed", actor, defined=defined)
-        schedules.write(held.connection, id, name=defined.name, agent=defined.agent, problem="")
+        schedules.write(held.connection, id, name=defined.name, agent=defined.agent)
 
 
 def pause(*, id: UUID, actor: Actor) -> None:

@@ -71,8 +71,9 @@ def handle(connection: Connection, row: ScheduleRow, now: datetime) -> None:
     try:
         one = current(connection, row)
     except Tampered as exc:
-        log.critical("Schedule %s: starts nothing: %s", row.id, exc)
-        schedules.write(connection, row.id, due_at=None, problem=str(exc))
+        if row.problem != str(exc):  # else it is logged
+            log.critical("Schedule %s: starts nothing: %s", row.id, exc)
+        schedules.write(connection, row.id, due_at=now + AFTER_ERROR, problem=str(exc))
         return
     next_at = row.next_at
     if one.status is Status.ACTIVE:
@@ -86,7 +87,7 @@ def handle(connection: Connection, row: ScheduleRow, now: datetime) -> None:
 def set_next(
     connection: Connection, schedule: UUID, one: Schedule, next_at: datetime | None, now: datetime
 ) -> None:
-    """Write the next time, when the sweeper looks again, and the status."""
+    """Write the next time, when the sweeper looks again, and the status. The schedule verifies."""
     due_at = plan.due_at(schedule, one.definition, next_at)
     if schedule_times.open_times(connection, schedule).waiting:
         due_at = min(due_at or now + AGAIN, now + AGAIN)
@@ -96,6 +97,7 @@ def set_next(
         schedule,
         next_at=None if one.status is Status.ENDED else next_at,
         due_at=due_at if one.status is Status.ACTIVE else None,
+        problem="",
         state=Status.ENDED if over else one.status,
     )
 

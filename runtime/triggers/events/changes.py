@@ -75,7 +75,7 @@ def change(*, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
         _require_waking(defined, actor)
         record(held, "changed", actor, defined=defined)
         said = {"name": defined.name, "agent": defined.agent, "event": defined.event}
-        triggers.write(held.connection, id, **said, problem="", not_before=None)
+        triggers.write(held.connection, id, **said, not_before=None)
         _read_source(held.connection, id, defined)
 
 
@@ -180,7 +180,10 @@ def record(
     webhook: Webhook | None = None,
     detail: Mapping[str, str] | None = None,
 ) -> None:
-    """Record an act that changes the trigger, and have the sweeper look at it. The actor becomes a maker."""
+    """Record an act that changes the trigger, and have the sweeper look at it. The actor becomes a maker.
+
+    A locked trigger verifies, so it has no problem.
+    """
     after = replace(
         held.one,
         makers=(*held.one.makers, actor.person),
@@ -190,4 +193,4 @@ def record(
     )
     trigger.record(held.connection, held.row.id, act, after, actor, detail)
     due_at = pool.now(held.connection) if after.status is Status.ACTIVE else None
-    triggers.write(held.connection, held.row.id, state=after.status, due_at=due_at)
+    triggers.write(held.connection, held.row.id, state=after.status, due_at=due_at, problem="")

@@ -76,11 +76,13 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
     try:
         one = current(connection, row)
     except Tampered as exc:
-        log.critical("Trigger %s: starts nothing: %s", row.id, exc)
-        triggers.write(connection, row.id, due_at=None, problem=str(exc))
+        if row.problem != str(exc):  # else it is logged
+            log.critical("Trigger %s: starts nothing: %s", row.id, exc)
+        again = now + AFTER_ERROR
+        triggers.write(connection, row.id, due_at=again, not_before=again, problem=str(exc))
         return False
     if one.status is not Status.ACTIVE:
-        triggers.write(connection, row.id, state=one.status, due_at=None)
+        triggers.write(connection, row.id, state=one.status, due_at=None, problem="")
         return False
     judged = trigger_events.new(connection, row.id, JUDGED)
     room = MAX_WAITING - trigger_events.waiting_count(connection, row.id) if judged else 0
@@ -95,7 +97,7 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
     failpoints.hit("before", KIND, 0)
     more |= len(planned.start) >= STARTS
     due_at = now if planned.start else planned.next_at
-    triggers.write(connection, row.id, due_at=due_at, not_before=None)
+    triggers.write(connection, row.id, due_at=due_at, not_before=None, problem="")
     return more
 
 

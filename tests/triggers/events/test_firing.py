@@ -223,17 +223,21 @@ def test_rows_that_were_changed_in_postgres_start_nothing(desk: Desk) -> None:
         ({}, "is not the signed one"),
     ):
         TriggerAct.objects.update(**{"body": act.body, **changed})
-        Trigger.objects.update(owner="ada" if changed else "bea", problem="")
+        Trigger.objects.update(owner="ada" if changed else "bea", not_before=None)
         desk.send()
         desk.sweep()
         assert why in Trigger.objects.get().problem
         with pytest.raises(Tampered, match=why):
             listing.one(made, ADMIN)
-    Trigger.objects.update(owner="ada", problem="")
+    Trigger.objects.update(owner="ada")
+    desk.sweep()
+    assert Trigger.objects.get().problem  # until the next look
+    Trigger.objects.update(not_before=None)
     ReceivedEvent.objects.filter(event_id="e1").update(by="someone")
     desk.sweep()
     assert [state for _, state, _ in told(made)] == ["failed", "started"]
     assert told(made)[0][2] == "the event does not verify"
+    assert Trigger.objects.get().problem == ""
 
 
 def test_an_owner_without_the_right_starts_nothing(desk: Desk) -> None:

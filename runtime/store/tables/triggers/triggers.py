@@ -64,7 +64,7 @@ def lock_due(connection: Connection, now: datetime, passed: list[UUID]) -> Trigg
         connection.execute(
             f"""
             SELECT {_ROW} FROM runtime_trigger t
-            WHERE t.state = 'active' AND t.problem = '' AND t.id <> ALL(%(passed)s)
+            WHERE t.state = 'active' AND t.id <> ALL(%(passed)s)
                 AND (t.not_before IS NULL OR t.not_before <= %(now)s)
                 AND (t.due_at <= %(now)s OR EXISTS (
                     SELECT FROM runtime_triggerevent e WHERE e.trigger = t.id AND e.state = 'new'))
