@@ -7,7 +7,7 @@ from uuid import UUID
 from approvals.models import Request
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
-from approvals.queries.inbox import LIMIT
+from approvals.queries import inbox
 from approvals.queries.orders import Order
 from approvals.queries.past_calls import usual
 from approvals.queries.past_calls.usual import Found
@@ -31,13 +31,30 @@ def with_doubts(
         status=Request.Status.PENDING,
     )
     risky = Order().ordered(rows.filter(kind=GateKind.APPROVAL, risk=Risk.HIGH))[:LOOKED_AT]
-    unknown = rows.filter(kind=GateKind.IN_DOUBT).order_by("created_at", "id")[:LIMIT]
+    unknown = rows.filter(kind=GateKind.IN_DOUBT).order_by("created_at", "id")[: inbox.LIMIT]
     found = risky.union(unknown, all=True) if doubts else risky
     views = [to_view(row, principal) for row in found]
     return (
         tuple(one for one in views if one.kind == GateKind.APPROVAL),
         tuple(one for one in views if one.kind == GateKind.IN_DOUBT),
     )
+
+
+def previous_and_next(
+    principal: Principal | None, item: Approval
+) -> tuple[UUID | None, UUID | None]:
+    """Return the requests before and after a request in the whole list, with the calls that it lists first."""
+    risky, _ = with_doubts(principal, doubts=False)
+    first = [one.id for one in chosen(risky, usual.of_requests(risky, principal))]
+    if item.id not in first:
+        before, after = inbox.previous_and_next(principal, item, without=first)
+        return before or next(reversed(first), None), after
+    place = first.index(item.id)
+    before = first[place - 1] if place else None
+    if place + 1 < len(first):
+        return before, first[place + 1]
+    rest = inbox.page(principal, view=inbox.View.MINE).items
+    return before, next((one.id for one in rest if one.id not in first), None)
 
 
 def before_all(principal: Principal | None, decided: Approval) -> tuple[UUID, ...]:

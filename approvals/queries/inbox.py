@@ -187,18 +187,22 @@ def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...
 
 
 def previous_and_next(
-    principal: Principal | None, item: Approval, q: str = "", order: Order = DEFAULT
+    principal: Principal | None,
+    item: Approval,
+    q: str = "",
+    order: Order = DEFAULT,
+    without: Collection[UUID] = (),
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after an approval in the list `mine`, even if the list does not contain it.
 
-    Raises InvalidInput naming `q`.
+    Those `without` are left out. Raises InvalidInput naming `q`.
     """
     rows = Request.objects.filter(
         request_rules.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
         ~Q(kind=GateKind.IN_DOUBT),
         status=Request.Status.PENDING,
-    ).exclude(pk=item.id)
+    ).exclude(pk__in=[item.id, *without])
     later, window, given = order.after(item), "", tuple[Any, ...]()
     try:
         if not order.is_by_deadline:

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.http import HttpRequest
 
-from approvals.queries import filters
+from approvals.permissions.principals import Principal
+from approvals.queries import filters, important, inbox
 from approvals.queries.inbox import DEFAULT, View
 from approvals.queries.orders import Grouping, Order, Sort
+from approvals.queries.requests import Approval
 from runtime.errors import InvalidInput
 
 
@@ -36,6 +39,15 @@ class Place:
         """The query of an address with its question mark, empty for the whole list `mine`."""
         found = urlencode(self.parameters)
         return f"?{found}" if found else ""
+
+
+def previous_and_next(
+    place: Place, principal: Principal | None, item: Approval
+) -> tuple[UUID | None, UUID | None]:
+    """Return the requests before and after this one, in the order in which its place shows them."""
+    if place == Place():
+        return important.previous_and_next(principal, item)
+    return inbox.previous_and_next(principal, item, place.q, place.order)
 
 
 def read(request: HttpRequest) -> Place:

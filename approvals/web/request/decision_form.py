@@ -95,7 +95,7 @@ def _following(request: HttpRequest, decided: requests.Approval, actor: Actor) -
             others = [one for one in first if one != decided.id]
             rest = () if others else inbox.page(principal, view=place.view).items
             return next(iter((*others, *(one.id for one in rest))), None)
-    before, after = inbox.previous_and_next(principal, decided, place.q, place.order)
+    before, after = places.previous_and_next(place, principal, decided)
     return after or before
 
 

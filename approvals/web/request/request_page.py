@@ -16,7 +16,7 @@ from approvals.decisions import checks
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from approvals.queries import inbox, requests, votes
+from approvals.queries import requests, votes
 from approvals.requests import statements
 from approvals.web import place as places
 from approvals.web.parts import agent_update, teamwork
@@ -74,7 +74,7 @@ def page_context(
     before, next_ = (
         (None, None)  # no part of an open page
         if _is_open(request)
-        else inbox.previous_and_next(principal, shown, place.q, place.order)
+        else places.previous_and_next(place, principal, shown)
     )
     status = _status(shown)
     call = transcript.call(shown.frame, shown.call)

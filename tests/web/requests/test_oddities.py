@@ -153,6 +153,11 @@ def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
     shown = ",".join([doubt, *plain[:3]])
     assert rows(f"known={shown}&more=", live=True) == top
     assert rows(f"known={important},{second},{shown}&more=", live=True) == []
+    order = [important, second, *plain]
+    for place, name in enumerate(order):
+        page = text(bea, f"/a/{name}/")
+        around = re.findall(r'rel="(?:prev|next)" href="/a/([^/]+)/"', page)
+        assert around == [*order[:place][-1:], *order[place + 1 :][:1]]
     for one, following in ((made[-2], second), (made[-1], plain[0])):
         assert send(bea, one, "deny", reason="Not that.")["Location"] == f"/a/{following}/"
     assert rows("") == [doubt, *plain[:3]]
