@@ -69,6 +69,28 @@ def test_a_schema_that_cannot_be_checked_is_a_problem(
     assert "cannot be checked" in only.detail
 
 
+@pytest.mark.parametrize(
+    ("value", "field", "said"),
+    [
+        ({"level": 6}, "in.it.level", "must be at most 5"),
+        ({}, "in.it.level", "is missing"),
+        ("", "in.it", "must have at least 1 characters"),
+        ([], "in.it", "must be object or string · at least 1 characters or null"),
+    ],
+)
+def test_the_one_choice_of_the_type_says_what_is_wrong(value: Any, field: str, said: str) -> None:
+    whole = {
+        "type": "object",
+        "properties": {"level": {"$ref": "#/$defs/Level"}},
+        "required": ["level"],
+    }
+    text = {"type": "string", "minLength": 1}
+    one = {"anyOf": [{"$ref": "#/$defs/Whole"}, text, {"type": "null"}]}
+    schema = {"properties": {"it": one}, "$defs": {**DEFINITIONS, "Whole": whole}}
+    (only,) = problems(schema, {"it": value}, "in")
+    assert (only.field, only.detail) == (field, said)
+
+
 @pytest.mark.parametrize("choice", ["anyOf", "oneOf"])
 def test_types_that_refer_to_each_other_are_checked_once_a_depth(choice: str) -> None:
     """Twice at each depth would be 2^60 checks."""

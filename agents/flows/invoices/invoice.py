@@ -14,7 +14,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 
@@ -61,20 +60,16 @@ class Invoice(BaseModel):
 
 
 _SCHEMA = Invoice.model_json_schema()
-# Choices would not say which field is wrong; a condition does.
-_EITHER = {
-    "if": {"type": "string"},
-    "then": {"type": "string", "minLength": 1, "maxLength": 20_000},
-    "else": _SCHEMA,
-    "description": "the fields of an invoice, or the text of one",
-}
 
 
 class InvoiceFile(BaseModel):
     """A file with one invoice. A file of CSV is read here; another text is left to the model."""
 
     file: Annotated[str, Field(min_length=1, max_length=255)]
-    invoice: Annotated[Invoice | str, WithJsonSchema(_EITHER)]
+    invoice: Annotated[
+        Invoice | Annotated[str, Field(min_length=1, max_length=20_000)],
+        Field(description="the fields of an invoice, or the text of one"),
+    ]
 
     @model_validator(mode="after")
     def read_csv(self) -> "InvoiceFile":

@@ -55,17 +55,18 @@ def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Pr
     The schema may be given as its text. Fields are dotted paths that begin with `where`.
     """
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    known = _FITS.set({})
+    known = _ERRORS.set({})
     try:
-        errors = sorted(_validator(text).iter_errors(value), key=lambda one: len(one.absolute_path))
+        validator = _validator(text)
+        errors = sorted(validator.iter_errors(value), key=lambda one: len(one.absolute_path))
     except (Unresolvable, re.error, RecursionError) as exc:  # of the schema, not of the value
         return [Problem(field=where, detail=f"cannot be checked: {exc}")]
     finally:
-        _FITS.reset(known)
+        _ERRORS.reset(known)
     found: dict[str, Problem] = {}
     for error in errors:
         for field in _fields(error, where):
-            found.setdefault(field, Problem(field=field, detail=_limit(error)))
+            found.setdefault(field, Problem(field=field, detail=_limit(error, validator.schema)))
     return list(found.values())
 
 
@@ -136,7 +137,8 @@ def _followed(rule: Any, schema: Any) -> Mapping[str, Any]:
 def _facts(rule: Mapping[str, Any], schema: Any) -> Iterator[str]:
     choices = rule.get("anyOf") or rule.get("oneOf")
     if isinstance(choices, list):
-        yield " or ".join(describe(choice, schema) for choice in choices)
+        found = [describe(choice, schema) for choice in choices]
+        yield " or ".join(dict.fromkeys(text for text in found if text))
         return
     if isinstance(rule.get("enum"), list):
         yield f"one of {', '.join(brief(choice) for choice in rule['enum'])}"
@@ -177,7 +179,7 @@ def _fields(error: ValidationError, where: str) -> list[str]:
     return [".".join([*path, name]) for name in names]
 
 
-def _limit(error: ValidationError) -> str:
+def _limit(error: ValidationError, root: Any) -> str:
     """Return the limit, not the value, which may be long or secret. `errorMessage` is the author's own sentence."""
     schema: Any = error.schema
     match error.validator:
@@ -199,6 +201,9 @@ def _limit(error: ValidationError) -> str:
             return f"must be at most {error.validator_value}"
         case "pattern":
             return _form(str(error.validator_value), schema)
+        case ("anyOf" | "oneOf") as either:
+            said = describe({either: error.validator_value}, root)
+            return f"must be {said}" if said and error.message == _NO_CHOICE else error.message
         case other:
             return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
 
@@ -252,30 +257,61 @@ def _pattern(
         yield ValidationError(f"does not match {pattern}")
 
 
-# Of the check that is under way: whether a part of the value, by its id, fits a choice. Without it types that refer to
-# each other in `anyOf` are checked 2^depth times.
-_FITS: ContextVar[dict[tuple[int, int], bool]] = ContextVar("fits")
+# Of the check that is under way: the first error of a part of the value, by its id, beside a choice. Without it types
+# that refer to each other in `anyOf` are checked 2^depth times.
+_ERRORS: ContextVar[dict[tuple[int, int], ValidationError | None]] = ContextVar("errors")
+_NO_CHOICE = "fits no choice"
+_OF_TYPE = (
+    "type",
+    "enum",
+    "const",
+    "anyOf",
+    "oneOf",
+)  # limits that no other value of the type fits
 
 
-def _fits(validator: Any, choice: Any, instance: Any) -> bool:
-    fits, key = _FITS.get(), (id(choice), id(instance))
-    if key not in fits:
-        fits[key] = next(validator.descend(instance, choice), None) is None
-    return fits[key]
+def _first_error(validator: Any, choice: Any, instance: Any) -> ValidationError | None:
+    errors, key = _ERRORS.get(), (id(choice), id(instance))
+    if key not in errors:
+        errors[key] = next(validator.descend(instance, choice), None)
+    return errors[key]
 
 
 def _any_of(
     validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
-    if not any(_fits(validator, choice, instance) for choice in choices):
-        yield ValidationError("fits no choice")
+    errors = [_first_error(validator, choice, instance) for choice in choices]
+    if None not in errors:
+        yield from _of_choices(validator, choices, errors, instance, schema)
 
 
 def _one_of(
     validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
-    if sum(_fits(validator, choice, instance) for choice in choices) != 1:
-        yield ValidationError("does not fit one choice")
+    errors = [_first_error(validator, choice, instance) for choice in choices]
+    if None not in errors:
+        yield from _of_choices(validator, choices, errors, instance, schema)
+    elif errors.count(None) > 1:
+        yield ValidationError("fits more than one choice")
+
+
+def _of_choices(
+    validator: Any,
+    choices: list[Any],
+    errors: list[ValidationError | None],
+    instance: Any,
+    schema: dict[str, Any],
+) -> Iterator[ValidationError]:
+    """Yield the errors beside the one choice that has the type of the value, or one error beside all choices."""
+    near = [
+        choice
+        for choice, error in zip(choices, errors, strict=True)
+        if error and (error.path or error.validator not in _OF_TYPE)
+    ]
+    if len(near) == 1 and "errorMessage" not in schema:
+        yield from validator.descend(instance, near[0])
+    else:
+        yield ValidationError(_NO_CHOICE)
 
 
 def _is_integer(_checker: Any, instance: Any) -> bool:
