@@ -1,7 +1,4 @@
-"""axe-core on every page in every state, at a desk and on a phone, in the light and in the dark: no violations.
-
-All rules check the desk in the light and the phone in the dark. Those that look at colours check the other two.
-"""
+"""axe-core on every page in every state, at a desk and on a phone, in the light and in the dark: no violations."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,7 +7,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from django.db import transaction
 from django.test import override_settings
 from playwright.sync_api import Page, expect
@@ -39,6 +35,7 @@ from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
 from runtime.triggers.webhooks import changes as webhook_changes
 from runtime.upkeep import archiving
+from tests.browser.access.axe import FIRST, Axe
 from tests.browser.conftest import Desk, unfold
 from tests.support.engine import HandDriven
 from tests.support.fake_ports import say, turns
@@ -48,29 +45,6 @@ from tests.support.specs import Question, registry_of
 
 pytestmark = pytest.mark.browser
 
-RULES = {
-    "resultTypes": ["violations"],
-    "selectors": False,
-    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-}
-COLOURS = {**RULES, "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-LOOKS = [
-    (1280, "light", RULES),
-    (1280, "dark", COLOURS),
-    (320, "dark", RULES),
-    (320, "light", COLOURS),
-]
-FIRST = LOOKS[0][:2]
-# axe draws conclusions from colours that are still on their way.
-# Each end may start others further down the tree; waiting for frames would depend on the machine.
-# The library's own call also returns every rule that holds, which takes longer than the rules.
-RUN = """options => {
-    for (let left = 100, moving; left && (moving = document.getAnimations()).length; left--)
-        moving.forEach(it => it.finish())
-    return axe.run(options).then(({violations}) => [
-        violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.html.slice(0, 160)}`)),
-        document.documentElement.scrollWidth])
-}"""
 LISTS = (
     *(f"/inbox/{query}" for query in ("", "?view=others", "?q=risk:none")),
     *(f"/decisions/{query}" for query in ("", "?risk=none", "?person=bea")),
@@ -81,9 +55,15 @@ Act = Callable[[Page], Any]
 ADA = Actor(person="ada")
 
 
-@pytest.fixture(autouse=True)
-def _axe(desk: Desk) -> None:
-    desk.page.add_init_script(AXE_SCRIPT)
+@pytest.fixture(scope="module")
+def known() -> list[int]:
+    """The looks of elements whose colours a test has checked."""
+    return []
+
+
+@pytest.fixture
+def axe(desk: Desk, known: list[int]) -> Axe:
+    return Axe(desk, known)
 
 
 def _allowance(request: Request) -> UUID:
@@ -211,7 +191,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
 
 
 def test_empty_pages_and_pages_with_data_have_no_violations(
-    desk: Desk, office: Office, cast: Cast, object_store: object
+    desk: Desk, axe: Axe, office: Office, cast: Cast, object_store: object
 ) -> None:
     found: dict[str, list[str]] = {}
 
@@ -221,7 +201,7 @@ def test_empty_pages_and_pages_with_data_have_no_violations(
         unfold(desk.page)
         if act is not None:
             act(desk.page)
-        found[where] = _violations(desk)
+        found[where] = axe.violations()
 
     visit("login", "/login/")
     visit("login refused", "/login/", _log_in_wrongly)
@@ -259,7 +239,7 @@ WRITER = agent(
 
 
 def test_a_plan_a_memory_and_a_held_answer_have_no_violations(
-    desk: Desk, by_hand: None, cast: Cast
+    desk: Desk, axe: Axe, by_hand: None, cast: Cast
 ) -> None:
     registry = registry_of(WRITER)
     publish(registry)
@@ -284,11 +264,11 @@ def test_a_plan_a_memory_and_a_held_answer_have_no_violations(
             desk.look(*FIRST)
             desk.open(path)
             unfold(desk.page)
-            found[f"{name} {path}"] = _violations(desk)
+            found[f"{name} {path}"] = axe.violations()
     assert {where: what for where, what in found.items() if what} == {}
 
 
-def test_the_inbox_has_no_violations(desk: Desk, office: Office) -> None:
+def test_the_inbox_has_no_violations(desk: Desk, axe: Axe, office: Office) -> None:
     """While others are at work: with news, struck rows, and the sheet of keys."""
     page = desk.page
     desk.look(*FIRST)
@@ -302,9 +282,9 @@ def test_the_inbox_has_no_violations(desk: Desk, office: Office) -> None:
     page.clock.run_for(4000)
     expect(page.get_by_role("button", name="1 new")).to_be_visible()
     expect(page.locator(".gone")).to_have_count(1)
-    assert _violations(desk) == [], "news"
+    assert axe.violations() == [], "news"
     _open_the_keys(page)
-    assert _violations(desk) == [], "keys"
+    assert axe.violations() == [], "keys"
 
 
 def test_text_of_twice_the_size_does_not_scroll_sideways(desk: Desk, office: Office) -> None:
@@ -334,18 +314,6 @@ def test_the_decision_bar_leaves_focus_visible(desk: Desk, asked: str) -> None:
     assert bar is not None
     assert focused is not None
     assert focused["y"] + focused["height"] <= bar["y"]
-
-
-def _violations(desk: Desk) -> list[str]:
-    """What axe finds on the open page in each look, and whether the page scrolls sideways there."""
-    page, found = desk.page, list[str]()
-    for width, scheme, rules in LOOKS:
-        desk.look(width, scheme)
-        what, across = page.evaluate(RUN, rules)
-        found += [f"{width} {scheme}: {one}" for one in what]
-        if across > width:
-            found.append(f"{width} {scheme}: scrolls sideways")
-    return found
 
 
 # What people do, past the browser's own checks

@@ -1,0 +1,91 @@
+"""axe-core on the open page, at a desk and on a phone, in the light and in the dark.
+
+Rules of colours take most of the time, and depend on computed styles alone. So they look only at elements whose styles,
+with those of all that they are in, no page before had.
+"""
+
+from dataclasses import dataclass
+
+from axe_playwright_python.base import AXE_SCRIPT
+
+from tests.browser.conftest import Desk
+
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+OF_COLOURS = ["color-contrast", "link-in-text-block"]
+EVERY_LOOK = [(width, scheme) for width in (1280, 320) for scheme in ("light", "dark")]
+WHOLE = ((1280, "light"), (320, "dark"))  # the looks in which all other rules check the page
+FIRST = EVERY_LOOK[0]
+
+# axe draws conclusions from colours that are still on their way.
+# Each end may start others further down the tree; waiting for frames would depend on the machine.
+# The library's own call also returns every rule that holds, which takes longer than the rules.
+RUN = """async ({standards, ofColours, whole, known}) => {
+    for (let left = 100, moving; left && (moving = document.getAnimations()).length; left--)
+        moving.forEach(it => it.finish())
+    const STYLES = ['color', 'backgroundColor', 'backgroundImage', 'opacity', 'filter', 'mixBlendMode',
+        'fontSize', 'fontWeight', 'textDecorationLine', 'textShadow', 'borderBottom', 'position']
+    const saysSomething = it => [...it.childNodes].some(one => one.nodeType === 3 && one.data.trim())
+    const looks = new Map([[null, 0]])
+    const lookOf = it => {
+        if (!looks.has(it)) {
+            const styles = getComputedStyle(it)
+            const text = [lookOf(it.parentElement), it.tagName, it.className, it.getAttribute('role'),
+                it.matches('[disabled], [aria-disabled=true]'), it.closest('[aria-hidden=true]') !== null,
+                saysSomething(it), ...STYLES.map(name => styles[name])].join('|')
+            let [high, low] = [0xdeadbeef, 0x41c6ce57]  // cyrb53
+            for (let at = 0; at < text.length; at++) {
+                high = Math.imul(high ^ text.charCodeAt(at), 2654435761)
+                low = Math.imul(low ^ text.charCodeAt(at), 1597334677)
+            }
+            looks.set(it, 4294967296 * (2097151 & low) + (high >>> 0))
+        }
+        return looks.get(it)
+    }
+    const before = new Set(known), fresh = new Map()
+    for (const it of document.querySelectorAll('body, body *'))
+        if ((saysSomething(it) || it.matches('input, select, textarea'))
+                && it.checkVisibility({visibilityProperty: true}) && !before.has(lookOf(it)))
+            fresh.set(lookOf(it), it)
+    const kept = {resultTypes: ['violations'], selectors: false}
+    const of = ({violations}) =>
+        violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.html.slice(0, 160)}`))
+    const found = []
+    if (whole) {
+        const others = Object.fromEntries(ofColours.map(name => [name, {enabled: false}]))
+        found.push(...of(await axe.run({...kept, runOnly: standards, rules: others})))
+    }
+    if (fresh.size) {
+        const only = {type: 'rule', values: ofColours}
+        found.push(...of(await axe.run({include: [...fresh.values()]}, {...kept, runOnly: only})))
+    }
+    return [found, document.documentElement.scrollWidth, [...fresh.keys()]]
+}"""
+
+
+@dataclass(slots=True)
+class Axe:
+    """axe for one window. `known` are the looks of elements whose colours it has checked."""
+
+    desk: Desk
+    known: list[int]
+
+    def __post_init__(self) -> None:
+        self.desk.page.add_init_script(AXE_SCRIPT)
+
+    def violations(self) -> list[str]:
+        """What axe finds on the open page in each look, and whether the page scrolls sideways there."""
+        page, found = self.desk.page, list[str]()
+        for width, scheme in EVERY_LOOK:
+            self.desk.look(width, scheme)
+            given = {
+                "standards": STANDARDS,
+                "ofColours": OF_COLOURS,
+                "whole": (width, scheme) in WHOLE,
+                "known": self.known,
+            }
+            what, across, fresh = page.evaluate(RUN, given)
+            self.known += fresh
+            found += [f"{width} {scheme}: {one}" for one in what]
+            if across > width:
+                found.append(f"{width} {scheme}: scrolls sideways")
+        return found
