@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import socket
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,9 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+
+if __name__ == "__main__":
+    gc.disable()  # before the imports below, as in manage.py; main enables it
 
 from config.asgi import application, live_server
 from runtime.upkeep import startup
@@ -33,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     place = _place(chosen.bind)
     startup.require_database()
     startup.require_keys(signing=True)
+    gc.freeze()
+    gc.enable()
     serving = server(**place)
     serving.run()
     return 0 if serving.started else 1

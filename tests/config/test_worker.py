@@ -45,6 +45,11 @@ def test_a_worker_imports_no_unused_code_and_collects_no_garbage_meanwhile() -> 
     }.isdisjoint(modules.split())
 
 
+def test_a_command_collects_garbage_after_its_imports() -> None:
+    code = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 100_000)"
+    assert commands.manage("shell", "-v", "0", "-c", code).stdout.split() == ["True", "True"]
+
+
 @pytest.mark.parametrize("given", ["--concurrency=many", "--queues", "--pool=prefork"])
 def test_a_wrong_option_is_refused_by_name(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
