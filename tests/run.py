@@ -8,11 +8,15 @@ The output of the last process is shown as it comes, that of the others at the e
 """
 
 import compileall
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.stack import PREPARED
 
 PYTEST = (sys.executable, "-m", "pytest")
 PACKAGES = ("agents", "approvals", "config", "runtime", "tests")
@@ -52,6 +56,9 @@ def main(arguments: Sequence[str]) -> int:
         compileall.compile_dir(package, quiet=2)
     *lanes, last = QUICK if "--quick" in arguments else (*LANES, REST)
     with ExitStack() as stack:
+        shared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="abeyance-tests-")))
+        shared.chmod(0o755)  # other accounts pass through it
+        os.environ[PREPARED] = str(shared)
         kept = [stack.enter_context(tempfile.TemporaryFile()) for _ in lanes]
         others = [
             subprocess.Popen([*PYTEST, *lane], stdout=file, stderr=subprocess.STDOUT)

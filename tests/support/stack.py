@@ -1,7 +1,9 @@
 """The whole application, started exactly as `make up` starts it, for tests that look at it from outside."""
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -24,6 +26,8 @@ STOPPED_WITHIN = 120.0  # a process that still runs then will never stop
 
 _SCREEN = "  Stop     Ctrl-C"  # the last line of the screen
 
+PREPARED = "PREPARED_INSTALLATION"  # variable: where several processes of tests share one
+
 _SERVERS = ("DATABASE_URL", "REDIS_URL", "SCIM_URL", "SCIM_TOKEN", "EMAIL_URL", "PORT", "HOME_DIR")
 _REAL = (*_SERVERS, "ABEYANCE_UNSAFE_POSTGRES", "ABEYANCE_WEB_ROLE", "ABEYANCE_WORKER_ROLE")
 
@@ -34,6 +38,8 @@ class Stack:
     Choose a folder below one that others may pass through, as the fixture `sandbox` is, or Postgres
     has to keep its data elsewhere. `extra` are variables of the environment, a short lease for example. Without
     ABEYANCE_AGENTS among them there are no invoices, which come while a test looks at something else.
+
+    The first `start` copies a folder with tables, keys and people; `begin` makes all of that itself.
     """
 
     def __init__(self, home: Path, *, demo: str = "", **extra: str) -> None:
@@ -53,6 +59,8 @@ class Stack:
 
     def start(self) -> None:
         """Wait for the screen. Raise AssertionError with the output so far if it does not appear."""
+        if not (self.demo or "DATABASE_URL" in self.extra or self.home.exists()):
+            _copy_prepared(self.home)
         self.begin()
         try:
             self.wait_for_line(_SCREEN, READY_WITHIN)
@@ -181,6 +189,33 @@ def _mark_of(process: psutil.Process) -> str | None:
     except (psutil.Error, OSError):
         return None
     return mark
+
+
+def _copy_prepared(home: Path) -> None:
+    """Make a data folder with the tables and people of the prepared one, which the first process makes."""
+    place = Path(os.environ.get(PREPARED) or home.parent)
+    source, made_as = place / "prepared", place / "preparing"
+    with (place / "prepared.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not source.exists():
+            _prepare(made_as)
+            made_as.rename(source)
+    commands.run("cp", "-a", source, home).check_returncode()
+    path = home / "credentials.json"
+    path.write_text(path.read_text().replace(str(made_as), str(home)))
+
+
+def _prepare(home: Path) -> None:
+    """Start an empty installation until it has tables and people. It forgets its id, ports and logs."""
+    stack = Stack(home)
+    stack.begin()
+    stack.wait_for_line("Starting web, worker and sweeper", READY_WITHIN)
+    stack.stop()
+    assert (home / "servers").exists(), f"{home} is closed to the account of Postgres"
+    shutil.rmtree(home / "logs")
+    path = home / "home.json"
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps({name: known[name] for name in known.keys() - {"id", "ports"}}))
 
 
 def with_ledger(sandbox: Path, name: str, agents: str, **extra: str) -> tuple[Stack, Path]:

@@ -23,20 +23,26 @@ from tests.support.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
+MOMENTS = ("Starting Postgres", "Preparing the database", "Starting web, worker and sweeper")
 OTHERS = ("config.web", "sweep", "isolated", "config.local.servers.directory.server")
 
 
 @pytest.fixture(scope="module")
 def stack(sandbox: Path) -> Iterator[Stack]:
-    """Start the application once for this file. Each test continues from the state of the one before."""
+    """Start the application once for this file, interrupted three times. Each test continues from the one before."""
     stack = Stack(sandbox / "home of its own", ABEYANCE_WORKERS="2")
+    for moment in MOMENTS:
+        stack.begin()
+        stack.wait_for_line(moment)
+        stack.stop()
+        assert stack.processes() == []
     stack.start()
     yield stack
     if stack.processes():
         stack.kill_everything()
 
 
-def test_a_first_start_has_demo_people_and_three_runs_at_their_gates(stack: Stack) -> None:
+def test_an_interrupted_first_start_is_completed_with_people_and_runs(stack: Stack) -> None:
     path = stack.home / "credentials.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.stat().st_uid == os.geteuid()
@@ -175,17 +181,6 @@ def test_a_deleted_credentials_file_revokes_its_secrets(stack: Stack) -> None:
     assert listed.stdout.count("valid tokens: 0") == 4
     assert not (stack.home / "credentials.json").exists()
     assert json.loads((stack.home / "home.json").read_text())["demo"] is False
-
-
-def test_the_next_start_completes_an_interrupted_one(sandbox: Path) -> None:
-    stack = Stack(sandbox / "cut off")
-    for line in ("Starting Postgres", "Preparing the database", "Starting web, worker and sweeper"):
-        stack.begin()
-        stack.wait_for_line(line)
-        stack.stop()
-        assert stack.processes() == []
-    with stack:
-        _three_suspended(stack)
 
 
 def _three_suspended(stack: Stack) -> list[dict[str, Any]]:
