@@ -35,7 +35,7 @@ def _look(connection: Connection, id: UUID, one: Definition) -> Looked:
     """Take the next new objects of a bucket. Raise Unreadable."""
     if not places.allows_bucket(one.bucket):
         raise Unreadable(f"{places.BUCKETS} does not name the bucket")
-    if trigger_events.waiting_count(connection, id) >= MAX_OPEN:
+    if trigger_events.open_count(connection, id) >= MAX_OPEN:
         return Looked()
     after = sources.cursor(connection, id)
     try:

@@ -63,7 +63,7 @@ def _taken(connection: Connection, id: UUID, one: Definition, descriptor: int) -
     watched_files.see(connection, id, one.folder, stamps, now)
     gone = [*known.keys() - {file.name for file in found}]
     watched_files.miss(connection, id, one.folder, gone, now)
-    if not complete or trigger_events.waiting_count(connection, id) >= MAX_OPEN:
+    if not complete or trigger_events.open_count(connection, id) >= MAX_OPEN:
         return Looked(problem=problem)
     for file in complete[:TAKEN]:
         _take(connection, id, one, descriptor, file)

@@ -9,9 +9,9 @@ from runtime.store.tables.triggers import received_events, trigger_events
 from runtime.store.tables.triggers.trigger_events import State
 from runtime.triggers.events.definition import Definition
 
-MAX_OPEN = (
-    1_000  # events of a trigger that wait; the rest stays at its source until there are fewer
-)
+# Events of a trigger that have not started. The rest stays at its source until there are fewer, so that none is skipped
+# because too many wait.
+MAX_OPEN = 1_000
 
 
 class Refused(Exception):

@@ -45,7 +45,7 @@ def _look(connection: Connection, id: UUID, one: Definition) -> Looked:
     """Take the next entries of a stream. Raise Unreadable."""
     if one.stream not in places.streams():
         raise Unreadable(f"{places.STREAMS} does not name the stream")
-    if trigger_events.waiting_count(connection, id) >= MAX_OPEN:
+    if trigger_events.open_count(connection, id) >= MAX_OPEN:
         return Looked()
     server, group = queue.client(settings.ABEYANCE_STREAMS_URL), f"{queue.GROUP}:{id}"
     try:

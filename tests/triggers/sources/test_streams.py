@@ -156,10 +156,16 @@ def test_a_stream_waits_while_too_many_events_do(
     stream.add(who="Ann")
     stream.look()
     assert not ReceivedEvent.objects.exists()
+    monkeypatch.setattr(streams, "MAX_OPEN", 1)
+    stream.look()
+    stream.add(who="Cay")
+    stream.look()
+    assert stream.states() == ["new"]  # no sweeper has looked at it
     monkeypatch.setattr(streams, "MAX_OPEN", keeping.MAX_OPEN)
     stream.look()
+    assert stream.states() == ["new", "new"]
     changes.change(id=stream.trigger, sent=STREAMED, actor=ADA)
     stream.add(who="Bob")
     stream.look()
-    assert stream.states() == ["new"]
+    assert stream.states() == ["new", "new"]
     assert not Source.objects.exists()

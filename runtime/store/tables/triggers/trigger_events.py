@@ -137,6 +137,16 @@ def waiting_count(connection: Connection, trigger: UUID) -> int:
     return int(row[0])
 
 
+def open_count(connection: Connection, trigger: UUID) -> int:
+    """Count the events that have not started, also those that no sweeper has looked at."""
+    row = connection.execute(
+        "SELECT count(*) FROM runtime_triggerevent WHERE trigger = %s AND state IN ('new', 'waiting')",
+        (trigger,),
+    ).fetchone()
+    assert row is not None  # an aggregate has one row
+    return int(row[0])
+
+
 def wakeable(
     connection: Connection, trigger: UUID, agent: str, name: str, most: int
 ) -> list[tuple[int, list[UUID]]]:
