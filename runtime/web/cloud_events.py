@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from django.http import HttpRequest
 
+from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
 
 STRUCTURED = "application/cloudevents+json"
@@ -36,8 +37,8 @@ def plain(request: HttpRequest, body: Any) -> dict[str, Any]:
     if found.get("specversion") != "1.0":
         raise InvalidInput("specversion", "must be 1.0")
     for name in _REQUIRED:
-        if not isinstance(found.get(name), str) or not found[name]:
-            raise InvalidInput(name, "must be text that is not empty")
+        if not isinstance(found.get(name), str) or not 1 <= len(found[name]) <= MAX_EVENT_NAME:
+            raise InvalidInput(name, f"must be text of 1 to {MAX_EVENT_NAME} characters")
     if "data_base64" in found:
         raise InvalidInput("data_base64", "is not accepted: send JSON as data")
     data = found.get("data")

@@ -92,10 +92,8 @@ class StrictParser(Parser):
 
     def parse_body(self, request: HttpRequest) -> Any:
         """Parse the body. Raise InvalidInput naming a repeated field, or ValueError if it is not JSON."""
-        is_event = request.path.endswith("/events") and cloud_events.is_one(request)
-        if is_event and not request.body:
-            return cloud_events.plain(request, None)
         body = json.loads(request.body, object_pairs_hook=_once)
+        is_event = request.path.endswith("/events") and cloud_events.is_one(request)
         return cloud_events.plain(request, body) if is_event else body
 
 

@@ -4,15 +4,19 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from ninja import Router, Schema, Status
+from ninja.params import functions
 from pydantic import WithJsonSchema
 
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
+from runtime.errors import InvalidInput
+from runtime.web import cloud_events
 from runtime.web.requests import Authenticated, Body, with_example
 
 router = Router(tags=["events"])
 
 _NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT_NAME})
+_OPTIONAL: Any = functions.Body(None)  # ninja parses no empty body
 _TEXT = WithJsonSchema({"type": "string", "maxLength": MAX_EVENT_NAME})
 
 
@@ -40,21 +44,30 @@ class EventOut(Schema):
 
 
 @router.post("/events", response={201: EventOut, 200: EventOut})
-def send_event(request: Authenticated, body: EventIn) -> Status[dict[str, Any]]:
+def send_event(request: Authenticated, body: EventIn = _OPTIONAL) -> Status[dict[str, Any]]:
     """Send an external event: 201, or 200 without effect if it was sent before.
 
     It ends each open wait that names the event and whose `match` is contained in `data`, and is offered to each
     trigger of its name. It is not kept for later ones. It is known by its source and id for 30 days. CloudEvents 1.0
     are accepted too, in structured and binary mode; their `type` is the name.
     """
+    given: EventIn | None = body
+    one = given or _of_headers(request)
     sent = deliver(
-        id=body.id,
-        name=body.name,
-        data=body.data,
-        source=body.source,
-        subject=body.subject,
+        id=one.id,
+        name=one.name,
+        data=one.data,
+        source=one.source,
+        subject=one.subject,
         actor=request.auth,
     )
-    shown = {"id": body.id, "name": sent.event.name, "source": body.source or ""}
+    shown = {"id": one.id, "name": sent.event.name, "source": one.source or ""}
     counts = {"waits": sent.event.waits, "triggers": sent.triggers, "at": sent.event.at}
     return Status(201 if sent.new else 200, {**shown, **counts})
+
+
+def _of_headers(request: Authenticated) -> EventIn:
+    """Return the CloudEvent without data whose attributes are in the headers. Raise InvalidInput."""
+    if not cloud_events.is_one(request):
+        raise InvalidInput("body", "Field required")
+    return EventIn(**cloud_events.plain(request, None))
