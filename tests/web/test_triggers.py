@@ -51,7 +51,7 @@ def test_from_the_form_and_an_event_to_the_gate_of_the_run(
     assert "{{data.username}}" in ada.get(NEW).content.decode()
     sample = json.dumps({**NEWCOMER, "security_level": "high"})
     tried = ada.post(NEW, {**SAID, "try": "1", "sample": sample})
-    has(words(tried), "Trial of 1 event", "does not fit", "filter: ")
+    has(words(tried), "Trial of 1 event", "does not fit", "filter: ", "Data of the event")
     tried = ada.post(NEW, {**SAID, "try": "1", "sample": json.dumps(NEWCOMER)})
     has(words(tried), "starts a run", "business key hire newhire")
     assert not Trigger.objects.exists()
@@ -150,6 +150,10 @@ def test_cloud_events_in_both_modes_are_the_same_event(admin_api: Caller) -> Non
     assert (again.status_code, again.json()["source"]) == (200, "/hr")
     other = admin_api.post("/events", {}, headers={**headers, "ce-id": "h%20%C3%A9"})
     assert (other.status_code, other.json()["id"]) == (201, "h é")
+    empty = admin_api.send("/events", "", headers={**headers, "ce-id": "h-2"})
+    assert (empty.status_code, empty.json()["id"]) == (201, "h-2")
+    none = admin_api.send("/events", "")
+    assert (none.status_code, none.json()["field"]) == (422, "body")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ def test_cloud_events_in_both_modes_are_the_same_event(admin_api: Caller) -> Non
         ({"id": ""}, CLOUD, "id"),
         ({"source": None}, CLOUD, "source"),
         ({"type": 7}, CLOUD, "type"),
-        ({"type": "x" * 201}, CLOUD, "name"),
+        ({"type": "x" * 201}, CLOUD, "type"),
         ({"data_base64": "AA=="}, CLOUD, "data_base64"),
         ({"data": []}, CLOUD, "data"),
         ({}, "application/cloudevents-batch+json", "content-type"),

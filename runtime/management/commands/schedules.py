@@ -1,4 +1,4 @@
-"""`manage.py schedules …`: make, list, pause, resume, end, run and back-fill schedules as a person."""
+"""`manage.py schedules …`: make, show, change, pause, resume, end, run and back-fill schedules as a person."""
 
 import json
 from argparse import RawDescriptionHelpFormatter
@@ -9,8 +9,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.errors import InvalidInput, RequestError, RuntimeFault
 from runtime.ports.access import Actor
+from runtime.store.tables.triggers.schedule_times import TimeRow
 from runtime.triggers import changes, listing
 from runtime.triggers.definition import Missed, Overlap
+from runtime.triggers.listing import ScheduleView
 
 EXAMPLES = """\
   schedules list --as ada
@@ -19,6 +21,10 @@ EXAMPLES = """\
   schedules pause 0192f1c2-… --as ada
   schedules backfill 0192f1c2-… --as ada --from 2026-03-01 --until 2026-03-31
 """
+DEFINED = (
+    *("name", "agent", "cron", "every", "zone", "starts_at", "ends_at"),
+    *("missed", "overlap", "jitter", "thread"),
+)
 ACTS = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
 
 
@@ -26,7 +32,8 @@ class Command(BaseCommand):
     """Makes, lists and changes schedules."""
 
     help = (
-        "Make, list, pause, resume, end, run and back-fill schedules, with the rights of a person."
+        "Make, list, show, change, pause, resume, end, run and back-fill schedules, with the rights"
+        " of a person."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -34,18 +41,9 @@ class Command(BaseCommand):
         parser.epilog = EXAMPLES
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
         _parser(acts, "list", "list the schedules that the person may read")
-        add = _parser(acts, "add", "make a schedule that the person owns")
-        for name in ("name", "agent"):
-            add.add_argument(f"--{name}", required=True)
-        add.add_argument("--input", default="{}", metavar="JSON")
-        add.add_argument("--cron", default="", metavar="FIELDS", help="five fields, in --zone")
-        add.add_argument("--every", type=int, metavar="SECONDS", help="instead of --cron")
-        add.add_argument("--zone", default="UTC")
-        add.add_argument("--start", dest="starts_at", metavar="TIME")
-        add.add_argument("--end", dest="ends_at", metavar="TIME")
-        add.add_argument("--missed", choices=[*Missed], default=str(Missed.ONCE))
-        add.add_argument("--overlap", choices=[*Overlap], default=str(Overlap.SKIP))
-        add.add_argument("--jitter", type=int, default=0, metavar="SECONDS")
+        _parser(acts, "show", "show its next and past times, with their runs", schedule=True)
+        _add_definition(_parser(acts, "add", "make a schedule that the person owns"))
+        _add_definition(_parser(acts, "change", "replace all that it says", schedule=True))
         for act in ACTS:
             _parser(acts, act, f"{act} a schedule", schedule=True)
         _parser(acts, "run", "start a run at once", schedule=True)
@@ -67,13 +65,15 @@ class Command(BaseCommand):
             case "list":
                 for row in listing.rows(actor):
                     at = "" if row.next_at is None else f"{row.next_at:%Y-%m-%d %H:%M} UTC"
-                    self.stdout.write(f"{row.id}\t{row.state}\t{at}\t{row.agent}\t{row.name}")
+                    state = row.problem or row.state
+                    self.stdout.write(f"{row.id}\t{state}\t{at}\t{row.agent}\t{row.name}")
+            case "show":
+                self._show(listing.one(_id(number), actor))
             case "add":
-                sent = {name: options[name] for name in ("name", "agent", "cron", "every", "zone")}
-                sent |= {name: options[name] for name in ("missed", "overlap", "jitter")}
-                sent |= {name: options[name] for name in ("starts_at", "ends_at")}
-                made = changes.create(sent={**sent, "input": _json(options["input"])}, actor=actor)
-                self.stdout.write(f"Made: {made}")
+                self.stdout.write(f"Made: {changes.create(sent=_definition(options), actor=actor)}")
+            case "change":
+                changes.change(id=_id(number), sent=_definition(options), actor=actor)
+                self.stdout.write("Done: change")
             case "run":
                 self.stdout.write(f"Started: {changes.run_now(id=_id(number), actor=actor)}")
             case "backfill":
@@ -83,6 +83,43 @@ class Command(BaseCommand):
             case _:
                 ACTS[act](id=_id(number), actor=actor)
                 self.stdout.write(f"Done: {act}")
+
+    def _show(self, one: ScheduleView) -> None:
+        """Write its state, next times, last failure and newest past times: a line each."""
+        said = one.definition
+        self.stdout.write(f"{said.name}\t{one.status}\t{said.rhythm}\t{said.zone}")
+        for at in one.next_times:
+            self.stdout.write(f"next\t{at.isoformat()}")
+        if one.last_failure is not None:
+            self.stdout.write(f"last failure\t{_time(one.last_failure)}")
+        for row in one.history:
+            self.stdout.write(f"past\t{_time(row)}")
+
+
+def _time(row: TimeRow) -> str:
+    return f"{row.at.isoformat()}\t{row.state}\t{row.run or ''}\t{row.reason}".rstrip()
+
+
+def _add_definition(parser: CommandParser) -> None:
+    for name in ("name", "agent"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--input", default="{}", metavar="JSON")
+    parser.add_argument("--cron", default="", metavar="FIELDS", help="five fields, in --zone")
+    parser.add_argument("--every", type=int, metavar="SECONDS", help="instead of --cron")
+    parser.add_argument("--zone", default="UTC")
+    parser.add_argument("--start", dest="starts_at", metavar="TIME")
+    parser.add_argument("--end", dest="ends_at", metavar="TIME")
+    parser.add_argument("--missed", choices=[*Missed], default=str(Missed.ONCE))
+    parser.add_argument("--overlap", choices=[*Overlap], default=str(Overlap.SKIP))
+    parser.add_argument("--jitter", type=int, default=0, metavar="SECONDS")
+    parser.add_argument("--thread", default="", help="the conversation of its runs")
+
+
+def _definition(options: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: options[name] for name in DEFINED},
+        "input": _json(options["input"]),
+    }
 
 
 def _parser(acts: Any, name: str, text: str, *, schedule: bool = False) -> CommandParser:

@@ -95,10 +95,12 @@ class TriggerView:
 class Trial:
     """The result of trying a definition on one event: nothing is started or kept.
 
-    `problem` names the wrong place and says why, empty without one. `input` and the keys are None without a result.
+    `data` is that of the event. `problem` names the wrong place and says why, empty without one. `input` and the keys
+    are None without a result.
     """
 
     event: str
+    data: Any
     passes: bool
     key: str | None
     business_key: str | None
@@ -155,6 +157,7 @@ def _trial(one: Definition, facts: Mapping[str, Any]) -> Trial:
         problem = exc.all_of_it
     return Trial(
         event=facts["id"],
+        data=facts["data"],
         passes=passes,
         key=key,
         business_key=business_key if one.business_key else None,

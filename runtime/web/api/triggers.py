@@ -222,9 +222,10 @@ class TriggerOut(Schema):
 
 
 class TrialOut(Schema):
-    """The result of a trial for one event; `problem` names the wrong place and says why."""
+    """The result of a trial for one event and its data; `problem` names the wrong place and says why."""
 
     event: str
+    data: Any
     passes: bool
     key: str | None
     business_key: str | None

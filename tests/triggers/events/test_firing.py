@@ -314,6 +314,7 @@ def test_a_trial_says_what_would_be_started_and_starts_nothing(desk: Desk) -> No
     ]
     (one,) = listing.tried({**SAID, "filter": ""}, ADA, sample={"id": "x", "data": DATA})
     assert (one.event, one.key, one.input) == ("x", "a", {"full_name": "New Hire", "level": 2})
+    assert one.data == DATA
     with pytest.raises(NoSuchTrigger):
         listing.tried(SAID, seeds.person("otto", Group.REQUESTERS), id=made)
     assert (Run.objects.count(), TriggerAct.objects.count()) == (0, 1)

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_the_webhook_on_the_page_is_made_and_gets_the_delivery_on_the_page(
     assert TriggerEvent.objects.count() == 1
 
 
-def test_the_commands_on_the_page_run(hiring: None) -> None:
+def test_the_commands_on_the_page_run(hiring: None, cast: Cast, tmp_path: Path) -> None:
     _, block = blocks(PAGE, "")
     for line in block.text.replace("\n    ", " ").splitlines():
         made = Trigger.objects.first()
@@ -61,11 +62,27 @@ def test_the_commands_on_the_page_run(hiring: None) -> None:
         assert words[:2] == ["manage.py", "triggers"]
         out, error = commands.tried(*words[1:])
         assert (error, bool(out)) == ("", True), line
-    assert Trigger.objects.get().state == "paused"
+    (made,) = Trigger.objects.all()
+    assert (made.name, made.state) == ("All leavers", "paused")
+    key = tmp_path / "key"
+    key.write_text("of the other system\n")
+    hook = ("--scheme", "stripe", "--secret-file", str(key))
+    out, _ = commands.tried("triggers", "webhook", str(made.id), "--as", "ada", *hook)
+    assert "Secret: of the other system\n" in out
+    path = out.split()[1].removeprefix("/api/v1")
+    assert Caller(cast.ada).post(path).status_code == 401
+    out, _ = commands.tried("triggers", "show", str(made.id), "--as", "ada")
+    assert "webhook\tstripe\t1 refused\tit has no time" in out
+    out, _ = commands.tried("triggers", "remove-webhook", str(made.id), "--as", "ada")
+    assert (out, Caller(cast.ada).post(path).status_code) == ("Done: remove-webhook\n", 404)
     for refused, why in (
         (("add", "--as", "ada", "{"), "the definition is not JSON"),
         (("add", "--as", "ada", '{"event": ""}'), "event: must have 1 to 200 characters"),
         (("pause", "7", "--as", "ada"), "'7' is no id of a trigger"),
-        (("retry", str(Trigger.objects.get().id), "9", "--as", "ada"), "can be retried"),
+        (
+            ("webhook", str(made.id), "--as", "ada", *hook[:2], "--secret-file", "/no"),
+            "No such file",
+        ),
+        (("retry", str(made.id), "9", "--as", "ada"), "can be retried"),
     ):
         assert why in commands.tried("triggers", *refused)[1]
