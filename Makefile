@@ -18,7 +18,7 @@ agents: environment ## list the agents of ABEYANCE_AGENTS with all mistakes in t
 	@exec $(RUN) manage.py agents check
 
 new-agent: environment ## write a working agent with a gate, and its test (NAME=refunds AGENTS_DIR=~/my-agents)
-	@exec $(RUN) manage.py agents new $(if $(NAME),"$(NAME)",--help)
+	@AGENTS_DIR= exec $(RUN) manage.py agents new $(if $(NAME),"$(NAME)",--help) $(if $(AGENTS_DIR),--folder "$(AGENTS_DIR)")
 
 manage: environment ## run a command on the data of make up (CMD="people list" HOME_DIR=...)
 	@exec $(RUN) -m config.local manage --home "$(HOME_DIR)" -- $(CMD)

@@ -105,6 +105,7 @@ def test_sub_agents_have_plans_of_their_own() -> None:
     [
         ({"done": [2]}, ToolFailed, "the plan was not changed: done: there is no item 2"),
         ({}, ToolFailed, "give at least one of"),
+        ({"write": ["\U0001f642" * 200] * 50}, ToolFailed, "its items are too long together"),
         ({"write": ["x" * 201]}, CallRefused, "arguments.write.0: String should have at most 200"),
         ({"add": ["x"] * 51}, CallRefused, "arguments.add: List should have at most 50 items"),
     ],

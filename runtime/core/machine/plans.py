@@ -4,6 +4,7 @@ The result of each such call is the whole plan, so the last result is the plan. 
 after the other, in the model's order. A compaction leaves the plan as it is.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.continuation import SETTLED, Call, Frame, PlanItem
 from runtime.core.fast_replace import replace
-from runtime.core.limits import MAX_PLAN_ITEM, MAX_PLAN_ITEMS
+from runtime.core.limits import KEPT_INLINE, MAX_PLAN_ITEM, MAX_PLAN_ITEMS
 
 Plan = tuple[PlanItem, ...]
 
@@ -40,7 +41,12 @@ def changed(
         _require(doing, items, "doing")
         items = [_now(one, "open") if one.state == "doing" else one for one in items]
         items[doing - 1] = _now(items[doing - 1], "doing")
-    return tuple(items)
+    made = tuple(items)
+    if len(json.dumps(result_of(made), separators=(",", ":"))) > KEPT_INLINE:
+        raise ValueError(
+            "its items are too long together: write them shorter"
+        )  # the entry must have all of it
+    return made
 
 
 def result_of(plan: Plan) -> dict[str, Any]:
