@@ -17,7 +17,7 @@ seen: list[tuple[str, ...]] = []
 
 
 @tool(approval=True, sentence="Pay")
-def pay() -> str:
+def pay(note: str = "") -> str:
     """Pays."""
     return "paid"
 
@@ -66,6 +66,14 @@ def test_a_lost_worker_repeats_no_change() -> None:
     assert len(kept) == 3
     assert run.gate.preview == {"plan": {"item": "Pay it", "number": 2, "of": 3}}
     assert run.approve().output == "done"
+
+
+@pytest.mark.parametrize("crash", ["", "plan"])
+def test_a_call_belongs_to_the_item_that_its_own_turn_says_before_it(crash: str) -> None:
+    turn = together(call("pay"), call("plan", done=[1], doing=2), call("pay", note="rest"))
+    run = driven(WRITE, turn, say("done"), crash=crash)
+    assert [one.preview["plan"]["number"] for one in run.gates] == [1, 2]
+    assert run.approve(run.gates[0]).approve().output == "done"
 
 
 def test_a_compaction_leaves_the_plan() -> None:

@@ -70,14 +70,22 @@ def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
             summary = compaction.is_due(frame) or compaction.memory_is_due(now, frame)
             return (CallModel(frame=frame.id, summary=summary),)
         case FrameState.ACTING:
-            calls = frame.of_turn()
-            return [effect for call in calls if (effect := _plan_call(frame, call)) is not None]
+            return tuple(_plan_calls(frame))
         case FrameState.ANSWERED | FrameState.FAILED:
             return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)
         case FrameState.RETRYING | FrameState.CLOSED:
             return ()
         case _ as never:
             assert_never(never)
+
+
+def _plan_calls(frame: Frame) -> Iterator[Command]:
+    """Yield the commands for the calls of a turn. Those after a change of the agent's plan belong to the new plan."""
+    for call in frame.of_turn():
+        if (command := _plan_call(frame, call)) is not None:
+            yield command
+        if plans.may_change(call):
+            break
 
 
 def _plan_call(frame: Frame, call: Call) -> Command | None:
@@ -95,8 +103,6 @@ def _plan_call(frame: Frame, call: Call) -> Command | None:
         case CallState.ADMITTED if call.terms and call.terms.waits:
             return StartWait(frame=frame.id, call=call.id)
         case CallState.RETRYING if call.until is not None:
-            return None
-        case CallState.ADMITTED | CallState.RETRYING if plans.waits_for_earlier(frame, call):
             return None
         case CallState.ADMITTED | CallState.RETRYING:
             return StartTool(frame=frame.id, call=call.id, attempt=call.attempt + 1)

@@ -70,16 +70,9 @@ def keep(frame: Frame, call: Call) -> Frame:
     return frame if plan is None else replace(frame, todo=plan)
 
 
-def waits_for_earlier(frame: Frame, call: Call) -> bool:
-    """Tell whether an earlier call of this turn may still change the plan that this call changes."""
-    if call.terms is None or not call.terms.plan:
-        return False
-    for other in frame.of_turn():
-        if other.id == call.id:
-            return False
-        if other.tool == call.tool and other.state not in SETTLED:
-            return True
-    return False
+def may_change(call: Call) -> bool:
+    """Tell whether an admitted call may still change the plan: later calls of its turn wait for it."""
+    return call.terms is not None and call.terms.plan and call.state not in SETTLED
 
 
 def current(plan: Plan) -> int | None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.core.enums import Verdict
-from runtime.core.events import AllowanceUse, GateOpened
+from runtime.core.events import AllowanceUse, CallAdmitted, GateOpened
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.earlier_decisions import needs_recheck
 from runtime.execution.admission.gates import AdmissionResult
@@ -56,7 +56,10 @@ class CallChecks:
     def of_turn(
         self, now: Continuation, frame: str, calls: Sequence[str]
     ) -> tuple[AdmissionResult, ...]:
-        """Check the proposed calls of a frame. Its gates open together, once every call has its preview."""
+        """Check the proposed calls of a frame. Its gates open together, once every call has its preview.
+
+        Calls after a change of the agent's plan are checked after it: people are shown to which item they belong.
+        """
         found, taken = list[AdmissionResult | PreviewCall](), self._taken.copy()
         for call in calls:
             if (frame, call) in self._previewing:
@@ -65,6 +68,8 @@ class CallChecks:
             if isinstance(checked, AdmissionResult) and checked.allowed is not None:
                 taken[checked.allowed.use.id] += 1
             found.append(checked)
+            if _changes_plan(checked):
+                break
         for result in found:
             if isinstance(result, PreviewCall):
                 self._preview(result)
@@ -106,6 +111,11 @@ class CallChecks:
         """Have a call previewed if a slot is free."""
         if self._start(command):
             self._previewing.add((command.frame, command.call))
+
+
+def _changes_plan(checked: AdmissionResult | PreviewCall) -> bool:
+    event = checked.event if isinstance(checked, AdmissionResult) else None
+    return isinstance(event, CallAdmitted) and event.terms.plan
 
 
 def _opens_gate(result: AdmissionResult) -> bool:
