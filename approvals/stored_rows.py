@@ -5,9 +5,10 @@ result gets another column fails.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import DEFAULT_DB_ALIAS, models
 
 from approvals.models import Request
@@ -31,6 +32,17 @@ def read(values: Sequence[Any]) -> Request:
         json.loads(value) if name in _JSON and value is not None else value
         for name, value in zip(_NAMES, values, strict=True)
     ]
+    return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
+
+
+def from_json(row: Mapping[str, Any]) -> Request:
+    """Make a request of the JSON object of its row. Raises ValueError if a value is of another type."""
+    fields = Request._meta.concrete_fields  # noqa: SLF001
+    try:
+        # A column of a later release is None.
+        values = [field.to_python(row.get(field.column or "")) for field in fields]
+    except ValidationError as exc:
+        raise ValueError(exc.messages[0]) from exc
     return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
 
 

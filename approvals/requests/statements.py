@@ -22,6 +22,7 @@ from runtime.core.enums import (
     Verdict,
 )
 from runtime.keyring import macs, purposes, signatures
+from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
 STATUS: Mapping[Verdict, Request.Status] = {
@@ -105,7 +106,7 @@ def sign(request: Request, statement: Statement) -> None:
     request.key_id = signature.key_id
 
 
-def read(request: Request) -> Statement:
+def read(request: Request, verifies: Verifies = signatures.verify_signature) -> Statement:
     """Return the signed statement of this request.
 
     Raises NotConfirmed if there is none, if its signature does not verify or if the row differs from it; KeyMissing.
@@ -114,7 +115,7 @@ def read(request: Request) -> Statement:
         raise NotConfirmed("the request has no signed decision")
     signature = signatures.Signature(hex=_hex(request.signature), key_id=request.key_id)
     text = _completed(request.statement, request)
-    if not signatures.verify_signature(purposes.DECISIONS, signature, text):
+    if not verifies(purposes.DECISIONS, signature, text):
         raise NotConfirmed("the statement differs from the signed one")
     said = _parse(text)
     stored = (

@@ -15,6 +15,7 @@ from approvals.requests import schemas, snapshot, statements
 from runtime.core.enums import Verdict
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, sealing, signatures
+from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
 _ERASED_ARGS = "{}"
@@ -61,13 +62,13 @@ def check_edited(request: Request, said: statements.Statement) -> None:
         snapshot.check_edit(request, json.loads(request.edited), said.result)
 
 
-def check_allowed(request: Request) -> None:
+def check_allowed(request: Request, verifies: Verifies = signatures.verify_signature) -> None:
     """Raise NotConfirmed unless two people signed the allowance that the request names, and it covers the call."""
     if None in (request.statement, request.signature, request.key_id):
         raise NotConfirmed("the request has no signed allowance")
     signature = signatures.Signature(hex=str(request.signature), key_id=str(request.key_id))
     text = str(request.statement)
-    if not signatures.verify_signature(purposes.RIGHTS, signature, text):
+    if not verifies(purposes.RIGHTS, signature, text):
         raise NotConfirmed("the allowance differs from the signed one")
     said: dict[str, Any] = json.loads(text)
     stored = ("allowance", "confirmed", str(request.allowance), request.decided_by, "approved")

@@ -18,6 +18,7 @@ from approvals.requests.statements import Statement
 from runtime.core.digest import canonical, sha256_of
 from runtime.core.enums import Verdict
 from runtime.keyring import purposes, signatures
+from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
 # The verdicts that let a call start: only these need votes. One person denies, answers or gives up.
@@ -108,9 +109,11 @@ def digest_of(statement: str) -> str:
     return sha256_of(statement)
 
 
-def read(request: Request, found: str | None) -> tuple[Cast, ...]:
+def read(
+    request: Request, found: str | None, verifies: Verifies = signatures.verify_signature
+) -> tuple[Cast, ...]:
     """Verify what `sql` found. Raises NotConfirmed at the first vote that does not verify, KeyMissing."""
-    return tuple(_read(request, *values) for values in json.loads(found or "[]"))
+    return tuple(_read(request, verifies, *values) for values in json.loads(found or "[]"))
 
 
 def demands(request: Request) -> Demands | None:
@@ -155,6 +158,7 @@ def _check_places(named: Sequence[Cast]) -> None:
 
 def _read(
     request: Request,
+    verifies: Verifies,
     person: str,
     absent: str | None,
     stage: int,
@@ -167,7 +171,7 @@ def _read(
     held: str | None,
 ) -> Cast:
     signed = signatures.Signature(hex=signature, key_id=key_id)
-    if not signatures.verify_signature(purposes.DECISIONS, signed, statement):
+    if not verifies(purposes.DECISIONS, signed, statement):
         raise NotConfirmed(f"the vote of {person} differs from the signed one")
     said: dict[str, Any] = json.loads(statement)
     moment = datetime.fromisoformat(at)

@@ -1,5 +1,6 @@
 """Makes and verifies Ed25519 signatures."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
+from runtime.errors import KeyMissing
 from runtime.keyring import files
 
 
@@ -19,6 +21,10 @@ class Signature:
 
     hex: str
     key_id: str
+
+
+# Like `verify_signature`: purpose, signature, text.
+Verifies = Callable[[str, Signature, str], bool]
 
 
 def sign(purpose: str, text: str) -> Signature:
@@ -34,6 +40,20 @@ def sign(purpose: str, text: str) -> Signature:
 def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
     """Return whether the key of `stored` signed exactly this text. Raises KeyMissing for an unknown key id."""
     return _recently_signed_by(purpose, files.key_of(purpose, stored.key_id), stored.hex, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKeys:
+    """Public keys by purpose and id, for a reader without the files of the installation that signed."""
+
+    keys: Mapping[str, Mapping[str, bytes]]
+
+    def verify(self, purpose: str, stored: Signature, text: str) -> bool:
+        """Do what `verify_signature` does, with these keys. Raises KeyMissing."""
+        key = self.keys.get(purpose, {}).get(stored.key_id)
+        if key is None:
+            raise KeyMissing(f"key {stored.key_id!r} of {purpose} is not among the given ones")
+        return signed_by(purpose, key, stored.hex, text)
 
 
 def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:

@@ -1,0 +1,187 @@
+"""Verifies the requests and decisions in the file of an archived run with public keys alone.
+
+The web signed each decision, so it verifies although other processes can write journals and files. Each decision in the
+journal must be the signed one. The MACs of requests, and of the audit, need the keys of the installation.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from approvals import stored_rows
+from approvals.audit import UNDONE
+from approvals.models import Request
+from approvals.requests import snapshot, statements, verification, votes
+from approvals.requests.statements import Statement
+from runtime.core.enums import BEFORE_CALL, Decision, Verdict
+from runtime.core.events import GateDecided
+from runtime.errors import KeyMissing, Tampered
+from runtime.keyring import purposes, sealing
+from runtime.keyring.signatures import PublicKeys
+from runtime.ports.approvals import NotConfirmed
+
+_SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWERED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedEvidence:
+    """How many requests and audit rows were read, and how many decisions, votes and allowances verified.
+
+    `unverified` counts the decisions and allowances without a given key, `expired` the decisions of the clock.
+    """
+
+    requests: int = 0
+    audit: int = 0
+    decisions: int = 0
+    votes: int = 0
+    allowed: int = 0
+    expired: int = 0
+    unverified: int = 0
+
+
+def verify(
+    rows: Mapping[str, Any],
+    run: UUID,
+    decided: Sequence[GateDecided],
+    contents: Mapping[str, str],
+    keys: PublicKeys,
+) -> VerifiedEvidence:
+    """Verify the rows that `evidence.of` returned, and that the journal's decisions are those. Raises Tampered."""
+    reader = _Reader(rows=rows, run=run, keys=keys)
+    try:
+        return reader.verify(decided, contents)
+    except (NotConfirmed, KeyMissing, ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise Tampered(f"{reader.subject}: {exc}") from exc
+
+
+class _Reader:
+    """Reads the rows one by one, and counts. `subject` is the one that is read."""
+
+    def __init__(self, *, rows: Mapping[str, Any], run: UUID, keys: PublicKeys) -> None:
+        self.subject = "the requests"
+        self._rows, self._run, self._keys = rows, run, keys
+        self._requests: dict[UUID, Request] = {}
+        self._said: dict[UUID, Statement] = {}
+        self._counts: dict[str, int] = {}
+
+    def verify(
+        self, decided: Sequence[GateDecided], contents: Mapping[str, str]
+    ) -> VerifiedEvidence:
+        for row in self._rows["approvals_request"]:
+            self.subject = f"request {row['id']}"
+            request = stored_rows.from_json(row)
+            if request.run_id != self._run or request.gate in self._requests:
+                raise NotConfirmed("it belongs to another run, or its gate has two requests")
+            self._requests[request.gate] = request
+            self._read(request)
+            self._count("requests")
+        for event in decided:
+            self.subject = f"the decision of gate {event.gate}"
+            self._compare(event, contents)
+        self.subject = "the audit"
+        audit = [row["seq"] for row in self._rows["approvals_auditentry"]]
+        if sorted(audit) != list(range(1, len(audit) + 1)):
+            raise NotConfirmed("rows are missing")
+        return VerifiedEvidence(audit=len(audit), **self._counts)
+
+    def _read(self, request: Request) -> None:
+        if not verification.is_erased(request):
+            snapshot.check_digests(request)
+        if request.allowance is not None:
+            self._read_allowed(request)
+        elif request.status not in _SIGNED:
+            return
+        elif purposes.DECISIONS not in self._keys.keys:
+            self._count("unverified")
+        else:
+            self._said[request.gate] = self._statement(request)
+            self._count("decisions")
+
+    def _read_allowed(self, request: Request) -> None:
+        """Verify the signed allowance. Whether it covers sealed arguments only the installation can tell."""
+        is_sealed = sealing.looks_sealed(verification.arguments(request))
+        if purposes.RIGHTS not in self._keys.keys or is_sealed:
+            self._count("unverified")
+            return
+        verification.check_allowed(request, self._keys.verify)
+        self._count("allowed")
+
+    def _statement(self, request: Request) -> Statement:
+        said = statements.read(request, self._keys.verify)
+        verification.check_edited(request, said)
+        if request.expires_at is not None and said.at >= request.expires_at:
+            raise NotConfirmed("it had expired when it was decided")
+        for person in (said.by, said.absent):
+            if person in (request.requester, *request.origin):
+                raise NotConfirmed(f"{person}, who decided, is in the run's origin")
+        if said.undone != self._acts(f"request {request.id}", only=UNDONE):
+            raise NotConfirmed("the decision was undone")
+        counted = votes.check_counted(request, said, self._votes(request))
+        self._count("votes", len(counted))
+        return said
+
+    def _votes(self, request: Request) -> tuple[votes.Cast, ...]:
+        found = [
+            [
+                *(row[name] for name in ("person", "for_person", "stage", "reason", "at")),
+                *(row[name] for name in ("statement", "signature", "key_id")),
+                self._acts(votes.subject(request, row["person"]), without=votes.VOTED),
+                None,
+            ]
+            for row in self._rows["approvals_vote"]
+            if row["request_id"] == str(request.id)
+        ]
+        return votes.read(request, json.dumps(found), self._keys.verify)
+
+    def _acts(self, subject: str, *, only: str = "", without: str = "") -> int:
+        """Count the audit rows about this subject, with one act or without one."""
+        acts = [r["act"] for r in self._rows["approvals_auditentry"] if r["subject"] == subject]
+        return sum(act == only if only else act != without for act in acts)
+
+    def _compare(self, event: GateDecided, contents: Mapping[str, str]) -> None:
+        """Raise NotConfirmed unless the decision in the journal is that of its request."""
+        request = self._requests.get(event.gate)
+        if request is None:
+            raise NotConfirmed("it has no request")
+        result = event.result if event.stored is None else json.loads(contents[event.stored.digest])
+        decision = Decision(
+            verdict=event.verdict, by=event.by, reason=event.reason, result=result, edit=event.edit
+        )
+        if event.allowance is not None:
+            use, verdict = (event.allowance.id, event.allowance.number), Verdict.APPROVE
+            if (use, verdict) != ((request.allowance, request.allowance_use), event.verdict):
+                raise NotConfirmed("its request names another allowance")
+        elif not event.by or event.verdict is Verdict.EXPIRE:
+            _check_expired(request, decision)
+            self._count("expired")
+        elif request.status not in _SIGNED:
+            raise NotConfirmed(f"its request is {request.status}")
+        elif (said := self._said.get(event.gate)) is not None:
+            _check_same(said, decision)
+            if event.edit is not None:
+                snapshot.check_edit(request, event.edit.args, said.result)
+
+    def _count(self, name: str, number: int = 1) -> None:
+        self._counts[name] = self._counts.get(name, 0) + number
+
+
+def _check_same(said: Statement, decision: Decision) -> None:
+    signed = (said.verdict, said.by, said.reason, said.result)
+    result = statements.result_digest(decision)
+    if signed != (decision.verdict, decision.by, decision.reason, result):
+        raise NotConfirmed("it differs from the signed one")
+
+
+def _check_expired(request: Request, decision: Decision) -> None:
+    """Raise NotConfirmed unless the request expired, and an answer is the one that its policy names."""
+    if request.status != Request.Status.EXPIRED or request.kind not in BEFORE_CALL:
+        raise NotConfirmed(f"its request of kind {request.kind} is {request.status}")
+    demands = votes.demands(request)
+    answer = None if demands is None else demands.answer
+    allowed = {Verdict.EXPIRE: None, Verdict.ANSWER: answer}
+    if decision.verdict not in allowed or decision.result != allowed[decision.verdict]:
+        raise NotConfirmed("it is not what follows from the expiry")
+    if decision.by or decision.reason != request.reason:
+        raise NotConfirmed("it differs from the recorded expiry")

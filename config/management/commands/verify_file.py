@@ -1,0 +1,124 @@
+"""`manage.py verify_file FILE --key KEY`: verify the file of an archived run with public keys alone."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from approvals.upkeep import verified_evidence
+from approvals.upkeep.verified_evidence import VerifiedEvidence
+from runtime.control.archive import verified_file
+from runtime.control.archive.verified_file import VerifiedFile
+from runtime.core.continuation import status_of
+from runtime.errors import Tampered
+from runtime.keyring import files, purposes
+from runtime.keyring.signatures import PublicKeys
+from runtime.management.run_ids import run_id
+from runtime.store.sealed_files import MAX_BYTES
+
+UNREADABLE = 2  # the exit code if a file or a key cannot be read, as for a wrong argument
+
+
+class Command(BaseCommand):
+    """Verifies a file without Postgres, the object store, and the keys of the installation."""
+
+    help = (
+        "Verify the file of an archived run on any machine: with public keys alone, without Postgres, object store"
+        " and settings. Print what was verified and what was not. End with 1 if the file is refused, with 2 if a file"
+        " or key cannot be read."
+    )
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, metavar="FILE")
+        parser.add_argument(
+            "--key",
+            type=Path,
+            required=True,
+            metavar="KEYS",
+            help="the file that `public_keys archives` of the installation printed",
+        )
+        parser.add_argument(
+            "--decisions",
+            type=Path,
+            metavar="KEYS",
+            help="its decisions.public; without it no decision is verified",
+        )
+        parser.add_argument(
+            "--rights",
+            type=Path,
+            metavar="KEYS",
+            help="its rights.public; without it no allowance is verified",
+        )
+        parser.add_argument("--run", type=run_id, help="refuse the file of another run")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path: Path = options["file"]
+        archives = _keys(options["key"], purposes.ARCHIVES)
+        given = {purposes.DECISIONS: options["decisions"], purposes.RIGHTS: options["rights"]}
+        keys = PublicKeys(
+            keys={purpose: _keys(file, purpose) for purpose, file in given.items() if file}
+        )
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        except OSError as exc:
+            raise CommandError(f"{path}: {exc.strerror}", returncode=UNREADABLE) from exc
+        try:
+            found = verified_file.verify(data, archives.values(), options["run"])
+            evidence = verified_evidence.verify(
+                found.approvals, found.run, found.decided, found.contents, keys
+            )
+        except Tampered as exc:
+            raise CommandError(f"{path} is refused: {exc}") from exc
+        self.stdout.write(
+            f"Run {found.run} of {found.now.agent}, started by {found.now.requester}:"
+            f" {status_of(found.now, held=False)}\n"
+            f"File sha256:{hashlib.sha256(data).hexdigest()}"
+        )
+        for line in (*_verified(found, evidence), *_not_verified(found, evidence)):
+            self.stdout.write(line)
+
+
+def _keys(path: Path, purpose: str) -> dict[str, bytes]:
+    if not path.is_file():
+        raise CommandError(f"{path} is no file with public keys", returncode=UNREADABLE)
+    try:
+        return files.read(path, purpose)
+    except ImproperlyConfigured as exc:
+        raise CommandError(
+            f"{path} does not hold public keys as lines of `id:hex`", returncode=UNREADABLE
+        ) from exc
+
+
+def _verified(found: VerifiedFile, evidence: VerifiedEvidence) -> Iterator[str]:
+    yield f"verified: the signature over every byte, with key {found.signer}"
+    yield f"verified: the digests of {found.entries} entries, {len(found.contents)} contents and the record"
+    yield "verified: the entries lead to the state that the run's row has"
+    yield f"verified: the digests of {evidence.requests} requests"
+    if evidence.decisions:
+        yield (
+            f"verified: the signatures of {evidence.decisions} decisions and {evidence.votes} votes;"
+            " the journal has the signed decisions"
+        )
+    if evidence.allowed:
+        yield f"verified: the signatures of {evidence.allowed} allowances that passed calls"
+
+
+def _not_verified(found: VerifiedFile, evidence: VerifiedEvidence) -> Iterator[str]:
+    if evidence.unverified:
+        yield (
+            f"not verified: {evidence.unverified} decisions or allowances: their public keys are not given, or"
+            " arguments are sealed"
+        )
+    if evidence.expired:
+        yield f"not verified: {evidence.expired} decisions of the clock, which are not signed"
+    if found.elsewhere:
+        yield f"not verified: {found.elsewhere} decisions that were made on another installation"
+    yield (
+        f"not verified: the MACs of {found.entries} entries, {evidence.requests} requests and {evidence.audit} audit"
+        " rows, which need the secret keys of the installation"
+    )

@@ -1,0 +1,100 @@
+"""Verifies the file of an archived run with public keys alone: without Postgres, the store and the keys of the journal.
+
+The signature covers every byte. The rest says whether the installation wrote a consistent file: the digests of the
+manifest, a journal that leads where the run's row says, and as many MACs as entries. The MACs need the journal's keys.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from runtime.core.continuation import Continuation, Phase, status_of
+from runtime.core.documents import codec, export_file
+from runtime.core.documents.export_file import ExportFile
+from runtime.core.errors import CoreError
+from runtime.core.events import GateDecided, Imported
+from runtime.errors import Tampered
+from runtime.store import sealed_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedFile:
+    """The run in a verified file. `signer` is the id of the key.
+
+    `decided` are the decisions in its journal, `elsewhere` counts those before it was imported. `approvals` has
+    the rows that `Approvals.evidence` returned when the file was written.
+    """
+
+    run: UUID
+    signer: str
+    now: Continuation
+    entries: int
+    contents: dict[str, str]
+    decided: tuple[GateDecided, ...]
+    elsewhere: int
+    approvals: dict[str, Any]
+
+
+def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> VerifiedFile:
+    """Verify the bytes of a file; without `run` it may be that of any run. Raises Tampered, which says why."""
+    head, text = sealed_files.opened_by(data, keys)
+    try:
+        file = export_file.decode(text)
+        manifest, now = export_file.check_archived(file)
+        record = json.loads(file.record)
+        _check_row(record["row"], record["seals"], file, now)
+        decided, elsewhere = _decided(file)
+        approvals = dict(record["approvals"])
+    except (CoreError, ValueError, LookupError, TypeError) as exc:
+        raise Tampered(f"the file {head.name!r} is signed, but {exc}") from exc
+    if head.name != f"run {manifest.run}" or run not in (None, manifest.run):
+        raise Tampered(f"the file is that of run {manifest.run}, not of run {run}")
+    return VerifiedFile(
+        run=manifest.run,
+        signer=head.key_id,
+        now=now,
+        entries=len(file.entries),
+        contents=file.contents,
+        decided=decided,
+        elsewhere=elsewhere,
+        approvals=approvals,
+    )
+
+
+def _check_row(
+    row: dict[str, Any], seals: list[list[str]], file: ExportFile, now: Continuation
+) -> None:
+    """Raise Tampered unless the run's row says what its journal leads to."""
+    ended_badly = now.phase in (Phase.FAILED, Phase.CANCELLED)
+    expected = {
+        "agent": now.agent,
+        "requester": now.requester,
+        "position": now.position,
+        "head": seals[-1][0],
+        "status": status_of(now, held=False),
+        "input": now.input,
+        "output": now.outcome if now.phase is Phase.COMPLETED else None,
+        "reason": now.outcome if ended_badly else None,
+    }
+    said = {**row, "input": json.loads(row["input"]), "output": json.loads(row["output"] or "null")}
+    for name, value in expected.items():
+        if said[name] != value:
+            raise Tampered(f"its row has another {name} than its journal")
+    if len(seals) != len(file.entries):
+        raise Tampered(f"it has {len(seals)} MACs for {len(file.entries)} entries")
+
+
+def _decided(file: ExportFile) -> tuple[tuple[GateDecided, ...], int]:
+    """Return the decisions that this installation recorded, and the number of those before an import."""
+    here: list[GateDecided] = []
+    elsewhere = 0
+    for body in file.entries:
+        for event in codec.decode_entry(body).events:
+            match event:
+                case GateDecided():
+                    here.append(event)
+                case Imported():
+                    elsewhere, here = len(here), []
+    return tuple(here), elsewhere
