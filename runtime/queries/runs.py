@@ -26,6 +26,7 @@ from runtime.queries.journal import archived, decoded, latest, read, removed, st
 from runtime.queries.lists import rate_limits, titles
 from runtime.queries.redaction import redact
 from runtime.store import archive, pool
+from runtime.store.tables.archive import archived_runs
 from runtime.store.tables.signals import (
     CANCEL,
     MESSAGE,
@@ -238,6 +239,12 @@ def run_detail(where: Q, run: UUID) -> RunDetail | None:
     """Return a run; None if it does not meet `where`."""
     row = _with_mail(Run.objects.filter(where, id=run)).first()
     return None if row is None else _detail(row, _gates(Q(run=row)))
+
+
+def file_of(run: UUID) -> str | None:
+    """Return the key of an archived run's file in the object store."""
+    found = archived_runs.of(pool.djangos(), run)
+    return None if found is None else found.place
 
 
 def with_archive(found: RunDetail) -> RunDetail:

@@ -5,15 +5,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries, Settings
 
+from approvals.models import Request
+from approvals.policy import Group
 from config.env.environment import ROOT
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import digest_of
@@ -23,9 +26,11 @@ from runtime.models import ArchivedRun
 from runtime.ports.effects import ToolResult
 from runtime.store import pool, sealed_files
 from runtime.upkeep import archiving
+from tests.approvals.policies.office import put_in_force
 from tests.support.fake_ports import FakeTool
 from tests.support.object_stores import Breakable
-from tests.support.office import Target
+from tests.support.office import BEA, Target
+from tests.support.seeds import decide, person
 
 BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="Zaphod " * 10_000))
 File = dict[str, Any]
@@ -37,32 +42,36 @@ def copy(target: Target, object_store: Breakable, tmp_path: Path) -> Path:
     target.effects.tools["create_account"] = BIG
     run = target.start()
     target.decide(run, Verdict.APPROVE, "as agreed")
+    return archived(target, run, object_store, tmp_path)
+
+
+def archived(target: Target, run: UUID, store: Breakable, folder: Path) -> Path:
     assert target.advance(run).status == "completed"
     assert archiving.archive_run(pool.djangos(), run)
     for purpose in (purposes.ARCHIVES, purposes.DECISIONS):
-        with (tmp_path / f"{purpose}.public").open("w") as printed:
+        with (folder / f"{purpose}.public").open("w") as printed:
             call_command("public_keys", purpose, stdout=printed)
-    path = tmp_path / "run.gz"
-    path.write_bytes(object_store.get(ArchivedRun.objects.get().place or "") or b"")
+    path = folder / "run.gz"
+    path.write_bytes(store.get(ArchivedRun.objects.get(run=run).place or "") or b"")
     return path
 
 
 @pytest.fixture
 def verify(
-    copy: Path, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries
+    tmp_path: Path, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries
 ) -> Callable[..., list[str]]:
     """Run the command where there is neither a database nor a secret key."""
 
     def verify(*options: str, decisions: bool = True) -> list[str]:
         keys, said = settings.KEYS_DIR, StringIO()
-        settings.KEYS_DIR = copy.parent / "no-keys"
+        settings.KEYS_DIR = tmp_path / "no-keys"
         files._ring.cache_clear()
-        given = ["--key", str(copy.parent / "archives.public"), *options]
+        given = ["--key", str(tmp_path / "archives.public"), *options]
         if decisions:
-            given += ["--decisions", str(copy.parent / "decisions.public")]
+            given += ["--decisions", str(tmp_path / "decisions.public")]
         try:
             with django_assert_num_queries(0):
-                call_command("verify_file", str(copy), *given, stdout=said)
+                call_command("verify_file", str(tmp_path / "run.gz"), *given, stdout=said)
         finally:
             settings.KEYS_DIR = keys
             files._ring.cache_clear()
@@ -248,3 +257,29 @@ def test_a_signed_file_that_says_something_else_is_refused(
         assert (problem in said, code) == (True, 1), (forgery, said)
     copy.write_bytes(original)
     assert verify()
+
+
+def test_the_votes_of_a_decision_are_verified_and_counted(
+    target: Target, object_store: Breakable, tmp_path: Path, verify: Callable[..., list[str]]
+) -> None:
+    put_in_force("rules: [{name: Two, quorum: 2}]")
+    cora = person("cora", Group.REVIEWERS)
+    run = target.start()
+    for voter in (BEA, cora):
+        decide(Request.objects.get(run=run), voter)
+    copy = archived(target, run, object_store, tmp_path)
+    assert any("1 decisions and 2 votes" in line for line in verify())
+    original = copy.read_bytes()
+    changes: list[tuple[Callable[[list[File]], object], str]] = [
+        (lambda votes: votes.pop(), "1 of 2 approvals are signed"),
+        (lambda votes: votes[0].update(person="eve"), "the vote of eve is not about this request"),
+        (lambda votes: votes[0].update(signature="00" * 64), "differs from the signed one"),
+    ]
+    for change, problem in changes:
+        copy.write_bytes(original)
+        resign(copy, partial(_of_votes, change))
+        assert problem in refused(verify)[0]
+
+
+def _of_votes(change: Callable[[list[File]], object], file: File, record: File) -> None:
+    change(record["approvals"]["approvals_vote"])

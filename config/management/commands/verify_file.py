@@ -27,8 +27,8 @@ class Command(BaseCommand):
 
     help = (
         "Verify the file of an archived run on any machine: with public keys alone, without Postgres, object store"
-        " and settings. Print what was verified and what was not. End with 1 if the file is refused, with 2 if a file"
-        " or key cannot be read."
+        " and settings. Print each thing that is verified or is not. End with 1 if the file is refused, with 2 if a"
+        " file or key cannot be read."
     )
     requires_system_checks = ()
 
@@ -114,6 +114,9 @@ def _not_verified(found: VerifiedFile, evidence: VerifiedEvidence) -> Iterator[s
             f"not verified: {evidence.unverified} decisions or allowances: their public keys are not given, or"
             " arguments are sealed"
         )
+    if found.removed:
+        places = ", ".join(found.removed_to) or "no file"
+        yield f"not verified: {found.removed} entries that were removed before, to {places}"
     if evidence.expired:
         yield f"not verified: {evidence.expired} decisions of the clock, which are not signed"
     if found.elsewhere:

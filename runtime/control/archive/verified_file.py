@@ -23,6 +23,7 @@ from runtime.store import sealed_files
 class VerifiedFile:
     """The run in a verified file. `signer` is the id of the key.
 
+    The file has `entries`; `removed` ones before them had left the journal before, for the files `removed_to` by key.
     `decided` are the decisions in its journal, `elsewhere` counts those before it was imported. `approvals` has
     the rows that `Approvals.evidence` returned when the file was written.
     """
@@ -31,6 +32,8 @@ class VerifiedFile:
     signer: str
     now: Continuation
     entries: int
+    removed: int
+    removed_to: tuple[str, ...]
     contents: dict[str, str]
     decided: tuple[GateDecided, ...]
     elsewhere: int
@@ -46,6 +49,7 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         record = json.loads(file.record)
         _check_row(record["row"], record["seals"], file, now)
         decided, elsewhere = _decided(file)
+        removed_to = tuple(str(place) for _, _, place, _ in record.get("removed", []))
         approvals = dict(record["approvals"])
     except (CoreError, ValueError, LookupError, TypeError) as exc:
         raise Tampered(f"the file {head.name!r} is signed, but {exc}") from exc
@@ -56,6 +60,8 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         signer=head.key_id,
         now=now,
         entries=len(file.entries),
+        removed=manifest.removed,
+        removed_to=removed_to,
         contents=file.contents,
         decided=decided,
         elsewhere=elsewhere,

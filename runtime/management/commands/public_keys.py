@@ -1,4 +1,4 @@
-"""`manage.py public_keys PURPOSE`: print the public keys for those who verify what this installation signed."""
+"""`manage.py public_keys PURPOSE`: print the public keys that verify the signatures of this installation."""
 
 from typing import Any
 

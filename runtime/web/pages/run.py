@@ -58,6 +58,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "memory": threads.memory_of(history.memory),
         "is_admin": is_admin,
         "archive_problem": problem,
+        "archive_file": runs.file_of(run) if found.archived_at and is_admin else None,
         "source": request.get_full_path(),
         "cancel_requested": told.cancel and not found.ended,
         "may_fork": found.archived_at is None and access.may_fork(actor, found.requester),

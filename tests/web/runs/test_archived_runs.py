@@ -47,7 +47,9 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
         assert _timeless(new.partition("Views of this run")[2]) == _timeless(
             old.partition("Views of this run")[2]
         )
-    shows(admin, f"/runs/{run}/", "Restore…", "Hold this run…")
+    place = ArchivedRun.objects.get().place or ""
+    how = "/manual/how-to/archive-runs/"
+    shows(admin, f"/runs/{run}/", "Restore…", "Hold this run…", f"Its file is <code>{place}", how)
     shows(ada, "/runs/?q=key:newhire-2026", str(run), "<span>archived</span>")
     assert ada_api.get("/runs?business_key=newhire-2026").json()["items"][0]["id"] == str(run)
     has(text_of(ada.post(f"/runs/{run}/fork/1/"), 409), "an admin must restore it")
