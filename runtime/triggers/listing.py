@@ -1,7 +1,7 @@
 """What people read about schedules: the list, and one schedule with its next times, its history and its acts."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -73,7 +73,9 @@ def rows(actor: Actor) -> list[ScheduleRow]:
     """List the schedules that the actor may read: their own, or all as an admin. Raise Forbidden."""
     owner = rights.owner_shown(actor)
     with pool.in_transaction() as connection:
-        return schedules.listed(connection, owner)
+        found = schedules.listed(connection, owner)
+    # The next time of a paused one is that when it was paused.
+    return [one if one.state == Status.ACTIVE else replace(one, next_at=None) for one in found]
 
 
 def one(id: UUID, actor: Actor, before: datetime | None = None) -> ScheduleView:
@@ -107,7 +109,7 @@ def _view(
     times = schedule_times.newest(connection, row.id, HISTORY + 1, before)
     shown = times[:HISTORY]
     coming = tuple[datetime, ...]()
-    if row.next_at is not None and found.status is not Status.ENDED:
+    if row.next_at is not None and found.status is Status.ACTIVE:
         later = found.definition.calendar.after(row.next_at)
         coming = (row.next_at, *islice(later, NEXT - 1))
     return ScheduleView(

@@ -224,6 +224,8 @@ def test_pause_resume_and_end(clock: Clock) -> None:
     changes.pause(id=made, actor=ADA)
     assert told(made) == [("0", "started", "")]
     clock.sweep(NOON + 2.5 * HOUR)
+    assert listing.one(made, ADA).next_times == ()
+    assert [one.next_at for one in listing.rows(ADA)] == [None]
     changes.resume(id=made, actor=ADMIN)
     clock.sweep(NOON + 3 * HOUR)
     assert told(made)[1:] == [("3", "waiting", "")]
