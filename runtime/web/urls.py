@@ -5,7 +5,7 @@ from django.urls import path
 from runtime.web.health import healthz, readyz
 from runtime.web.installable import manifest, offline, worker
 from runtime.web.manual import manual
-from runtime.web.pages.archive import hold, lift_hold, restore
+from runtime.web.pages.archive import hold, lift_hold, removed, restore
 from runtime.web.pages.blobs import blob
 from runtime.web.pages.cancel import cancel
 from runtime.web.pages.comparison import compare
@@ -46,6 +46,7 @@ urlpatterns = [
     path("stops/<int:stop>/lift/", disengage, name="disengage"),
     path("runs/<uuid:run>/readmit/", release, name="release"),
     path("runs/<uuid:run>/retry/", retry, name="retry"),
+    path("runs/<uuid:run>/removed/", removed, name="removed_entries"),
     path("runs/<uuid:run>/restore/", restore, name="restore"),
     path("runs/<uuid:run>/hold/", hold, name="hold"),
     path("runs/<uuid:run>/lift-hold/", lift_hold, name="lift_hold"),

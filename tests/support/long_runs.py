@@ -4,6 +4,9 @@ import threading
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+from django.test import override_settings
+
 from runtime.control.verification import verification
 from runtime.core.call_options import CompactionOptions
 from runtime.core.enums import EffectClass
@@ -12,7 +15,9 @@ from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
 from runtime.store import pool
 from runtime.upkeep import history
-from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say
+from runtime.upkeep.retention_rules import parse
+from tests.support.fake_ports import FakeEffects, FakeTool, Script, ask, say, turns
+from tests.support.office import NEWCOMER, Office, OfficeEffects
 
 READ = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value="x" * 50))
 EVERY = 8  # each such call needs an approval
@@ -53,3 +58,24 @@ def positions(run: UUID) -> list[int]:
 
 def findings(run: UUID) -> list[str]:
     return [f"{one.subject}: {one.problem}" for one in verification.verify(run).findings]
+
+
+def long_office_run(office: Office, *, archives: bool = False) -> UUID:
+    """A run at a gate that it opened in an entry which was removed: its sub-agent went on meanwhile."""
+    really = OfficeEffects.agent
+
+    def compacting(self: OfficeEffects, name: str) -> AgentInfo:
+        return replace(really(self, name), compaction=CompactionOptions(messages=7), plan=None)
+
+    office.effects.tools["read"] = READ
+    gated = ("set_privileges", {"username": "newhire", "security_level": 3})
+    office.effects.agents = {
+        "hr_onboarding": turns(ask(gated, ("account_agent", NEWCOMER)), say("done")),
+        "account_agent": plays(EVERY - 1),
+    }
+    rules = {"ABEYANCE_HISTORY_DAYS": 0.0, "ABEYANCE_ARCHIVE": parse("30") if archives else ()}
+    with override_settings(**rules), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OfficeEffects, "agent", compacting)
+        run = office.start()
+        assert shortened() > 10
+    return run

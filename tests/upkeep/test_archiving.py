@@ -28,7 +28,7 @@ from runtime.core.documents import signed_gzip
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunArchived, Tampered
-from runtime.models import ArchivedRun, Blob, DroppedObject, JournalEntry, Pruning, Run
+from runtime.models import ArchivedRun, Blob, JournalEntry, Pruning, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries import blobs, runs
@@ -37,7 +37,6 @@ from runtime.store import pool, sealed_files
 from runtime.store.tables import objects, pruning
 from runtime.upkeep import archiving, retention
 from runtime.upkeep.retention_rules import parse
-from tests.support.engine import Death, at_failpoint, die
 from tests.support.fake_ports import FakeTool
 from tests.support.object_stores import BOTH, Breakable
 from tests.support.office import Target
@@ -128,24 +127,6 @@ def test_a_run_leaves_postgres_and_its_file_has_all_of_it(
         == AuditEntry.objects.filter(run=run).count()
     )
     assert len(record["tables"]["runtime_gate"]) == len(record["tables"]["runtime_spent"]) == 1
-
-
-@pytest.mark.parametrize("point", ["reserved", "written", "deleted"])
-def test_a_killed_sweeper_loses_nothing_and_leaves_no_file(
-    target: Target, object_store: Breakable, point: str
-) -> None:
-    run = ended(target)
-    before = stored_of(run)
-    with at_failpoint(f"{point}:archive", die), pytest.raises(Death):
-        enforced()
-    assert Run.objects.get(id=run).archived_at is None
-    assert stored_of(run) == before
-    assert enforced() == 0  # the dead one could still be at work
-    ArchivedRun.objects.update(at=timezone.now() - timedelta(minutes=11))
-    assert enforced() == 1
-    assert stored_of(run) == before
-    assert object_store.keys() == [ArchivedRun.objects.get().place]
-    assert not DroppedObject.objects.exists()
 
 
 def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(

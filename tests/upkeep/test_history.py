@@ -13,7 +13,6 @@ from approvals.requests import statements
 from runtime.control import retry
 from runtime.control.forks.fork import fork
 from runtime.control.verification import verification
-from runtime.core.call_options import CompactionOptions
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import HistoryRemoved, ObjectStoreDown, Tampered
 from runtime.execution import commit
@@ -35,9 +34,15 @@ from runtime.upkeep import history
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
 from tests.support.engine import ADA, Death, Rig, die, types
-from tests.support.fake_ports import FakeTool, ask, say, turns
-from tests.support.long_runs import EVERY, READ, findings, plays, positions, shortened
-from tests.support.office import NEWCOMER, Office, OfficeEffects
+from tests.support.fake_ports import FakeTool
+from tests.support.long_runs import (
+    findings,
+    long_office_run,
+    plays,
+    positions,
+    shortened,
+)
+from tests.support.office import Office
 from tests.support.seeds import Cast
 
 
@@ -276,28 +281,8 @@ def test_removed_entries_are_archived_where_runs_are(
 
 
 @pytest.fixture
-def waiting(
-    office: Office, cast: Cast, monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> UUID:
-    """A run at a gate that it opened in an entry which was removed: its sub-agent went on meanwhile."""
-    settings.ABEYANCE_HISTORY_DAYS = 0.0
-    really = OfficeEffects.agent
-    monkeypatch.setattr(
-        OfficeEffects,
-        "agent",
-        lambda self, name: replace(
-            really(self, name), compaction=CompactionOptions(messages=7), plan=None
-        ),
-    )
-    office.effects.tools["read"] = READ
-    gated = ("set_privileges", {"username": "newhire", "security_level": 3})
-    office.effects.agents = {
-        "hr_onboarding": turns(ask(gated, ("account_agent", NEWCOMER)), say("done")),
-        "account_agent": plays(EVERY - 1),
-    }
-    run = office.start()
-    assert shortened() > 10
-    return run
+def waiting(office: Office) -> UUID:
+    return long_office_run(office)
 
 
 def test_an_open_request_of_a_removed_entry_is_shown_and_decided(

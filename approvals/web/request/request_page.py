@@ -32,7 +32,7 @@ from runtime.queries.inquiries import unreceived
 from runtime.queries.labels import effect_texts
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.transcript import call_context
-from runtime.queries.transcript.transcript import Transcript, read_transcript
+from runtime.queries.transcript.transcript import Transcript, reachable_transcript
 from runtime.web.requests import form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.
@@ -69,7 +69,7 @@ def page_context(
 ) -> dict[str, Any]:
     """Build the context of a page; `problem` is the error of the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
-    transcript = read_transcript(shown.run, whole=is_admin)
+    transcript = reachable_transcript(shown.run, whole=is_admin)
     place = places.read(request)
     before, next_ = (
         (None, None)  # no part of an open page

@@ -1,13 +1,14 @@
 """The transcript of a run: its frames, each with its calls and messages."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Denial
 from runtime.core.events import PinnedPrompt
-from runtime.queries.journal import Beginning, remaining
+from runtime.errors import ObjectStoreDown
+from runtime.queries.journal import Beginning, Remaining, remaining
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
@@ -19,7 +20,8 @@ from runtime.queries.transcript.agent_messages import AgentMessage, messages_of
 class Transcript:
     """`roots` is the root frame, and any frame whose parent could not be read.
 
-    `beginning` says which entries of a long run were removed, None if the journal is whole.
+    `beginning` says which entries of a long run were removed, None if the journal is whole. `is_out_of_reach` says
+    that they are in the archive, which does not answer.
     """
 
     roots: tuple[FrameRecord, ...]
@@ -30,6 +32,7 @@ class Transcript:
     denials: Mapping[str, Denial] = field(default_factory=dict)
     inquiries: tuple[InquiryRecord, ...] = ()
     beginning: Beginning | None = None
+    is_out_of_reach: bool = False
 
     def frames(self) -> Iterator[FrameRecord]:
         """Yield the frames, a parent before its children."""
@@ -106,6 +109,15 @@ class Transcript:
 def read_transcript(run: UUID, *, whole: bool = False) -> Transcript:
     """Read the whole journal of a run. The caller has checked that the run may be read, `whole` by an admin."""
     return transcript_of(fold(remaining(run), whole=whole))
+
+
+def reachable_transcript(run: UUID, *, whole: bool = False) -> Transcript:
+    """Do the same, without entries if they are in the archive and it does not answer."""
+    try:
+        return read_transcript(run, whole=whole)
+    except ObjectStoreDown:
+        empty = transcript_of(fold(Remaining(run=run, lines=())))
+        return replace(empty, is_out_of_reach=True)
 
 
 def transcript_of(told: Fold) -> Transcript:

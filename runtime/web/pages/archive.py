@@ -1,20 +1,28 @@
-"""Three forms for admins: restore an archived run, put a run under a legal hold, lift the hold."""
+"""Pages for admins: restore an archived run, put it under a legal hold, lift the hold, see its removed entries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods, require_safe
 
+from runtime.control.access import readable
 from runtime.control.archive.legal_hold import hold as hold_run
 from runtime.control.archive.legal_hold import lift as lift_run
 from runtime.control.archive.restore import restore as restore_run
+from runtime.errors import KeyMissing, Tampered
 from runtime.ports.access import Actor
+from runtime.queries.history.removed import RemovedEntry, removed_entries
 from runtime.queries.runs import RunDetail
+from runtime.web.pages import query_params
 from runtime.web.pages.action_form import Context, Refusal, answer
-from runtime.web.requests import admins_only, form_text
+from runtime.web.pages.run import with_archive
+from runtime.web.requests import actor_of, admins_only, form_text
+
+ENTRIES = 50  # on one page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +96,35 @@ def hold(request: HttpRequest, run: UUID) -> HttpResponse:
 def lift_hold(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show the form; lift the legal hold on POST."""
     return _answer(request, run, _LIFT)
+
+
+@require_safe
+@admins_only
+def removed(request: HttpRequest, run: UUID) -> HttpResponse:
+    """List the entries that were moved to the archive while the run was live."""
+    found, problem = with_archive(readable(run, actor_of(request)))
+    number, total = query_params.page_number(request), found.history_begins - 1
+    after = (number - 1) * ENTRIES
+    if after >= max(1, total):
+        raise Http404
+    items: tuple[RemovedEntry, ...] = ()
+    try:
+        items = removed_entries(found, after=after, limit=ENTRIES)
+    except (Tampered, KeyMissing) as exc:
+        problem = problem or str(exc)
+    last = min(after + ENTRIES, total)
+    context = {
+        "section": "runs",
+        "run": found,
+        "problem": problem,
+        "items": items,
+        "first": after + 1,
+        "last": last,
+        "total": total,
+        "before": number - 1,
+        "after": number + 1 if last < total else 0,
+    }
+    return render(request, "runs/removed.html", context)
 
 
 def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:

@@ -36,7 +36,7 @@ ROWS = 200  # steps, or messages, on one page
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
-    found, problem = _with_archive(readable(run, actor))
+    found, problem = with_archive(readable(run, actor))
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = query_params.choice(request, "tab", tabs) or "timeline"
@@ -97,7 +97,7 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     return render(request, "runs/state_at.html", context)
 
 
-def _with_archive(found: RunDetail) -> tuple[RunDetail, str]:
+def with_archive(found: RunDetail) -> tuple[RunDetail, str]:
     """Return an archived run with its payloads, and why its file cannot be shown, empty if it can."""
     try:
         return runs.with_archive(found), ""

@@ -39,6 +39,7 @@ from tests.browser.access.axe import FIRST, Axe
 from tests.browser.conftest import Desk, unfold
 from tests.support.engine import HandDriven
 from tests.support.fake_ports import say, turns
+from tests.support.long_runs import long_office_run
 from tests.support.office import BEA, SCHEMA, Office, reseal
 from tests.support.seeds import ARGS, Cast, decide, person, published
 from tests.support.specs import Question, registry_of
@@ -105,6 +106,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     Run.objects.filter(id=parked).update(status="quarantined", reason="entry 3 is not its own")
     failed = office.start()
     Run.objects.filter(id=failed).update(status="failed", reason="the model cannot be reached")
+    shortened = long_office_run(office, archives=True)
     published(input_schema=SCHEMA)
     tokens.create(cast.bea, ["runs:read"], name="reports", days=7)
     link = password_links.create("cyril", actor=None)
@@ -167,6 +169,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             ),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),
             *(f"/runs/{archived}/", f"/runs/{archived}/restore/", f"/runs/{archived}/lift-hold/"),
+            *(f"/runs/{shortened}/", f"/runs/{shortened}/removed/"),
         ],
     }
     acts: dict[str, dict[str, Act]] = {

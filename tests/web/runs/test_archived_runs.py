@@ -7,10 +7,12 @@ import pytest
 from django.test import Client
 
 from approvals.models import AuditEntry, Request
-from runtime.models import ArchivedRun, Run
+from runtime.models import ArchivedEntries, ArchivedRun, Run
 from runtime.store import archive, pool
 from runtime.upkeep import archiving
+from runtime.web.pages import archive as pages
 from tests.support.api_client import Caller
+from tests.support.long_runs import long_office_run
 from tests.support.object_stores import Breakable
 from tests.support.office import Office
 from tests.support.pages import has, shows, text, text_of
@@ -58,7 +60,44 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
     shows(ada, f"/runs/{run}/", "object store", status=503)
     shows(ada, "/runs/?q=newhire", str(run))
     assert ada_api.get(f"/runs/{run}").status_code == 503
-    shows(ada, asked, "object store", status=503)
+    shows(ada, asked, "Set the privileges of newhire", "The steps of this run cannot be shown now")
+
+
+def test_an_admin_opens_the_removed_entries_of_a_run(
+    ada: Client,
+    admin: Client,
+    office: Office,
+    object_store: Breakable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other, run = office.start(), long_office_run(office, archives=True)
+    whole, page = f"/runs/{run}/", f"/runs/{run}/removed/"
+    begins = ada.get(f"/api/v1{whole[:-1]}").json()["history_begins"]
+    monkeypatch.setattr(pages, "ENTRIES", begins - 3)
+
+    def opened() -> list[str]:
+        shows(admin, whole, f"History before entry {begins} was moved to the archive on", page)
+        shows(ada, whole, "moved to the archive", hides=[page])
+        found = [text(admin, page), text(admin, f"{page}?page=2")]
+        shows(admin, f"{page}?page=3", status=404)
+        shows(ada, page, status=404)
+        has(found[0], "Archived", "Entry 1: run started", "page=2", hides=[f"Entry {begins - 2}:"])
+        has(found[1], *(f"Entry {at}:" for at in (begins - 2, begins - 1)), "page=1")
+        has(found[1], hides=[f"Entry {begins}:", "page=3"])
+        return [one.partition('id="entries"')[2] for one in found]
+
+    before = opened()
+    office.approve(run)
+    assert archiving.archive_run(pool.djangos(), run)
+    assert opened() == before
+    place = ArchivedEntries.objects.get(last__isnull=False).place
+    object_store.put(place, b"<b>forged")
+    shows(admin, page, "cannot be shown", f"the object {place} does not match")
+    object_store.is_down, admin.raise_request_exception = True, False
+    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    shows(admin, page, "object store cannot be reached", status=503)
+    object_store.is_down = False
+    shows(admin, f"/runs/{other}/removed/", "No entries of this run were removed.")
 
 
 def test_a_file_that_does_not_verify_is_named_on_the_page(

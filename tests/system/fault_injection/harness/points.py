@@ -23,6 +23,8 @@ TRIGGERS = {f"{moment}:{events_firing.KIND}:0" for moment in COMMIT}
 DELIVERIES = {f"{moment}:{receive.KIND}:0" for moment in ("written", "committed")}
 # Of a sweeper that reads the source of a trigger: see test_sources.py.
 SOURCES = {f"{moment}:{kind.failpoint}:0" for moment, kind in product(COMMIT, Kind)}
+# Of a sweeper that archives a run: see test_archive.py.
+ARCHIVE = {f"{moment}:archive:0" for moment in ("reserved", "written", "deleted", "archived")}
 
 _SAME_ENTRY = (
     "what follows from it is in the same entry, unless a cancelled run waits or no slot is free"
