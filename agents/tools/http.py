@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from agents.errors import DefinitionError, ToolError
+from agents.errors import DefinitionError, NotDone, ToolError
 from agents.sdk import ToolContext, mistakes, tool
 from agents.sdk.spec import ToolSpec
 from agents.tools.sites import Site, refusal, site_of
-from runtime.core.enums import EffectClass, Risk
+from runtime.core.enums import EffectClass, FailureCause, Risk
 
 Method = Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]
 
@@ -68,7 +68,7 @@ def http_request(
 
         if why := refusal(url, allowed):
             raise ToolError(why)
-        own = dict(headers() if headers else {})
+        own = _made(headers) if headers else {}
         if key_header:
             own[key_header] = context.key
         return request(context, method, url, body, headers=own, sites=allowed, private=private)
@@ -94,6 +94,17 @@ def http_request(
         precondition=lambda url: refusal(url, allowed),
         deadline=deadline,
     )(function)
+
+
+def _made(headers: Callable[[], Mapping[str, str]]) -> dict[str, str]:
+    """Call the author's function. If it fails, no request was sent; its error may quote a secret."""
+    try:
+        return dict(headers())
+    except (NotDone, ToolError):
+        raise
+    except Exception as exc:
+        why = f"the headers could not be made: {type(exc).__name__}"
+        raise NotDone(why, cause=FailureCause.SETUP) from None
 
 
 def _site(text: str, where: str) -> Site:

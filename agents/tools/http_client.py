@@ -7,6 +7,7 @@ certificate is still checked against the name.
 import codecs
 import ipaddress
 import json
+import re
 import socket
 import ssl
 import time
@@ -42,6 +43,7 @@ _NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
 _GLOBAL_UNICAST = ipaddress.ip_network(
     "2000::/3"
 )  # RFC 4291: other forms of IPv6 are local, or carry IPv4
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110
 NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
 
 
@@ -130,8 +132,10 @@ class CheckedTransport(HTTPTransport):
 
 
 def _require_headers(headers: Mapping[str, str]) -> None:
-    """Raise NotDone for a value that cannot be sent: the client's own error would quote it."""
+    """Raise NotDone for a header that cannot be sent: the client's own error would quote it, and be in doubt."""
     for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise NotDone(f"a header cannot be named {name!r}", cause=FailureCause.SETUP)
         if not (value.isascii() and value.isprintable() and value == value.strip()):
             raise NotDone(
                 f"the header {name} has spaces or line breaks around it, or a character that cannot be sent",

@@ -225,10 +225,20 @@ def test_a_redirect_is_followed_to_allowed_sites_alone(site: Site, other: Site) 
     assert len(other.requests) == 1
 
 
-@pytest.mark.parametrize("value", ["canary\n", "canary\r\nX: y", "canaryé"])
-def test_no_error_quotes_a_header_that_cannot_be_sent(site: Site, value: str) -> None:
-    post = http_request("POST", sites=[site.url], headers=lambda: {"Key": value}, private=True)
-    with pytest.raises(NotDone, match="the header Key") as caught:
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        *(
+            (lambda v=v: {"Key": v}, "the header Key")
+            for v in ("canary\n", "canary\r\nX: y", "canaryé")
+        ),
+        (lambda: {"Ke y": "canary"}, "cannot be named 'Ke y'"),
+        (lambda: {"key": {}}["canary"], "could not be made: KeyError"),
+    ],
+)
+def test_no_error_quotes_a_header_and_nothing_was_sent(site: Site, headers: Any, why: str) -> None:
+    post = http_request("POST", sites=[site.url], headers=headers, private=True)
+    with pytest.raises(NotDone, match=why) as caught:
         post(context(), site.says("/"), {})
     assert "canary" not in str(caught.value)
     assert site.requests == []
