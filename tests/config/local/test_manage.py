@@ -1,9 +1,8 @@
 """`make manage`, starts without demo people, and the end of their access once their file is deleted."""
 
-import json
-import re
-import subprocess
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -11,22 +10,11 @@ from django.test import Client
 
 from approvals.accounts import tokens
 from approvals.permissions.scopes import ALL_SCOPES
-from config.local import demo, demo_people
+from config.local import data_dir, demo, demo_people
 from config.local.__main__ import main
-from config.local.http_client import request
-from config.local.servers.roles import OWNER
+from config.local.processes import users
 from runtime.ports.access import Actor
-from tests.support import commands
 from tests.support.seeds import Cast
-from tests.support.stack import Stack
-
-
-def _manage(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return commands.python("-m", "config.local", "manage", "--home", str(home), "--", *words)
-
-
-def _url(stack: Stack) -> str:
-    return next(line.split()[-1] for line in stack.said if line.startswith("Abeyance is ready at"))
 
 
 def test_without_running_services_it_names_the_start_command(
@@ -48,37 +36,18 @@ def test_without_running_services_it_names_the_start_command(
     assert 'CMD="people list"' in capsys.readouterr().err
 
 
-@pytest.mark.e2e
-def test_an_installation_without_a_demo_is_opened_by_a_command(sandbox: Path) -> None:
-    stack = Stack(sandbox / "no demo", demo="0", ABEYANCE_AGENTS="")
-    with stack:
-        assert not (stack.home / "credentials.json").exists()
-        screen = "\n".join(stack.said)
-        command = f"make manage HOME_DIR='{stack.home}' CMD=\"people add NAME --group admins\""
-        assert command in screen
-        assert "Log in" not in screen
-        assert _manage(stack.home, "people", "list").stdout == ""
-        said = _manage(stack.home, "people", "add", "root", "--group", "admins", "--generate")
-        assert said.returncode == 0
-        assert re.search("^Password: .{20}$", said.stdout, re.MULTILINE)
-        token = _manage(stack.home, "token", "create", "root", "--all").stdout.strip()
-        assert request(_url(stack), "GET", "/api/v1/runs", token=token)[0] == 200
-        assert _same_settings(stack)
-        refused = _manage(stack.home, "people", "disable", "root")
-        assert (refused.returncode, "root is the last active admin" in refused.stderr) == (1, True)
-
-
-def _same_settings(stack: Stack) -> bool:
-    """Tell whether a command has the web process's environment, except for its Postgres role."""
-    (web,) = stack.named("config.web")
-    code = "import json, os; print(json.dumps(dict(os.environ)))"
-    seen = json.loads(_manage(stack.home, "shell", "-v", "0", "-c", code).stdout)
-    # Only `make up` has the number of workers.
-    names = re.compile("(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|.*KEYS_DIR|ABEYANCE_(?!WORKERS).*")
-    ours = {name: value for name, value in web.environ().items() if names.fullmatch(name)}
-    password = json.loads((stack.home / "secrets.json").read_text())["postgres_owner"]
-    ours["DATABASE_URL"] = re.sub("//[^@]+@", f"//{OWNER}:{password}@", ours["DATABASE_URL"])
-    return {name: seen.get(name) for name in ours} == ours
+def test_without_a_demo_no_people_are_made_and_the_choice_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = data_dir.open_home(tmp_path / "home", users.unprivileged())
+    monkeypatch.setattr(demo, "_run", Mock(side_effect=AssertionError("people are made")))
+    stack: Any = Mock(home=home)
+    for wanted in (False, None):
+        assert demo.ensure_demo(stack, "127.0.0.1", wanted, print) is None
+    assert home.get("demo") is False
+    assert demo.next_step(home) == (
+        f'make manage HOME_DIR={home.folder} CMD="people add NAME --group admins"'
+    )
 
 
 def test_a_folder_of_a_demo_is_refused_before_anything_starts(

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.local.http_client import request
+from config.local.servers.roles import OWNER
 from tests.support import commands, processes
 from tests.support.people import until
 from tests.support.stack import Stack
@@ -170,17 +173,51 @@ def test_the_next_start_ends_orphans_of_a_killed_launcher(stack: Stack) -> None:
 def test_a_deleted_credentials_file_revokes_its_secrets(stack: Stack) -> None:
     known = stack.credentials
     (stack.home / "credentials.json").unlink()
+    stack.extra["ABEYANCE_AGENTS"] = ""
     stack.start()
     assert any(line.startswith("credentials.json was deleted") for line in stack.said)
-    (url,) = [line.split()[-1] for line in stack.said if line.startswith("Abeyance is ready at")]
     for person in known["users"].values():
-        assert request(url, "GET", "/api/v1/runs", token=person["token"])[0] == 401
-    listed = commands.python(
-        "-m", "config.local", "manage", "--home", stack.home, "--", "people", "list"
-    )
-    assert listed.stdout.count("valid tokens: 0") == 4
+        assert request(_url(stack), "GET", "/api/v1/runs", token=person["token"])[0] == 401
+    assert _manage(stack, "people", "list").stdout.count("valid tokens: 0") == 4
     assert not (stack.home / "credentials.json").exists()
     assert json.loads((stack.home / "home.json").read_text())["demo"] is False
+
+
+def test_an_installation_without_a_demo_is_opened_by_a_command(stack: Stack) -> None:
+    screen = "\n".join(stack.said)
+    command = f"make manage HOME_DIR='{stack.home}' CMD=\"people add NAME --group admins\""
+    assert command in screen
+    assert "Log in" not in screen
+    said = _manage(stack, "people", "add", "root", "--group", "admins", "--generate")
+    assert said.returncode == 0
+    assert re.search("^Password: .{20}$", said.stdout, re.MULTILINE)
+    token = _manage(stack, "token", "create", "root", "--all").stdout.strip()
+    assert request(_url(stack), "GET", "/api/v1/runs", token=token)[0] == 200
+    assert _same_settings(stack)
+    assert _manage(stack, "people", "disable", "admin").returncode == 0
+    refused = _manage(stack, "people", "disable", "root")
+    assert (refused.returncode, "root is the last active admin" in refused.stderr) == (1, True)
+
+
+def _manage(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
+    return commands.python("-m", "config.local", "manage", "--home", stack.home, "--", *words)
+
+
+def _url(stack: Stack) -> str:
+    return next(line.split()[-1] for line in stack.said if line.startswith("Abeyance is ready at"))
+
+
+def _same_settings(stack: Stack) -> bool:
+    """Tell whether a command has the web process's environment, except for its Postgres role."""
+    (web,) = stack.named("config.web")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    seen = json.loads(_manage(stack, "shell", "-v", "0", "-c", code).stdout)
+    # Only `make up` has the number of workers.
+    names = re.compile("(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|.*KEYS_DIR|ABEYANCE_(?!WORKERS).*")
+    ours = {name: value for name, value in web.environ().items() if names.fullmatch(name)}
+    password = json.loads((stack.home / "secrets.json").read_text())["postgres_owner"]
+    ours["DATABASE_URL"] = re.sub("//[^@]+@", f"//{OWNER}:{password}@", ours["DATABASE_URL"])
+    return {name: seen.get(name) for name in ours} == ours
 
 
 def _three_suspended(stack: Stack) -> list[dict[str, Any]]:
