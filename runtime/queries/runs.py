@@ -473,7 +473,8 @@ def _item(position: int, body: str, whole: bool) -> JournalItem:
     if not isinstance(entry, dict):
         return JournalItem(position=position, at=None, events=[])
     if (read := decoded(body)) is not None:
-        entry = {**entry, "events": redact(codec.documents_of(read.events))}
+        told = redact(codec.documents_of(read.events))
+        entry = {**entry, "at": read.at.isoformat(), "events": told}  # also of a compressed one
     events = entry.get("events")
     return JournalItem(
         position=position,

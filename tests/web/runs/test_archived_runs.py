@@ -81,7 +81,8 @@ def test_an_admin_opens_the_removed_entries_of_a_run(
         found = [text(admin, page), text(admin, f"{page}?page=2")]
         shows(admin, f"{page}?page=3", status=404)
         shows(ada, page, status=404)
-        has(found[0], "Archived", "Entry 1: run started", "page=2", hides=[f"Entry {begins - 2}:"])
+        started = 'Entry 1: run started <span class="meta"><time datetime="20'
+        has(found[0], "Archived", started, "page=2", hides=[f"Entry {begins - 2}:"])
         has(found[1], *(f"Entry {at}:" for at in (begins - 2, begins - 1)), "page=1")
         has(found[1], hides=[f"Entry {begins}:", "page=3"])
         return [one.partition('id="entries"')[2] for one in found]
