@@ -31,7 +31,7 @@ def test_an_ended_run_has_no_open_span() -> None:
                 assert span.end is None or span.state.result is not SpanResult.OPEN, span.state
 
 
-def test_calls_recorded_in_the_original_are_called_so() -> None:
+def test_calls_recorded_in_the_original_are_told_apart() -> None:
     forks = [_folded(seed).frames.values() for seed in range(3, 100, 10)]
     calls = [call for frames in forks for frame in frames for call in frame.calls]
     recorded = [call for call in calls if call.state in SETTLED and not call.spans]

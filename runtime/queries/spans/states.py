@@ -54,7 +54,10 @@ class SpanState(Enum):
 
     NOT_CHECKED = "proposed, not checked yet", SpanResult.OPEN
     TO_START = "about to start", SpanResult.OPEN
-    RECORDED = "recorded in the original", SpanResult.OPEN
+    RECORDED = (
+        "recorded earlier",
+        SpanResult.OPEN,
+    )  # in the original of a fork, or in a removed entry
     NOT_STARTED = "not started: the run was ended first", SpanResult.OPEN
     STARTED = "under way", SpanResult.OPEN
     DONE = "done", SpanResult.DONE
