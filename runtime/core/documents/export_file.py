@@ -34,8 +34,8 @@ WHOLE = 1
 SCHEMA = 2  # of a file with a beginning
 MAX_BYTES = 64 * 1024 * 1024
 
+_MAC = re.compile(r"(?:[0-9a-f]{32}){1,2}")  # of an entry, whole or truncated
 # The JSON form of a sealed value, also inside a text that was written as JSON again.
-_MAC = re.compile(r"(?:[0-9a-f]{32}){1,2}")
 _SEALED = re.compile(r'\$secret\\*"\s*:\s*\\*"(?P<key>[^"\\:]+):')
 
 
