@@ -174,7 +174,7 @@ def test_an_altered_swapped_or_missing_file_is_refused(
     data = {run: object_store.get(row.place or "") or b"" for run, row in files.items()}
     place = files[one].place or ""
     changes = {
-        "bytes": data[one][:900] + b"x" + data[one][901:],
+        "bytes": data[one][:900] + bytes([data[one][900] ^ 1]) + data[one][901:],
         "another": data[other],
         "answer": forged_answer(data[one]),
     }
