@@ -187,7 +187,10 @@ def test_workers_get_only_verifying_keys(folder: Path, tmp_path: Path, settings:
         for purpose in purposes.PURPOSES:
             files.rotate(purpose)
     files.check(signing=True)
+    signer = archive_keys.current().public_key
     settings.KEYS_DIR = settings.WORKER_KEYS_DIR
+    files._ring.cache_clear()
     files.check(signing=False)
+    assert archive_keys.current().public_key == signer, "the sweeper signs files of the archive"
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         files.check(signing=True)

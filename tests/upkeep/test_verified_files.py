@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -15,8 +16,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries, Settings
 
+from approvals import stored_rows
 from approvals.models import Request
 from approvals.policy import Group
+from approvals.requests import snapshot, statements
 from config.env.environment import ROOT
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import digest_of
@@ -150,6 +153,10 @@ def test_other_keys_and_another_run_are_refused(
     run = str(ArchivedRun.objects.get().run_id)
     assert verify("--run", run)
     assert refused(verify, "--run", str(uuid4()))[0].count("is that of run") == 1
+    data = copy.read_bytes()
+    copy.write_bytes(sealed_files._signed(f"run {uuid4()}", sealed_files.opened(data)))
+    assert f"is that of run {run}, not" in refused(verify)[0]
+    copy.write_bytes(data)
     archives, decisions = tmp_path / "archives.public", tmp_path / "decisions.public"
     right = archives.read_text()
     archives.write_text(decisions.read_text())
@@ -177,6 +184,19 @@ def request_of(record: File) -> File:
 def rewritten(file: File, old: str, new: str) -> None:
     """Change the texts of the entries."""
     file["entries"] = [compression.plain_text(body).replace(old, new) for body in file["entries"]]
+
+
+def decided_wrongly(record: File, change: Callable[[Request], object]) -> None:
+    """Change the request and sign its decision again, as a web that checks nothing could."""
+    row = request_of(record)
+    request = stored_rows.from_json(row)
+    said = statements.read(request)
+    change(request)
+    request.request_digest = snapshot.request_digest(request)
+    statements.sign(request, replace(said, digest=request.request_digest))
+    names = ("request_digest", "statement", "signature", "key_id", "origin", "expires_at")
+    row.update({name: getattr(request, name) for name in names})
+    row["expires_at"] = row["expires_at"].isoformat()
 
 
 FORGERIES: dict[str, tuple[Callable[[File, File], object], str]] = {
@@ -234,6 +254,18 @@ FORGERIES: dict[str, tuple[Callable[[File, File], object], str]] = {
             act="undone", subject=f"request {request_of(record)['id']}"
         ),
         "the decision was undone",
+    ),
+    "a decision of the run's origin": (
+        lambda file, record: decided_wrongly(
+            record, lambda request: setattr(request, "origin", ["ada", "bea"])
+        ),
+        "bea, who decided, is in the run's origin",
+    ),
+    "a decision that came too late": (
+        lambda file, record: decided_wrongly(
+            record, lambda request: setattr(request, "expires_at", request.decided_at)
+        ),
+        "it had expired when it was decided",
     ),
     "a row less in the audit": (
         lambda file, record: record["approvals"]["approvals_auditentry"].pop(0),

@@ -53,8 +53,9 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         approvals = dict(record["approvals"])
     except (CoreError, ValueError, LookupError, TypeError) as exc:
         raise Tampered(f"the file {head.name!r} is signed, but {exc}") from exc
-    if head.name != f"run {manifest.run}" or run not in (None, manifest.run):
-        raise Tampered(f"the file is that of run {manifest.run}, not of run {run}")
+    for name in (head.name, f"run {run or manifest.run}"):
+        if name != f"run {manifest.run}":
+            raise Tampered(f"the file is that of run {manifest.run}, not of {name}")
     return VerifiedFile(
         run=manifest.run,
         signer=head.key_id,
