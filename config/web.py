@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 
 if __name__ == "__main__":
-    gc.disable()  # before the imports below, as in manage.py; main enables it
+    gc.disable()  # before the imports below, as in manage.py; the last lines enable it
 
 from config.asgi import application, live_server
 from runtime.upkeep import startup
@@ -37,8 +37,6 @@ def main(arguments: Sequence[str]) -> int:
     place = _place(chosen.bind)
     startup.require_database()
     startup.require_keys(signing=True)
-    gc.freeze()
-    gc.enable()
     serving = server(**place)
     serving.run()
     return 0 if serving.started else 1
@@ -82,4 +80,6 @@ def _place(bind: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()
     sys.exit(main(sys.argv[1:]))

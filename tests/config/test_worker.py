@@ -45,9 +45,24 @@ def test_a_worker_imports_no_unused_code_and_collects_no_garbage_meanwhile() -> 
     }.isdisjoint(modules.split())
 
 
-def test_a_command_collects_garbage_after_its_imports() -> None:
-    code = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 100_000)"
-    assert commands.manage("shell", "-v", "0", "-c", code).stdout.split() == ["True", "True"]
+COLLECTS = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 100_000)"
+WEB = f"""
+import runpy, sys
+sys.argv = ["config.web", "--help"]
+try:
+    runpy.run_module("config.web", run_name="__main__")
+except SystemExit:
+    {COLLECTS}
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("manage.py", "shell", "-v", "0", "-c", COLLECTS), ("-c", WEB)],
+    ids=["command", "web"],
+)
+def test_a_process_collects_garbage_after_its_imports(words: tuple[str, ...]) -> None:
+    assert commands.python(*words).stdout.splitlines()[-1] == "True True"
 
 
 @pytest.mark.parametrize("given", ["--concurrency=many", "--queues", "--pool=prefork"])
