@@ -1,10 +1,9 @@
-"""Reads runs, their gates, journal and continuation, as rows and pages."""
+"""Reads runs and their gates, as rows and pages."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -14,15 +13,11 @@ from django.db.models.functions import Coalesce, JSONObject, Left
 from django.utils import timezone
 
 from runtime.core.continuation import RunStatus
-from runtime.core.documents import codec
-from runtime.core.errors import CoreError
 from runtime.core.machine.origin import merged
 from runtime.core.machine.rate_limits import RateLimitWait
-from runtime.core.machine.replay import initial
-from runtime.models import Continuation, Gate, JournalEntry, Run, Signal, Wait
+from runtime.models import Gate, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
-from runtime.queries.journal import archived, decoded, latest, read, removed, stored
 from runtime.queries.lists import rate_limits, titles
 from runtime.queries.redaction import redact
 from runtime.store import archive, pool
@@ -197,15 +192,6 @@ class RunDetail(RunRow):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalItem:
-    """One entry. `at` and `events` are as written; an entry that is not JSON has neither."""
-
-    position: int
-    at: str | None
-    events: list[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequests:
     """Signals not yet applied: a cancellation, and the last pause (True) or resume (False)."""
 
@@ -260,8 +246,8 @@ def with_archive(found: RunDetail) -> RunDetail:
     output, reason = read.row["output"], read.row["reason"]
     return replace(
         found,
-        input=_json(read.row["input"]),
-        output=None if output is None else _json(output),
+        input=as_json(read.row["input"]),
+        output=None if output is None else as_json(output),
         reason=None if reason is None else redact(reason),
         history_begins=read.mark.position + 1,
         history_removed_at=read.mark.at,
@@ -284,48 +270,6 @@ def pending_requests(run: UUID) -> PendingRequests:
     kinds = list(told.values_list("kind", flat=True))
     paces = [kind == PAUSE for kind in kinds if kind != CANCEL]
     return PendingRequests(cancel=CANCEL in kinds, pause=paces[-1] if paces else None)
-
-
-def journal_page(
-    run: UUID, *, limit: int = 50, cursor: int | None = None, whole: bool = False
-) -> Page[JournalItem]:
-    """Read the run's entries in order. The caller has checked that the actor may read it, `whole` as an admin."""
-    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
-    if cursor is not None:
-        rows = rows.filter(position__gt=cursor)
-    found = list(stored(rows[: limit + 1]))
-    if not found:
-        found = list(archived(run, after=cursor or 0))[: limit + 1]
-    if found and found[0][0] != (cursor or 0) + 1:
-        gone = list(islice(removed(run, after=cursor or 0), limit + 1))
-        found = (gone + found)[: limit + 1]
-    items = tuple(_item(position, body, whole) for position, body, _ in found[:limit])
-    return Page(items=items, next=str(items[-1].position) if len(found) > limit else None)
-
-
-def continuation(run: UUID) -> Any | None:
-    """Return the state of the run: the live continuation, or the initial one, with later entries folded in.
-
-    Return None if the run has ended. Unreadable data is returned as stored. The caller has checked access.
-    """
-    if not Run.objects.filter(id=run, ended_at=None).exists():
-        return None
-    body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
-    try:
-        now = initial(run) if body is None else codec.decode_continuation(body, _text_of(run))
-    except CoreError:
-        return None if body is None else _json(body)
-    later = read(run, after=now.position)
-    now = latest(now, later)
-    if later and now.position != later[-1].position:
-        return None if body is None else _json(body)
-    return redact(codec.document_of(now))
-
-
-def _text_of(run: UUID) -> codec.TextOf:
-    """Look up the text of an entry."""
-    rows = JournalEntry.objects.filter(run_id=run)
-    return {position: body for position, body, _ in stored(rows)}.__getitem__
 
 
 def _some_runs(
@@ -437,8 +381,8 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         ended_at=run.ended_at,
         due_at=run.due_at,
         gates=tuple(gates),
-        input=_json(run.input),
-        output=None if run.output is None else _json(run.output),
+        input=as_json(run.input),
+        output=None if run.output is None else as_json(run.output),
         reason=None if run.reason is None else redact(run.reason),
         removed_at=run.removed_at,
         archived_at=run.archived_at,
@@ -467,29 +411,7 @@ def _wait(found: dict[str, Any]) -> WaitView:
     return WaitView(**{**found, "match": redact(found["match"]), "until": until})
 
 
-def _item(position: int, body: str, whole: bool) -> JournalItem:
-    """Read an entry. Without `whole`, leave out providers' error texts: they may quote what only admins may read."""
-    entry = _json(body)
-    if not isinstance(entry, dict):
-        return JournalItem(position=position, at=None, events=[])
-    if (read := decoded(body)) is not None:
-        told = redact(codec.documents_of(read.events))
-        entry = {**entry, "at": read.at.isoformat(), "events": told}  # also of a compressed one
-    events = entry.get("events")
-    return JournalItem(
-        position=position,
-        at=entry.get("at") if isinstance(entry.get("at"), str) else None,
-        events=[_event(event, whole) for event in events] if isinstance(events, list) else [],
-    )
-
-
-def _event(event: Any, whole: bool) -> Any:
-    if whole or not isinstance(event, dict):
-        return event
-    return {name: value for name, value in event.items() if name != "said"}
-
-
-def _json(text: str) -> Any:
+def as_json(text: str) -> Any:
     """Decode a stored document with secrets redacted; return a damaged one as text."""
     try:
         return redact(json.loads(text))

@@ -12,7 +12,7 @@ from agents.testing import drive
 from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.models import Gate
-from runtime.queries import runs
+from runtime.queries.history import entries
 from tests.agents.conftest import Directory
 from tests.support.engine import Engine, events
 from tests.support.mail import Sink
@@ -82,7 +82,7 @@ def test_hr_flows_do_and_journal_the_same_on_engine_and_in_memory(
 
 def test_an_approval_waits_in_its_frame(engine: Engine, directory: Directory, sink: Sink) -> None:
     run = engine.begin("hr_onboarding", NEWCOMER)
-    stored = runs.continuation(run.id) or {}
+    stored = entries.continuation(run.id) or {}
     frames = {name: frame["agent"] for name, frame in stored["frames"].items()}
     assert frames == {"0": "hr_onboarding", "0.c1.0": "account_agent"}
     (pending,) = stored["pending"]

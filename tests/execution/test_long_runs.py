@@ -23,7 +23,7 @@ from runtime.keyring import macs
 from runtime.models import CompactionBase, Continuation, JournalEntry, Run
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
-from runtime.queries import runs
+from runtime.queries.history.entries import continuation
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store import failpoints, pool, steps
 from runtime.store.tables import continuations
@@ -271,7 +271,7 @@ def suspended(desk: Rig, gates: int) -> Run:
     for _ in range(gates):
         run = desk.answer(run.id)
     assert run.status == "suspended"
-    shown = runs.continuation(run.id) or {}
+    shown = continuation(run.id) or {}
     assert (shown["position"], shown["head"]) == (run.position, run.head)
     (gate,) = desk.open_gates(run.id)
     assert [str(gate.id)] == [pending["gate"] for pending in shown["pending"]]

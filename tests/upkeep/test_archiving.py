@@ -33,6 +33,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries import blobs, runs
 from runtime.queries import journal as lines
+from runtime.queries.history import entries
 from runtime.store import pool, sealed_files
 from runtime.store.tables import objects, pruning
 from runtime.upkeep import archiving, retention
@@ -249,9 +250,9 @@ def test_what_needs_the_journal_says_that_the_run_is_archived(target: Target) ->
     digest = ArchivedRun.objects.get().contents[0]
     assert blobs.blob(Q(), digest) == (SECRET * 5_000,)
     assert blobs.blob(Q(requester="cyril"), digest) is None
-    page = runs.journal_page(run, limit=2)
+    page = entries.journal_page(run, limit=2)
     assert [item.position for item in page.items] == [1, 2]
-    assert runs.journal_page(run, limit=2, cursor=2).items[0].position == 3
+    assert entries.journal_page(run, limit=2, cursor=2).items[0].position == 3
 
 
 def test_the_commands_archive_hold_verify_and_restore(

@@ -25,7 +25,7 @@ from runtime.ports.effects import (
     ToolResult,
 )
 from runtime.queries import journal as lines
-from runtime.queries import runs
+from runtime.queries.history import entries
 from runtime.store import pool, sealed_files
 from runtime.store.loading import StoredRun
 from runtime.store.tables import continuations, journal, objects
@@ -239,7 +239,7 @@ def test_removed_entries_are_archived_where_runs_are(
     settings.ABEYANCE_ARCHIVE = parse("30")
     monkeypatch.setattr(history, "ENTRIES", 20)
     run = desk.advance(desk.start("a")).id
-    whole = [(item.position, item.events) for item in runs.journal_page(run, limit=99).items]
+    whole = [(item.position, item.events) for item in entries.journal_page(run, limit=99).items]
     with monkeypatch.context() as patch:
         around(patch, journal, "delete_until", after=lambda *_, **__: die())
         with pytest.raises(Death):
@@ -252,9 +252,9 @@ def test_removed_entries_are_archived_where_runs_are(
     assert shortened() > 10
     kept = ArchivedEntries.objects.filter(last__isnull=False).order_by("first")
     assert [(one.first, one.last) for one in kept] == [(1, positions(run)[0] - 1)]
-    page = runs.journal_page(run, limit=9)
+    page = entries.journal_page(run, limit=9)
     assert page.next == "9"
-    rest = runs.journal_page(run, limit=99, cursor=9)
+    rest = entries.journal_page(run, limit=99, cursor=9)
     assert [(one.position, one.events) for one in (*page.items, *rest.items)] == whole
     assert findings(run) == []
     desk.answer(run)

@@ -18,6 +18,7 @@ from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, Journal
 from runtime.ports.effects import ModelFailure
 from runtime.queries import journal as lines
 from runtime.queries import runs
+from runtime.queries.history import entries
 from runtime.store import pool
 from runtime.store.tables import objects
 from runtime.upkeep import archiving, retention
@@ -53,7 +54,7 @@ def shown(run: UUID) -> tuple[object, ...]:
     """What people and auditors read of the run's history."""
     found = verification.verify(run)
     row = runs.with_archive(runs._detail(Run.objects.get(id=run), ()))
-    pages = (runs.journal_page(run, limit=99), runs.journal_page(run, limit=5, cursor=3))
+    pages = (entries.journal_page(run, limit=99), entries.journal_page(run, limit=5, cursor=3))
     return found, lines.remaining(run), pages, row.output, row.reason
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from runtime.queries.history.entries import JournalItem, journal_page
 from runtime.queries.history.entry_texts import EVENTS
-from runtime.queries.runs import JournalItem, RunDetail, journal_page
+from runtime.queries.runs import RunDetail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

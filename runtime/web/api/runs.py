@@ -27,7 +27,9 @@ from runtime.queries import (
     runs,
 )
 from runtime.queries.budget_usage import BudgetUsage
-from runtime.queries.runs import JournalItem, Page, RunDetail
+from runtime.queries.history import entries
+from runtime.queries.history.entries import JournalItem
+from runtime.queries.runs import Page, RunDetail
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitch
 from runtime.web.api.late_outcomes import LateOut
@@ -353,7 +355,7 @@ def read_journal(
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     whole = wiring.access().reads_continuations(request.auth)
-    return runs.journal_page(run, limit=limit, cursor=cursor, whole=whole)
+    return entries.journal_page(run, limit=limit, cursor=cursor, whole=whole)
 
 
 @router.get("/contents/{digest}")
@@ -371,7 +373,7 @@ def read_content(request: Authenticated, digest: str) -> Any:
 def read_continuation(request: Authenticated, run: UUID) -> Any:
     """Read the continuation of a run, without secrets; for admins."""
     readable_whole(run, request.auth)
-    document = runs.continuation(run)
+    document = entries.continuation(run)
     if document is None:
         raise Http404("This run has no continuation: it has ended.")
     return document
