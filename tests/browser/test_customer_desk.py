@@ -41,10 +41,10 @@ ANSWER = "Give the answer to the requester"
 
 
 class Model(Provider):
-    """The model server of the agent, with any version of its prompt."""
+    """The model server of both agents, one of which has any version of its prompt."""
 
     def agent_of(self, instructions: str) -> AgentSpec:
-        return agents.customer_desk
+        return super().agent_of(instructions) or agents.customer_desk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +108,14 @@ def desk(sandbox: Path, chromium: Browser) -> Iterator[Desk]:
     refresh = sandbox / "refresh"
     refresh.write_text("canary-refresh-1")
     refresh.chmod(0o644)  # workers may run under another account
-    with token_server() as bank, Model(registry_of(agents.customer_desk)) as model:
+    with token_server() as bank, Model(registry_of(agents.stocktake)) as model:
         given = {
             "ABEYANCE_AGENTS": agents.__name__,
             "ABEYANCE_MODEL": "openai:desk-1",
             "OPENAI_BASE_URL": model.url,
             "OPENAI_API_KEY": KEY,
             "ABEYANCE_ARCHIVE": "30",
+            "ABEYANCE_HISTORY_DAYS": "0",
             agents.BANK_URL: bank.url,
             agents.BANK_SECRET: SECRET,
             agents.BANK_REFRESH: str(refresh),
@@ -151,13 +152,20 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
     ada.get_by_label("Filter").fill("data.country == 'DE'")
     mapping = {"customer": "{{data.customer}}", "order": "{{data.order}}"}
     ada.get_by_label("Input of each run").fill(json.dumps(mapping))
+    ada.get_by_label("Business key").fill("'return ' + data.order")
     ada.get_by_label("Thread").fill("data.customer")
     returned = {"customer": "C-7", "order": "A-1", "country": "DE"}
-    for country, said in (("FR", "The filter does not hold"), ("DE", "starts a run")):
-        sample = json.dumps({**returned, "country": country})
-        ada.get_by_label("Sample event to try").fill(sample)
+    trials: tuple[tuple[dict[str, object], str | re.Pattern[str]], ...] = (
+        ({"country": "FR"}, "The filter does not hold"),
+        ({"customer": 7}, re.compile("does not fit.*Data of the event", re.DOTALL)),
+        ({}, "business key return A-1"),
+    )
+    for change, said in trials:
+        ada.get_by_label("Sample event to try").fill(json.dumps({**returned, **change}))
         ada.get_by_role("button", name="Try").click()
-        expect(ada.get_by_text(said).first).to_be_visible()
+        trial = ada.get_by_role("status", name="Trial of 1 event")
+        expect(trial).to_contain_text(said)
+    expect(trial).to_contain_text("starts a run")
     ada.get_by_role("button", name="Make the trigger").click()
     expect(ada.get_by_text("No event has come yet.")).to_be_visible()
 
@@ -169,6 +177,7 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
         assert answer.status_code == status, answer.text
     appears(ada, ada.get_by_role("link", name="r-1")).click()
     desk.runs.append(run_of(ada))
+    expect(ada.get_by_role("heading", name="customer_desk · return A-1")).to_be_visible()
 
     bea.goto("/")
     appears(bea, bea.get_by_role("link", name="Pay 40 euros back for order A-1")).click()
@@ -249,6 +258,11 @@ def test_a_prompt_of_two_admins_is_pinned_by_a_scheduled_run(desk: Desk) -> None
     admin.get_by_label("Text", exact=True).fill(text)
     admin.get_by_label("What changes, and why").fill("Kinder.")
     admin.get_by_role("button", name="Save as a new version").click()
+    admin.get_by_role("link", name=re.compile("Try on recorded runs.*version 1")).click()
+    admin.get_by_role("button", name="Try on recorded runs").click()
+    appears(admin, admin.get_by_text("10 replies, of which 0 differ"))
+    expect(admin.get_by_role("region", name=f"Run {desk.runs[0]}")).to_contain_text("pay_back")
+    admin.get_by_role("link", name=f"← {agents.PROMPT}").click()
     admin.get_by_role("button", name=re.compile("Propose for production.*version 1")).click()
     chief.goto("/prompts/")
     chief.get_by_role("link", name=agents.PROMPT).click()
@@ -349,10 +363,33 @@ def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> Non
     ada.get_by_role("button", name="Cancel this run").click()
     desk.office.wait(run, "cancelled")
 
+    admin = desk.page("admin")
+    admin.goto("/overview/")
+    worker = admin.get_by_role("region", name="Time to commit a step, by worker")
+    expect(worker).to_contain_text(re.compile(r"\d+\.\d ms"))
     ada.goto("/tools/")
     tool = ada.get_by_role("region", name="pay_back")
     expect(tool).to_contain_text(re.compile(r"approval required\s*can be repeated"))
     expect(tool).to_contain_text(re.compile(r"Used by customer_desk\. \d+ calls: \d+ % errors"))
+
+
+def test_a_long_run_keeps_a_short_journal_and_a_large_result(desk: Desk) -> None:
+    run = desk.office.begin("stocktake", shelves=agents.SHELVES)
+    desk.open_request(run, "Close the books")
+    ada = desk.open_run("ada", run)
+    moved = re.compile("History before entry \\d+ was moved to the archive on")
+    appears(ada, ada.get_by_text(moved))
+    ada.goto(f"/runs/{run}/fork/3/")
+    expect(ada.get_by_text(moved)).to_be_visible()
+    ada.goto(f"/runs/{run}/?tab=transcript")
+    ada.locator("summary", has_text="Show result").last.click()
+    with ada.expect_download() as file:
+        ada.get_by_role("link", name=re.compile(r"All \d+ bytes")).click()
+    kept = json.loads(file.value.path().read_text())
+    assert kept == {"shelf": agents.SHELVES, "list": "x" * agents.LARGE}
+    desk.approve(run, "Close the books")
+    desk.office.wait(run, "completed")
+    assert "history begins at entry" in desk.command("verify_run", run).stdout
 
 
 def test_an_old_run_leaves_postgres_and_comes_back(desk: Desk) -> None:
@@ -363,7 +400,10 @@ def test_an_old_run_leaves_postgres_and_comes_back(desk: Desk) -> None:
     assert desk.office.stack.rows(aged, run) == [(1,)]
     done = desk.command("archive_runs")
     assert "1 of 1 runs are archived" in done.stdout, done.stderr
-    admin = desk.open_run("admin", run)
+    admin = desk.page("admin")
+    admin.goto('/runs/?q=key:"return A-1"')
+    expect(admin.locator(".row", has_text="archived")).to_have_count(1)
+    admin.get_by_role("link", name="return A-1").click()
     expect(admin.get_by_role("heading", name="Archived on")).to_be_visible()
     expect(admin.get_by_text("40 euros for order A-1 are on their way.").first).to_be_visible()
     admin.get_by_role("link", name="Restore…").click()

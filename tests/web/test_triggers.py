@@ -1,23 +1,18 @@
-"""The pages of triggers: from the form and its trial to the gate of the run that an event starts; CloudEvents."""
+"""The pages of triggers: acts of people, and the answers to refused forms and wrong CloudEvents."""
 
 import json
-import threading
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 
-from runtime.models import Run, Trigger, TriggerAct, TriggerEvent
+from runtime.models import Trigger, TriggerAct, TriggerEvent
 from tests.support.api_client import Caller
-from tests.support.office import NEWCOMER, Office
+from tests.support.office import NEWCOMER
 from tests.support.pages import has
-from tests.support.people import until
 from tests.support.seeds import Cast
-from tests.upkeep.test_sweeper import room, sweeping
 from tests.web.test_allowances import shows, words
-
-__all__ = ["room"]  # a fixture
 
 MAPPING = {name: f"{{{{data.{name}}}}}" for name in NEWCOMER}
 SAID = {
@@ -40,36 +35,6 @@ def made(client: Client, **more: str) -> str:
     answer = client.post(NEW, {**SAID, **more})
     assert answer.status_code == 302, words(answer, answer.status_code)
     return str(answer["Location"])
-
-
-@pytest.mark.django_db(transaction=True)
-def test_from_the_form_and_an_event_to_the_gate_of_the_run(
-    ada: Client, admin_api: Caller, office: Office, published: None, room: None
-) -> None:
-    shows(ada, "/triggers/", "No triggers yet", "New trigger…")
-    shows(ada, "/triggers/new/", "Which agent", "hr_onboarding")
-    assert "{{data.username}}" in ada.get(NEW).content.decode()
-    sample = json.dumps({**NEWCOMER, "security_level": "high"})
-    tried = ada.post(NEW, {**SAID, "try": "1", "sample": sample})
-    has(words(tried), "Trial of 1 event", "does not fit", "filter: ", "Data of the event")
-    tried = ada.post(NEW, {**SAID, "try": "1", "sample": json.dumps(NEWCOMER)})
-    has(words(tried), "starts a run", "business key hire newhire")
-    assert not Trigger.objects.exists()
-    place = made(ada)
-    shows(ada, place, "New hires", "No event has come yet", "made by ada", "hr_onboarding")
-    sent = admin_api.post("/events", {**HIRED, "data": NEWCOMER}, content_type=CLOUD)
-    assert (sent.status_code, sent.json()["triggers"]) == (201, 1)
-    with sweeping(threading.Event()):
-        until(lambda: TriggerEvent.objects.filter(state="started").exists() or None, "its run")
-    run = Run.objects.get()
-    assert (run.requester, run.business_key) == ("ada", "hire newhire")
-    office.advance(run.id)
-    assert office.request(run.id).origin == ["ada", "admin"]
-    assert f'href="/runs/{run.id}/"' in ada.get(place).content.decode()
-    shows(ada, f"/runs/{run.id}/", "newhire", "TriggerNew hires")
-    assert office.approve(run.id).status == "completed"
-    shows(ada, place, "h-1", "Finished", "from /hr", hides=("Retry",))
-    shows(ada, "/triggers/", "New hires", "active", "employee.hired")
 
 
 def test_acts_of_people_on_the_page(

@@ -1,6 +1,7 @@
-"""An agent that pays orders back: with a plan, a memory, a prompt, a credential that may lapse, and a held answer.
+"""Two agents of a shop, whose scripts play in the workers or behind an address that these ask.
 
-Its model is `play`, in the process of the workers or behind an address that they ask.
+`customer_desk` pays orders back: with a plan, a memory, a prompt, a credential that may lapse, and a held answer.
+`stocktake` takes many turns, of which it keeps a summary, and its last result is a large one.
 """
 
 import os
@@ -9,7 +10,7 @@ import httpx2
 from pydantic import BaseModel
 
 from agents.credentials import Environment, File, OAuth
-from agents.sdk import Answer, CredentialRefused, ToolContext, agent, last, prompt, tool
+from agents.sdk import Answer, Compaction, CredentialRefused, ToolContext, agent, last, prompt, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from tests.support.oauth_server import CLIENT
 
@@ -17,6 +18,7 @@ BANK_URL, BANK_SECRET, BANK_REFRESH = "DESK_BANK_URL", "DESK_BANK_SECRET", "DESK
 NEWER = "DESK_NEWER"  # in the environment of a process that has the newer release of the script
 PROMPT = "shop/desk"
 PLAN = ["Look up the order", "Pay the money back", "Tell the customer"]
+SHELVES, LARGE = 20, 70_000
 PRICES = {"A-1": 40, "A-2": 90, "A-3": 15}
 
 BANK = os.environ.get(BANK_URL, "http://127.0.0.1:9")
@@ -84,4 +86,45 @@ customer_desk = agent(
     plan=True,
     thread_memory=last(20),
     answer=Answer(),
+)
+
+
+class Stock(BaseModel):
+    shelves: int
+
+
+@tool(effect="read")
+def count_shelf(shelf: int) -> dict[str, int | str]:
+    """List what is on a shelf."""
+    return {"shelf": shelf, "list": "x" * LARGE if shelf == SHELVES else ""}
+
+
+@tool(approval=True, sentence="Close the books of the stock")
+def close_books() -> str:
+    """Close the books."""
+    return "closed"
+
+
+@script
+def count(turn: Turn) -> Reply:
+    """Count one shelf after another, then close the books."""
+    counted = [one.content["shelf"] for one in turn.results if one.tool == "count_shelf"]
+    done = max(counted, default=0)
+    if turn.sums_up:
+        return say(f"Shelves up to {done} are counted.")
+    if turn.result("close_books"):
+        return say("Counted.")
+    if done < turn.input["shelves"]:
+        return call("count_shelf", shelf=done + 1)
+    return call("close_books")
+
+
+stocktake = agent(
+    name="stocktake",
+    description="Counts the stock.",
+    instructions="Count each shelf, and close the books.",
+    input=Stock,
+    model=count,
+    tools=[count_shelf, close_books],
+    compaction=Compaction(messages=6),
 )
