@@ -28,6 +28,7 @@ from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_MESSAGE, MAX_REASON
 from runtime.errors import RequestError
+from runtime.keyring.sealing import REDACTED
 from runtime.queries.inquiries import unreceived
 from runtime.queries.labels import effect_texts
 from runtime.queries.spans.calls import CallRecord
@@ -96,7 +97,7 @@ def page_context(
         "effect": effect_texts(shown.effect)[1],
         "call_context": around,
         "given": _given(transcript),
-        "done": [_done(step) for step in around.done],
+        "done": [_done(step) for step in around.done if not _changed_the_plan(step)],
         "others": around.open,
         "call": call,
         "after": aftermath(shown, status, call, transcript),
@@ -178,6 +179,11 @@ def _done(step: call_context.Step) -> DoneCall:
     )
 
 
+def _changed_the_plan(step: call_context.Step) -> bool:
+    """Tell whether the call did, which the plan itself shows."""
+    return step.call.keeps_plan and step.call.state is CallState.RETURNED
+
+
 def _agent(shown: requests.Approval) -> str:
     """Name the agent that made the call or is blocked."""
     agents = shown.path[:-1] if shown.call else shown.path
@@ -185,13 +191,14 @@ def _agent(shown: requests.Approval) -> str:
 
 
 def _why(transcript: Transcript, shown: requests.Approval) -> list[Any]:
-    """Return the agent's text in the model reply with this call."""
+    """Return the agent's text in the model reply with this call, unless it is sealed."""
     if not shown.call or shown.tampered:
         return []
     turn = turn_of(shown.call)
     frame = next((frame for frame in transcript.frames() if frame.id == shown.frame), None)
     said = frame.messages if frame else ()
-    return [message.value for message in said if message.kind == "text" and message.turn == turn]
+    texts = [one.value for one in said if one.kind == "text" and one.turn == turn]
+    return [text for text in texts if str(text).strip('"') != REDACTED]
 
 
 def _status(shown: requests.Approval) -> str:

@@ -95,7 +95,7 @@ class Stock(BaseModel):
 
 @tool(effect="read")
 def count_shelf(shelf: int) -> dict[str, int | str]:
-    """List what is on a shelf."""
+    """List the goods of a shelf."""
     return {"shelf": shelf, "list": "x" * LARGE if shelf == SHELVES else ""}
 
 

@@ -43,7 +43,7 @@ def test_run_and_request_show_the_plan_as_text_of_the_agent(
     made = ("Make &lt;b&gt;it&lt;/b&gt;", "U+202E", "written by the agent")
     has(shows(ada, asked.run_id, "1 of 3 done", *made), hides=[HOSTILE, "\u202e"])
     page = shows(bea, asked, "item 2 of 3", "as it was when this was asked", *made)
-    has(page, "1 of 3 done", hides=[HOSTILE, "\u202e"])
+    has(page, "1 of 3 done", hides=[HOSTILE, "\u202e", "<b><bdi>plan</bdi></b>"])
     office.approve(asked.run_id)
     shows(ada, asked.run_id, "2 of 3 done")
     shows(bea, asked, "item 2 of 3", "2 of 3 done")
