@@ -157,7 +157,7 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
     returned = {"customer": "C-7", "order": "A-1", "country": "DE"}
     trials: tuple[tuple[dict[str, object], str | re.Pattern[str]], ...] = (
         ({"country": "FR"}, "The filter does not hold"),
-        ({"customer": 7}, re.compile("does not fit.*Data of the event", re.DOTALL)),
+        ({"customer": 7}, re.compile("Data of the event.*does not fit", re.DOTALL)),
         ({}, "business key return A-1"),
     )
     for change, said in trials:
@@ -333,46 +333,6 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
     assert desk.office.run(first)["output"].startswith("40 euros")
 
 
-def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> None:
-    ada = desk.page("ada")
-    desk.model.faults.append(Fault.HALF_OPEN)
-    ada.goto("/agents/customer_desk/start/")
-    ada.get_by_label("customer").fill("C-8")
-    ada.get_by_label("order").fill("A-3")
-    ada.get_by_role("button", name="Start the run").click()
-    ada.wait_for_url("**/runs/*/")
-    run = run_of(ada)
-    assert desk.model.speaking.wait(60)
-    ada.get_by_label("Message to the agent").fill("It is urgent.")
-    ada.get_by_label("Cut off the reply").check()
-    ada.get_by_role("button", name="Send").click()
-    desk.open_request(run, "Pay 15 euros back for order A-3")
-    marker = json.dumps([body["messages"] for body in desk.model.bodies[-3:]])
-    assert "was cut off" in marker
-    ada.goto(f"/runs/{run}/?tab=transcript")
-    expect(ada.get_by_text("It is urgent.").first).to_be_visible()
-
-    desk.model.retry_after = 3600
-    desk.model.faults.append(Fault.RATE_LIMIT)
-    desk.approve(run, "Pay 15 euros back for order A-3")
-    ada.goto(f"/runs/{run}/")
-    appears(ada, ada.get_by_role("heading", name="Waits for a rate limit: openai:desk-1"))
-    expect(ada.get_by_text("put off 1 time")).to_be_visible()
-    ada.get_by_role("link", name="Cancel…").click()
-    ada.get_by_label("Reason").fill("Too late.")
-    ada.get_by_role("button", name="Cancel this run").click()
-    desk.office.wait(run, "cancelled")
-
-    admin = desk.page("admin")
-    admin.goto("/overview/")
-    worker = admin.get_by_role("region", name="Time to commit a step, by worker")
-    expect(worker).to_contain_text(re.compile(r"\d+\.\d ms"))
-    ada.goto("/tools/")
-    tool = ada.get_by_role("region", name="pay_back")
-    expect(tool).to_contain_text(re.compile(r"approval required\s*can be repeated"))
-    expect(tool).to_contain_text(re.compile(r"Used by customer_desk\. \d+ calls: \d+ % errors"))
-
-
 def test_a_long_run_keeps_a_short_journal_and_a_large_result(desk: Desk) -> None:
     run = desk.office.begin("stocktake", shelves=agents.SHELVES)
     desk.open_request(run, "Close the books")
@@ -412,3 +372,43 @@ def test_an_old_run_leaves_postgres_and_comes_back(desk: Desk) -> None:
     admin.goto(f"/runs/{run}/")
     expect(admin.get_by_role("heading", name="Archived on")).to_have_count(0)
     expect(admin.get_by_text("40 euros for order A-1 are on their way.").first).to_be_visible()
+
+
+def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> None:
+    ada = desk.page("ada")
+    desk.model.faults.append(Fault.HALF_OPEN)
+    ada.goto("/agents/customer_desk/start/")
+    ada.get_by_label("customer").fill("C-8")
+    ada.get_by_label("order").fill("A-3")
+    ada.get_by_role("button", name="Start the run").click()
+    ada.wait_for_url("**/runs/*/")
+    run = run_of(ada)
+    assert desk.model.speaking.wait(60)
+    ada.get_by_label("Message to the agent").fill("It is urgent.")
+    ada.get_by_label("Cut off the reply").check()
+    ada.get_by_role("button", name="Send").click()
+    desk.open_request(run, "Pay 15 euros back for order A-3")
+    marker = json.dumps([body["messages"] for body in desk.model.bodies[-3:]])
+    assert "was cut off" in marker
+    ada.goto(f"/runs/{run}/?tab=transcript")
+    expect(ada.get_by_text("It is urgent.").first).to_be_visible()
+
+    desk.model.retry_after = 3600  # last in this file, because no agent has a reply for a while
+    desk.model.faults.append(Fault.RATE_LIMIT)
+    desk.approve(run, "Pay 15 euros back for order A-3")
+    ada.goto(f"/runs/{run}/")
+    appears(ada, ada.get_by_role("heading", name="Waits for a rate limit: openai:desk-1"))
+    expect(ada.get_by_text("put off 1 time")).to_be_visible()
+    ada.get_by_role("link", name="Cancel…").click()
+    ada.get_by_label("Reason").fill("Too late.")
+    ada.get_by_role("button", name="Cancel this run").click()
+    desk.office.wait(run, "cancelled")
+
+    admin = desk.page("admin")
+    admin.goto("/overview/")
+    worker = admin.get_by_role("region", name="Time to commit a step, by worker")
+    expect(worker).to_contain_text(re.compile(r"\d+\.\d ms"))
+    ada.goto("/tools/")
+    tool = ada.get_by_role("region", name="pay_back")
+    expect(tool).to_contain_text(re.compile(r"approval required\s*can be repeated"))
+    expect(tool).to_contain_text(re.compile(r"Used by customer_desk\. \d+ calls?: \d+ % errors"))
