@@ -22,6 +22,7 @@ from approvals.web import zone as zones
 from approvals.web.api.ids import id_of
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.enums import VERDICTS, GateKind
+from runtime.errors import ObjectStoreDown
 from runtime.ports.approvals import CallOutcome
 from runtime.queries import late_outcomes
 from runtime.queries.transcript.transcript import read_transcript
@@ -125,9 +126,10 @@ class ApprovalDetailOut(ApprovalListedOut):
     """One request, with the late outcomes of its call in doubt that a worker reported after all.
 
     Odd values are compared with the calls of the tool that were approved in the 90 days before, and that you may read.
+    `late_outcomes` is null while the run is in the archive and the object store does not answer.
     """
 
-    late_outcomes: list[LateOut]
+    late_outcomes: list[LateOut] | None
 
 
 class ApprovalPage(Schema):
@@ -366,9 +368,12 @@ def _oddities(found: Iterable[Oddity]) -> list[OddityOut]:
     return [OddityOut.from_orm(one) for one in found]
 
 
-def _late_outcomes(found: requests.Approval) -> list[LateOut]:
+def _late_outcomes(found: requests.Approval) -> list[LateOut] | None:
     if found.kind != GateKind.IN_DOUBT:
         return []
-    progress = read_transcript(found.run)
-    late = late_outcomes.of_call(found.run, progress, frame=found.frame, call=found.call)
+    try:
+        progress = read_transcript(found.run)
+        late = late_outcomes.of_call(found.run, progress, frame=found.frame, call=found.call)
+    except ObjectStoreDown:
+        return None  # the request and its decision are in Postgres
     return [LateOut.shown(one) for one in late]

@@ -63,6 +63,21 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
     shows(ada, asked, "Set the privileges of newhire", "The steps of this run cannot be shown now")
 
 
+def test_the_api_reads_the_requests_of_an_archived_run_without_the_store(
+    bea_api: Caller, office: Office, object_store: Breakable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = office.in_doubt()
+    office.cancel(run, "Enough.")
+    asked = [office.request(run), office.in_doubt_request(run)]
+    before = [bea_api.get(f"/approvals/{one.id}").json() for one in asked]
+    assert archiving.archive_run(pool.djangos(), run)
+    assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
+    object_store.is_down = True
+    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    before[1]["late_outcomes"] = None
+    assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
+
+
 def test_an_admin_opens_the_removed_entries_of_a_run(
     ada: Client,
     admin: Client,
