@@ -4,7 +4,7 @@ A draft, a thought or a summary can say what the held text will say. Only the re
 an answer that its agent does not hold.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from agents.sdk.answers import ARGUMENT, TOGETHER
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.events import Proposal
 from runtime.keyring import held
+
+_DETAILS = ""  # the name for `provider_details`, which no tool has
 
 
 def proposals(
@@ -54,7 +56,7 @@ def _alone(args: Any, calls: Sequence[Proposal]) -> Any:
 def sealed(
     agent: AgentSpec, response: ModelResponse, text: str, most: int | None, *, is_answer: bool
 ) -> tuple[ModelResponse, str]:
-    """Seal the texts, thoughts and secret arguments of a reply. `most` is as in `held.sealed_text`.
+    """Seal the texts, thoughts, secret arguments and details of a reply. `most` is as in `held.sealed_text`.
 
     A part that is the whole text gets the same token as the text, so that the reply need not repeat it. The text of a
     reply that `is_answer` stays as it is.
@@ -76,7 +78,20 @@ def sealed(
             case _:
                 return part
 
-    return replace(response, parts=[kept(part) for part in response.parts]), whole
+    parts = [kept(_with_details(part, held.seal_all)) for part in response.parts]
+    return replace(_with_details(response, held.seal_all), parts=parts), whole
+
+
+def with_open_details(message: Any) -> Any:
+    """Return a reply, or a part of one, with the details that its provider sent."""
+    return _with_details(message, held.open_all)
+
+
+def _with_details(message: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Change the details of a reply or a part: a provider can repeat there what the model thought."""
+    details = getattr(message, "provider_details", None)
+    changed = change(_DETAILS, details) if details else details
+    return message if changed is details else replace(message, provider_details=changed)
 
 
 def is_misspelt(agent: AgentSpec, name: str) -> bool:

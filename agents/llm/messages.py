@@ -301,7 +301,7 @@ def _reply(
 
     `secret` are the agent's tools with secrets, `made` the calls of the reply's frame by id.
     """
-    message = replies.read(kept, made)
+    message: ModelResponse = held_answers.with_open_details(replies.read(kept, made))
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
     parts = [_restored(secret, part, taken) for part in given]
@@ -318,6 +318,7 @@ def _as_text(part: Any) -> Any:
 
 
 def _restored(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any:
+    part = held_answers.with_open_details(part)
     if not isinstance(part, ToolCallPart):
         return held_answers.opened(part)
     if (tool := secret.get(part.tool_name)) is not None:

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 from pydantic_ai.models.function import AgentInfo
 
 from agents.errors import DefinitionError
@@ -225,3 +231,30 @@ def test_arguments_of_a_misspelt_call_are_sealed_too(holds: bool) -> None:
     flow = drive(desk, ASKED)
     assert "canary" not in _said(flow)
     assert {"answer": DRAFT} in seen
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_details_of_a_provider_are_sealed_too(holds: bool) -> None:
+    """They can repeat a thought or the text. Its model gets them back as they were."""
+    details = {"raw": [DRAFT]}
+    seen: list[Any] = []
+
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        replies = [one for one in messages if isinstance(one, ModelResponse)]
+        seen[:] = [part.provider_details for one in replies for part in (one, *one.parts)]
+        if seen:
+            return say("Done.")
+        parts: list[Any] = [
+            TextPart("I look.", provider_details=details),
+            ThinkingPart("hm", provider_details=details),
+            ToolCallPart("look_up", {"text": "it"}, "a", provider_details=details),
+        ]
+        if not holds:
+            told = {"message": "You wait."}
+            parts.append(ToolCallPart("tell_requester", told, "b", provider_details=details))
+        return ModelResponse(parts=parts, provider_details=details)
+
+    tools = [look_up] if holds else [look_up, tell_requester(approval=False)]
+    flow = drive(spec_of("desk", input=Question, model=model, answer=holds, tools=tools), ASKED)
+    assert "canary" not in _said(flow)
+    assert seen == [details] * (4 if holds else 5)
