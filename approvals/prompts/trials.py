@@ -97,11 +97,10 @@ def find(trial: UUID) -> Trial:
     return _shown(found)
 
 
-def last(name: str, number: int) -> Trial | None:
-    """Return the last trial of a version, None if there is none."""
+def listed(name: str, number: int) -> list[StoredTrial]:
+    """Return the trials of a version without their replies, the newest first."""
     with pool.in_transaction() as connection:
-        found = prompt_trials.last(connection, name, number)
-    return None if found is None else _shown(found)
+        return prompt_trials.listed(connection, name, number)
 
 
 def _shown(stored: StoredTrial) -> Trial:

@@ -78,7 +78,7 @@ function tick() {
   if (now - tried >= 30_000) listen();
   const pace = line() === "live" ? Infinity : now - active < 60_000 ? 3000 : 60_000;
   for (const region of regions) {
-    const due = region.dataset.live === "runs" ? 10_000 : pace;
+    const due = region.dataset.seconds ? 1000 * region.dataset.seconds : pace;
     if (now - region.asked >= due) refresh(region);
   }
 }

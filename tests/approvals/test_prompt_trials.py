@@ -23,7 +23,7 @@ from runtime.store.tables import prompt_trials
 from runtime.upkeep import retention
 from runtime.upkeep.prompt_trials import look_after
 from tests.approvals.test_prompts import NAME, PAID, SECOND, Shop, desk, listens
-from tests.support.pages import has, log_in, shows, text_of
+from tests.support.pages import has, log_in, shows, text, text_of
 from tests.support.seeds import Cast
 
 ADMIN = Actor(person="admin")
@@ -73,7 +73,8 @@ def test_a_worker_tries_a_version_once_and_the_page_shows_both_replies(
     for wrong in ("0", "6", "x", ""):
         has(text_of(client.post(PAGE, {"runs": wrong}), 422), "must be a number from 1 to 5")
     assert client.post(PAGE, {"runs": "2"}).status_code == 302
-    shows(client, PAGE, "waits for a worker", "Reload", hides=["Start a trial"])
+    live = f'data-live="trial" data-seconds="3" data-src="{PAGE}"'
+    shows(client, PAGE, "waits for a worker", "Reload", live, hides=["Start a trial"])
     has(text_of(client.post(PAGE, {"runs": "2"}), 409), "has not ended")
     before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
     trial = PromptTrial.objects.get()
@@ -88,7 +89,21 @@ def test_a_worker_tries_a_version_once_and_the_page_shows_both_replies(
     found = client.get(f"{API}/{trial.id}").json()
     assert (found["state"], found["wanted"], found["by"]) == ("done", 2, "admin")
     assert [reply["differs"] for reply in found["runs"][0]["replies"]] == [True, False, False]
-    assert trials.last(NAME, 0) is None
+    has(text(client, PAGE, live=True), *words, hides=["data-live", "<h1>", "Other trials"])
+
+
+def test_earlier_trials_of_a_version_are_listed_and_shown(shop: Shop, cast: Cast) -> None:
+    client: Client = log_in(cast.admin)
+    first = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
+    perform(shop, first)
+    second = trials.ask(NAME, 1, 2, actor=ADMIN).stored.id
+    PromptTrial.objects.filter(id=second).update(state="running")
+    page = shows(client, PAGE, "The last trial", f'href="?trial={first}"', "1 run ·")
+    has(page, "running", "Reload", hides=[f"?trial={second}", "Try it again"])
+    has(shows(client, f"{PAGE}?trial={first}", "An earlier trial", f"?trial={second}"))
+    shows(client, f"/prompts/{NAME}/0/try/", "Start a trial", hides=["Other trials"])
+    for wrong in (f"/prompts/{NAME}/0/try/?trial={first}", f"{PAGE}?trial=x"):
+        assert client.get(wrong).status_code == 404
 
 
 def test_without_recorded_runs_the_page_says_what_to_do(shop: Shop, cast: Cast) -> None:

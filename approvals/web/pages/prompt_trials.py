@@ -3,19 +3,23 @@
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods
 
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import listing, trials
 from runtime.errors import InvalidInput
-from runtime.store.tables.prompt_trials import MAX_RUNS
+from runtime.store.tables.prompt_trials import MAX_RUNS, StoredTrial
 from runtime.web.requests import actor_of, admins_only, form_text
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @admins_only
 def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
-    """Show the last trial of a version, or have a worker try it; 0 is the text in the code."""
+    """Show the chosen or last trial of a version, or have a worker try it; 0 is the text in the code.
+
+    For a page that is already open, only the part that changes.
+    """
     try:
         if request.method != "POST":
             return _page(request, name, number)
@@ -30,7 +34,7 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
             return _page(request, name, number, problem=str(refused), status=refused.status)
     except UnknownPrompt as exc:
         raise Http404 from exc
-    messages.success(request, "A worker tries it. Reload this page to see how far it is.")
+    messages.success(request, "A worker tries it.")
     return redirect("try_prompt", name=name, number=number)
 
 
@@ -39,13 +43,33 @@ def _page(
 ) -> HttpResponse:
     shown = listing.prompt(name)
     shown.text(number)
+    listed = trials.listed(name, number)
+    trial = _chosen(request, listed)
     context = {
         "section": "prompts",
         "prompt": shown,
         "number": number,
-        "trial": trials.last(name, number),
+        "trial": trial,
+        "others": [one for one in listed if trial and one.id != trial.stored.id],
+        "is_last": trial is not None and trial.stored.id == listed[0].id,
+        "is_open": bool(listed) and listed[0].ended_at is None,
         "counts": range(1, MAX_RUNS + 1),
         "chosen": form_text(request.POST, "runs") or "3",
         "problem": problem,
     }
-    return render(request, "prompts/trial.html", context, status=status)
+    live = "HX-Request" in request.headers
+    page = "prompts/trial.html#live" if live else "prompts/trial.html"
+    answer = render(request, page, context, status=status)
+    patch_vary_headers(answer, ["HX-Request"])
+    return answer
+
+
+def _chosen(request: HttpRequest, listed: list[StoredTrial]) -> trials.Trial | None:
+    """Return the trial of the address, without one the last; None if there is none. Raise UnknownPrompt."""
+    wanted = request.GET.get("trial")
+    if wanted is None:
+        return trials.find(listed[0].id) if listed else None
+    for one in listed:
+        if str(one.id) == wanted:
+            return trials.find(one.id)
+    raise UnknownPrompt

@@ -19,6 +19,7 @@ MAX_RUNS = 5  # of one trial
 RESEND_SECONDS = 10  # after which a trial that no worker has begun is sent again
 LOST_SECONDS = 180  # after its start; a worker that lives has ended the trial by then
 KEPT_DAYS = 30
+MAX_LISTED = 20  # trials of one version
 LOST = "The worker ended before the trial did. Start another trial."
 
 
@@ -81,13 +82,17 @@ def add(
 
 def find(connection: Connection, trial: UUID) -> StoredTrial | None:
     """Return a trial, None if there is none."""
-    return _first(connection, "id = %(trial)s", trial=trial)
+    return next(iter(_rows(connection, _COLUMNS, "id = %(trial)s", trial=trial)), None)
 
 
-def last(connection: Connection, prompt: str, number: int) -> StoredTrial | None:
-    """Return the last trial of a version, None if there is none."""
-    return _first(
-        connection, "prompt = %(prompt)s AND number = %(number)s", prompt=prompt, number=number
+def listed(connection: Connection, prompt: str, number: int) -> list[StoredTrial]:
+    """Return the trials of a version without their results, the newest first."""
+    return _rows(
+        connection,
+        _COLUMNS.replace("result", "'[]' AS result"),
+        "prompt = %(prompt)s AND number = %(number)s",
+        prompt=prompt,
+        number=number,
     )
 
 
@@ -179,10 +184,11 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
     )
 
 
-def _first(connection: Connection, where: str, **values: object) -> StoredTrial | None:
+def _rows(connection: Connection, columns: str, where: str, **values: object) -> list[StoredTrial]:
     with connection.cursor(row_factory=class_row(StoredTrial)) as cursor:
         cursor.execute(
-            f"SELECT {_COLUMNS} FROM runtime_prompttrial WHERE {where} ORDER BY at DESC LIMIT 1",
+            f"SELECT {columns} FROM runtime_prompttrial WHERE {where}"
+            f" ORDER BY at DESC LIMIT {MAX_LISTED}",
             values,
         )
-        return cursor.fetchone()
+        return cursor.fetchall()
