@@ -5,9 +5,13 @@ from django.db import models
 
 
 class MailPreference(models.Model):
-    """The wish of a person to be mailed about requests that wait for them. Without a row they get no mail."""
+    """The wish of a person to be mailed: `about` requests that wait for them, and about their own `runs`.
+
+    Without a row they get no mail.
+    """
 
     class About(models.TextChoices):
+        OFF = "off"
         ALL = "all"
         HIGH = "high"  # only high risk and calls in doubt
 
@@ -19,6 +23,7 @@ class MailPreference(models.Model):
     )
     address = models.TextField()
     about = models.TextField(choices=About.choices)
+    runs = models.BooleanField(db_default=False)
     since = models.DateTimeField()  # requests that were opened before are not mailed
     confirmed_at = models.DateTimeField(
         null=True
@@ -28,9 +33,9 @@ class MailPreference(models.Model):
 
 
 class Notice(models.Model):
-    """A request about which a person was mailed, so that they are mailed once. Deleted after 90 days."""
+    """A request or an ended run about which a person was mailed, to mail them once. Deleted after 90 days."""
 
-    request = models.UUIDField()
+    request = models.UUIDField()  # or a run
     person = models.TextField()
     at = models.DateTimeField(db_index=True)
 

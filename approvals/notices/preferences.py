@@ -1,4 +1,4 @@
-"""Saves about which requests a person is mailed, and to which address. Only the person chooses."""
+"""Saves about what a person is mailed, and to which address. Only the person chooses."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from approvals import clock
 from approvals.models import MailPreference
 from runtime.errors import InvalidInput
 
-OFF = "off"
-CHOICES = (OFF, *MailPreference.About.values)
+OFF = MailPreference.About.OFF
+CHOICES = MailPreference.About.values
 MAX_ADDRESS = 254  # RFC 5321, section 4.5.3.1.3, less the angle brackets
 
 _is_address = EmailValidator()
@@ -22,6 +22,7 @@ class Preference:
     """A person's choice. `confirmed` says whether the mail server took a mail, `problem` why it refused the last."""
 
     about: str = OFF
+    runs: bool = False
     address: str = ""
     confirmed: bool = False
     problem: str = ""
@@ -34,24 +35,29 @@ def of(username: str) -> Preference:
         return Preference()
     return Preference(
         about=row.about,
+        runs=row.runs,
         address=row.address,
         confirmed=row.confirmed_at is not None,
         problem=row.problem,
     )
 
 
-def save(username: str, about: object, address: object) -> None:
-    """Save a choice. Raise InvalidInput naming `about` or `address`."""
+def save(username: str, about: object, address: object, *, runs: bool = False) -> None:
+    """Save a choice; `runs` says whether the person is mailed about their own runs.
+
+    Raise InvalidInput naming `about` or `address`.
+    """
     if about not in CHOICES:
         raise InvalidInput("about", f"must be one of {', '.join(CHOICES)}")
     person = User.objects.get(username=username)
-    if about == OFF:
+    if about == OFF and not runs:
         MailPreference.objects.filter(person=person).delete()
         return
     MailPreference.objects.update_or_create(
         person=person,
         defaults={
             "about": about,
+            "runs": runs,
             "address": _address(address),
             "since": clock.now(),
             "confirmed_at": None,

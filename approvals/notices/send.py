@@ -1,8 +1,8 @@
-"""Mails people about requests that wait for them; the sweeper does it each minute.
+"""Mails people about requests that wait for them, and about their own runs; the sweeper does it each minute.
 
-A person is mailed once about a request, and at most every ten minutes unless one is urgent. Before a mail the sweeper
-reserves the person for five minutes, so two sweepers do not mail the same person. A sweeper that dies in between leaves
-the mail to a later round, which may send it again, with the same Message-ID.
+A person is mailed once about a request or an ended run, and at most every ten minutes unless one is urgent. Before a
+mail the sweeper reserves the person for five minutes, so two sweepers do not mail the same person. A sweeper that dies
+in between leaves the mail to a later round, which may send it again, with the same Message-ID.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals import clock
 from approvals.models import MailPreference, Notice, Request
-from approvals.notices import due, text
+from approvals.notices import due, runs, text
 from approvals.permissions import principals, request_rules
 from approvals.requests import verification
 from runtime.core.enums import GateKind, Risk
@@ -39,7 +39,7 @@ KEPT = timedelta(days=90)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mail:
-    """A mail to a person about these requests; without any it is the first one to an address."""
+    """A mail to a person about these requests, or runs that ended; without any it is the first one to an address."""
 
     person: int
     name: str
@@ -72,7 +72,7 @@ def _claim(person: int) -> _Mail | None:
         if row is None or (row.retry_at is not None and row.retry_at > at):
             return None
         is_new = row.confirmed_at is None or row.problem != ""
-        mail = _mail(row, text.first()) if is_new else _next(row, at)
+        mail = _mail(row, text.first()) if is_new else _next(row, at) or _about_runs(row, at)
         if mail is not None:
             row.retry_at = at + LEASE
             row.save(update_fields=["retry_at"])
@@ -113,12 +113,25 @@ def _next(row: MailPreference, at: datetime) -> _Mail | None:
     )
     found = list(_unnoticed(waiting, row, at)[:MAX_IN_A_MAIL])
     shown = [one for one in found if verification.fault(one) is None]
-    if not shown:
-        return None
-    last = Notice.objects.filter(person=name).order_by("-at").values_list("at", flat=True).first()
-    if not due.may_send(any(due.is_urgent(one.kind, one.risk) for one in shown), last, at):
+    urgent = any(due.is_urgent(one.kind, one.risk) for one in shown)
+    if not shown or not due.may_send(urgent, _last(name), at):
         return None
     return _mail(row, text.of(shown, waiting.count()), tuple(one.id for one in shown))
+
+
+def _about_runs(row: MailPreference, at: datetime) -> _Mail | None:
+    """Return the mail about the person's own runs, None if there is no news or they were mailed just now."""
+    name = row.person.get_username()
+    if not row.runs or not due.may_send(False, _last(name), at):
+        return None
+    found = runs.news(name, row.since, at)
+    return _mail(row, text.of_runs(found), tuple(one.about for one in found)) if found else None
+
+
+def _last(person: str) -> datetime | None:
+    """Return when this person was last mailed."""
+    found = Notice.objects.filter(person=person).order_by("-at").values_list("at", flat=True)
+    return found.first()
 
 
 def _unnoticed(waiting: QuerySet[Request], row: MailPreference, at: datetime) -> QuerySet[Request]:
@@ -126,6 +139,8 @@ def _unnoticed(waiting: QuerySet[Request], row: MailPreference, at: datetime) ->
     ripe = Q(kind=GateKind.IN_DOUBT)
     for risk, delay in due.DELAYS.items():
         ripe |= Q(risk=risk, created_at__lte=at - delay)
+    if row.about == MailPreference.About.OFF:
+        return waiting.none()
     rows = waiting.filter(ripe, created_at__gte=row.since)
     if row.about == MailPreference.About.HIGH:
         rows = rows.filter(Q(kind=GateKind.IN_DOUBT) | Q(risk=Risk.HIGH))

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from approvals.models import Request
 from approvals.notices.due import is_urgent
+from approvals.notices.runs import News
 from runtime.core.enums import GateKind
 from runtime.core.invisible import on_one_line
 from runtime.core.limits import plain
@@ -19,7 +20,7 @@ MAX_LISTED = 20
 MAX_SENTENCE = 300
 
 _FIRST = """\
-You will be mailed about requests that wait for your decision.
+You will be mailed about what you chose.
 
 Change this on {account}
 """
@@ -28,11 +29,15 @@ All {waiting} that wait for you: {inbox}
 A link only shows a request. To decide you log in. Agents chose the values in the sentences.
 Change what you are mailed about on {account}
 """
+_FOOT_OF_RUNS = """\
+Your runs: {runs}
+Change what you are mailed about on {account}
+"""
 
 
 def first() -> tuple[str, str]:
     """Return subject and body of the first mail to an address."""
-    return "Mail about waiting requests is on", _FIRST.format(account=_link("/account/"))
+    return "Mail is on", _FIRST.format(account=_link("/account/"))
 
 
 def of(rows: Sequence[Request], waiting: int) -> tuple[str, str]:
@@ -48,6 +53,22 @@ def of(rows: Sequence[Request], waiting: int) -> tuple[str, str]:
     return subject + more, "\n".join([*listed, foot])
 
 
+def of_runs(news: Sequence[News]) -> tuple[str, str]:
+    """Return subject and body of a mail about a requester's own runs."""
+    count = len({one.run for one in news})
+    subject = f"{count} of your runs {'has' if count == 1 else 'have'} news"
+    listed = [_line_of_run(one) for one in news[:MAX_LISTED]]
+    if len(news) > MAX_LISTED:
+        listed.append(f"… and {len(news) - MAX_LISTED} more\n")
+    foot = _FOOT_OF_RUNS.format(runs=_link("/runs/"), account=_link("/account/"))
+    return subject, "\n".join([*listed, foot])
+
+
+def _line_of_run(news: News) -> str:
+    name = f"{news.agent} · {news.business_key}" if news.business_key else news.agent
+    return f"{_plain(name)}: {news.what}\n{_link(f'/runs/{news.run}/')}\n"
+
+
 def _line(row: Request) -> str:
     until = f"\nExpires {row.expires_at:%Y-%m-%d %H:%M} UTC" if row.expires_at else ""
     return f"{_what(row)}{until}\n{_link(f'/a/{row.id}/')}\n"
@@ -58,8 +79,12 @@ def _what(row: Request) -> str:
     if row.kind == GateKind.QUESTION:
         return "An agent asks you a question"
     what = "In doubt" if row.kind == GateKind.IN_DOUBT else f"{row.risk.capitalize()} risk"
-    sentence = on_one_line(plain(row.sentence))[:MAX_SENTENCE]
-    return f"{what}: {_LINK.sub(_broken, sentence)}"
+    return f"{what}: {_plain(row.sentence)}"
+
+
+def _plain(text: str) -> str:
+    """Return a text of others on one line, without links."""
+    return _LINK.sub(_broken, on_one_line(plain(text))[:MAX_SENTENCE])
 
 
 def _broken(found: re.Match[str]) -> str:

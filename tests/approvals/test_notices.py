@@ -15,6 +15,8 @@ from approvals.models import MailPreference, Notice, Request
 from approvals.notices import due, preferences, send
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
+from runtime.keyring import sealing
+from runtime.models import Run
 from tests.approvals.policies.office import put_in_force
 from tests.support import seeds
 from tests.support.mail import Sink
@@ -23,7 +25,7 @@ from tests.support.threads import together
 
 pytestmark = pytest.mark.django_db
 
-FIRST = "Mail about waiting requests is on"
+FIRST = "Mail is on"
 UNNAMEABLE = f"aaron@{'ü' * 63}.example"  # the label has more than 63 letters in a mail
 
 
@@ -124,6 +126,39 @@ def test_only_urgent_ones_are_mailed_where_a_person_chose_that(sink: Sink, later
     later(timedelta(hours=2))
     assert mailed(sink) == [FIRST, "1 request waits for you, urgent"]
     assert "In doubt: " in text_of(sink.mails[1])
+
+
+def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their_own(
+    sink: Sink, bea: Any, later: Any
+) -> None:
+    seeds.person("ada", *seeds.GROUPS["ada"])
+    preferences.save("ada", "off", "ada@example.com", runs=True)
+    text, secret = (
+        {"message": sealing.seal("canary", sealing.place("set_privileges", kind, "message"))}
+        for kind in ("held", "args")
+    )
+    told, other, denied = (seeds.pending(args=args) for args in (text, secret, text))
+    for one in (told, other):
+        decide(one, bea)
+    decide(denied, bea, "deny", "No")
+    changed = seeds.pending(args=text)
+    decide(changed, bea)
+    Request.objects.filter(pk=changed.pk).update(args='["$secret"')  # by a program, in Postgres
+    done, others = seeds.run(), seeds.run(requester="cyril")
+    old = seeds.run()
+    Run.objects.filter(id__in=[done, others]).update(status="completed", ended_at=clock.now())
+    Run.objects.filter(id=old).update(ended_at=clock.now() - timedelta(minutes=1))
+    assert mailed(sink)[-2:] == [FIRST, "2 of your runs have news"]
+    assert sink.mails[-1]["To"] == "ada@example.com"
+    body = text_of(sink.mails[-1]).replace("\r\n", "\n")
+    assert f"hr_onboarding: completed\nhttps://desk.example/runs/{done}/\n" in body
+    assert f"a text for you was released\nhttps://desk.example/runs/{told.run_id}/\n" in body
+    assert "canary" not in body
+    last = seeds.run()
+    Run.objects.filter(id=last).update(status="failed", ended_at=clock.now())
+    assert mailed(sink) == []  # until ten minutes have passed
+    later(timedelta(minutes=11))
+    assert mailed(sink) == ["1 of your runs has news"]
 
 
 @pytest.mark.usefixtures("bea")

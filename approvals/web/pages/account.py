@@ -133,10 +133,15 @@ def choose_time(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def choose_mail(request: HttpRequest) -> HttpResponse:
-    """Save about which requests this person is mailed, and to which address."""
+    """Save about what this person is mailed, and to which address."""
     me = request.user.get_username()
     try:
-        preferences.save(me, request.POST.get("about"), request.POST.get("address"))
+        preferences.save(
+            me,
+            request.POST.get("about"),
+            request.POST.get("address"),
+            runs="runs" in request.POST,
+        )
     except InvalidInput as refused:
         return _not_saved(request, "mail", refused)
     messages.success(request, "Saved.")
@@ -195,7 +200,8 @@ def _page(
         "now": timezone.now(),
         "zones": reader_time.zones(),
         "browser_zone": str(zone.of_browser(request)),
-        "mail": preferences.of(request.user.get_username()),
+        "mail": (mail := preferences.of(request.user.get_username())),
+        "mail_runs": "runs" in request.POST if "about" in request.POST else mail.runs,
         "mail_about": request.POST.get("about"),
         "mail_address": request.POST.get("address"),
         "problem": problem,

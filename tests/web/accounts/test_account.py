@@ -64,6 +64,8 @@ def test_a_person_chooses_to_be_mailed_and_a_wrong_address_keeps_what_they_typed
     assert 'value="bea at home"' in wrong.content.decode()
     bea.post("/account/mail/", {"about": "high", "address": "bea@example.com"})
     shows(bea, "/account/", "A first mail to", "bea@example.com", "follows within a minute")
+    bea.post("/account/mail/", {"about": "off", "address": "bea@example.com", "runs": "1"})
+    shows(bea, "/account/", 'name="runs" value="1" checked', "bea@example.com")
     bea.post("/account/mail/", {"about": "off"})
     assert "bea@example.com" not in bea.get("/account/").content.decode()
 
