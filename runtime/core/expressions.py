@@ -36,6 +36,12 @@ def check(text: str, names: tuple[str, ...], large: str) -> None:
     _program(text, names, large)
 
 
+def check_condition(text: str, names: tuple[str, ...], large: str) -> None:
+    """Do the same, and raise ExpressionError for a condition without facts that is not true or false."""
+    if not _program(text, names, large).variables():
+        holds(text, dict.fromkeys(names), names, large)
+
+
 def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> Any:
     """Evaluate an expression. Raise ExpressionError if it fails for these facts."""
     program = _program(text, names, large)

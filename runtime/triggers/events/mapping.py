@@ -18,7 +18,7 @@ from runtime.errors import InvalidInput
 
 FACTS = ("id", "source", "name", "subject", "time", "data")
 MAX_EXPRESSIONS = 50
-MAPPING = "mapping"  # the field of its errors
+MAPPING, FILTER = "mapping", "filter"  # the fields of its errors
 
 _LARGE = "data"
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -41,8 +41,9 @@ def check(mapping: Any) -> None:
 
 def check_expression(text: str, field: str) -> None:
     """Raise InvalidInput unless the text is an expression over the facts of an event, within the bounds."""
+    check = expressions.check_condition if field == FILTER else expressions.check
     try:
-        expressions.check(text, FACTS, _LARGE)
+        check(text, FACTS, _LARGE)
     except ExpressionError as exc:
         raise InvalidInput(field, str(exc)) from exc
 
@@ -59,7 +60,7 @@ def passes(condition: str, facts: Mapping[str, Any]) -> bool:
     try:
         return expressions.holds(condition, facts, FACTS, _LARGE)
     except ExpressionError as exc:
-        raise InvalidInput("filter", str(exc)) from exc
+        raise InvalidInput(FILTER, str(exc)) from exc
 
 
 def text_of(expression: str, facts: Mapping[str, Any], field: str) -> str:
