@@ -48,9 +48,9 @@ def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, lis
             todo=tuple(replace(one, text=redact(one.text)) for one in frame.todo),
             delivered=sum(message["role"] == MESSAGE for message in frame.messages),
         )
-        record.open(at, calls_model=frame.state in _ASKING)
         record.of_turn = [record.by_id[call.id] for call in frame.of_turn()]
         record.items += record.of_turn
+        record.open(at, calls_model=frame.state in _ASKING)
         parent = made.get(frame.parent or "")
         if parent is not None and frame.call in parent.by_id:
             parent.delegate(parent.by_id[frame.call], record)
