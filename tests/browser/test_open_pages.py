@@ -11,10 +11,16 @@ from playwright.sync_api import Browser, Page, expect
 
 from approvals.decisions.undo import undo
 from approvals.models import Request
+from approvals.prompts import trials
 from runtime.core.budgets import Budget
 from runtime.core.enums import Verdict
+from runtime.models import PromptTrial
+from runtime.ports.access import Actor
+from tests.approvals.test_prompts import NAME as PROMPT
+from tests.approvals.test_prompts import desk as shop_desk
 from tests.browser.conftest import Desk, window
 from tests.support.office import BEA, Office, reseal
+from tests.support.released import released
 from tests.support.seeds import PASSWORD, decide
 
 pytestmark = pytest.mark.browser
@@ -94,6 +100,28 @@ def test_an_untouched_page_asks_once_a_minute_until_its_session_ends(desk: Desk,
     with bea.expect_response(re.compile("known=")):
         bea.clock.fast_forward(40_000)
     expect(bea.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+@pytest.mark.usefixtures("office")
+def test_a_trial_of_a_prompt_is_followed_until_it_has_ended(desk: Desk) -> None:
+    spec = shop_desk()
+    released(spec.subagents[0])
+    released(spec)
+    trials.ask(PROMPT, 0, 1, actor=Actor(person="admin"))
+    desk.log_in("admin")
+    page = desk.page
+    page.clock.install(time=timezone.now())
+    desk.open(f"/prompts/{PROMPT}/0/try/")
+    expect(page.get_by_text("waits for a worker")).to_be_visible()
+    with page.expect_response(re.compile("/try/")):
+        page.clock.fast_forward(70_000)  # from now on other untouched pages ask once a minute
+    while page.evaluate("regions[0].busy"):
+        page.clock.run_for(100)
+    asked = page.evaluate("regions[0].asked")
+    PromptTrial.objects.update(state="done", ended_at=timezone.now())
+    page.clock.run_for(4000)
+    assert page.evaluate("asked => regions[0]?.asked !== asked", asked)
+    expect(page.get_by_role("button", name="Try on recorded runs")).to_be_visible()
 
 
 def test_offline_decisions_are_not_sent_and_it_says_so(desk: Desk, bea: Page, asked: str) -> None:
