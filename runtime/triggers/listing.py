@@ -69,13 +69,17 @@ class ScheduleView:
         return sum(one.state == "waiting" for one in self.history)
 
 
-def rows(actor: Actor) -> list[ScheduleRow]:
-    """List the schedules that the actor may read: their own, or all as an admin. Raise Forbidden."""
+def rows(actor: Actor) -> tuple[list[ScheduleRow], bool]:
+    """List the schedules that the actor may read: their own, or all as an admin; say too if there are more.
+
+    Raise Forbidden.
+    """
     owner = rights.owner_shown(actor)
     with pool.in_transaction() as connection:
-        found = schedules.listed(connection, owner)
+        found, cut = schedules.listed(connection, owner)
     # The next time of a paused one is that when it was paused.
-    return [one if one.state == Status.ACTIVE else replace(one, next_at=None) for one in found]
+    shown = [one if one.state == Status.ACTIVE else replace(one, next_at=None) for one in found]
+    return shown, cut
 
 
 def one(id: UUID, actor: Actor, before: datetime | None = None) -> ScheduleView:

@@ -1,16 +1,19 @@
 """The pages of triggers: acts of people, and the answers to refused forms and wrong CloudEvents."""
 
 import json
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 
-from runtime.models import Trigger, TriggerAct, TriggerEvent
+from runtime.models import Schedule, Trigger, TriggerAct, TriggerEvent
+from runtime.store.tables.triggers import schedules, triggers
 from tests.support.api_client import Caller
+from tests.support.commands import tried
 from tests.support.office import NEWCOMER
-from tests.support.pages import has
+from tests.support.pages import has, text
 from tests.support.seeds import Cast
 from tests.web.test_allowances import shows, words
 
@@ -35,6 +38,30 @@ def made(client: Client, **more: str) -> str:
     answer = client.post(NEW, {**SAID, **more})
     assert answer.status_code == 302, words(answer, answer.status_code)
     return str(answer["Location"])
+
+
+@pytest.mark.parametrize("table", [schedules, triggers])
+def test_a_list_that_is_cut_says_so(
+    ada: Client,
+    ada_api: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    table: ModuleType,
+) -> None:
+    kind = table.__name__.rpartition(".")[2]
+    for _ in range(2):
+        own = {"id": uuid4(), "name": "Old", "agent": "hr_onboarding", "owner": "ada"}
+        Schedule.objects.create(**own)
+        Trigger.objects.create(**own, event="e")
+    for most, said in ((2, ""), (1, f"Only 1 {kind} are listed.")):
+        monkeypatch.setattr(table, "MAX_LISTED", most)
+        page = text(ada, f"/{kind}/")
+        assert ("are listed." in page, said in page) == (bool(said), True)
+        found = ada_api.get(f"/{kind}").json()
+        assert (len(found["items"]), found["cut"]) == (most, bool(said))
+        capsys.readouterr()
+        tried(kind, "list", "--as", "ada")
+        assert capsys.readouterr().err.strip() == said
 
 
 def test_acts_of_people_on_the_page(

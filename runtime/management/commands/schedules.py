@@ -63,10 +63,13 @@ class Command(BaseCommand):
         number = options.get("schedule")
         match act:
             case "list":
-                for row in listing.rows(actor):
+                found, cut = listing.rows(actor)
+                for row in found:
                     at = "" if row.next_at is None else f"{row.next_at:%Y-%m-%d %H:%M} UTC"
                     state = row.problem or row.state
                     self.stdout.write(f"{row.id}\t{state}\t{at}\t{row.agent}\t{row.name}")
+                if cut:
+                    self.stderr.write(f"Only {len(found)} schedules are listed.")
             case "show":
                 self._show(listing.one(_id(number), actor))
             case "add":

@@ -66,10 +66,13 @@ class Command(BaseCommand):
     def _act(self, act: str, actor: Actor, options: dict[str, Any]) -> None:
         match act:
             case "list":
-                for row in listing.rows(actor):
+                found, cut = listing.rows(actor)
+                for row in found:
                     state = row.problem or row.state
                     words = (str(row.id), state, row.event, row.agent, row.name)
                     self.stdout.write("\t".join(words))
+                if cut:
+                    self.stderr.write(f"Only {len(found)} triggers are listed.")
             case "add":
                 made = changes.create(sent=_definition(options["definition"]), actor=actor)
                 self.stdout.write(f"Made: {made}")

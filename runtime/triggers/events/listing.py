@@ -108,8 +108,11 @@ class Trial:
     problem: str
 
 
-def rows(actor: Actor) -> list[TriggerRow]:
-    """List the triggers that the actor may read: their own, or all as an admin. Raise Forbidden."""
+def rows(actor: Actor) -> tuple[list[TriggerRow], bool]:
+    """List the triggers that the actor may read: their own, or all as an admin; say too if there are more.
+
+    Raise Forbidden.
+    """
     owner = rights.owner_shown(actor)
     with pool.in_transaction() as connection:
         return triggers.listed(connection, owner)

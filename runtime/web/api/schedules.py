@@ -109,9 +109,10 @@ class ScheduleItem(Schema):
 
 
 class ScheduleList(Schema):
-    """The schedules that you may read: your own, or all for an admin."""
+    """The schedules that you may read: your own, or all for an admin. `cut` says that there are more, left out here."""
 
     items: list[ScheduleItem]
+    cut: bool
 
 
 class ScheduleOut(Schema):
@@ -159,7 +160,8 @@ class BackfillOut(Schema):
 @router.get("/schedules", response=ScheduleList)
 def list_schedules(request: Authenticated) -> dict[str, Any]:
     """List the schedules that you may read."""
-    return {"items": listing.rows(request.auth)}
+    items, cut = listing.rows(request.auth)
+    return {"items": items, "cut": cut}
 
 
 @router.post("/schedules", response={201: ScheduleOut})

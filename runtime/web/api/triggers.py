@@ -131,9 +131,10 @@ class TriggerItem(Schema):
 
 
 class TriggerList(Schema):
-    """The triggers that you may read: your own, or all for an admin."""
+    """The triggers that you may read: your own, or all for an admin. `cut` says that there are more, left out here."""
 
     items: list[TriggerItem]
+    cut: bool
 
 
 class WebhookIn(Body):
@@ -242,7 +243,8 @@ class Trials(Schema):
 @router.get("/triggers", response=TriggerList)
 def list_triggers(request: Authenticated) -> dict[str, Any]:
     """List the triggers that you may read."""
-    return {"items": listing.rows(request.auth)}
+    items, cut = listing.rows(request.auth)
+    return {"items": items, "cut": cut}
 
 
 @router.post("/triggers", response={201: TriggerOut})

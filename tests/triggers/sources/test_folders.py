@@ -224,7 +224,7 @@ def test_a_folder_that_cannot_be_read_says_why_on_the_page(
     inbox.rename(outside)
     look(desk)
     assert source(filed).problem == "the folder cannot be read: No such file or directory"
-    assert listing.rows(ADA)[0].problem == source(filed).problem
+    assert listing.rows(ADA)[0][0].problem == source(filed).problem
     inbox.symlink_to(outside)
     look(desk)
     assert source(filed).problem.endswith("a part of its path is a symbolic link, or no folder")

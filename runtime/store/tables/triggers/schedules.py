@@ -82,16 +82,19 @@ def any_due(connection: Connection, now: datetime) -> bool:
     return bool(row[0])
 
 
-def listed(connection: Connection, owner: str | None) -> list[ScheduleRow]:
-    """List the newest schedules, or those of one owner: live ones first, by their next time."""
-    rows = connection.execute(
+def listed(connection: Connection, owner: str | None) -> tuple[list[ScheduleRow], bool]:
+    """List the newest schedules, or those of one owner: live ones first, by their next time.
+
+    Say too whether there are more than MAX_LISTED.
+    """
+    found = connection.execute(
         f"""
         SELECT {_ROW} FROM runtime_schedule s WHERE %(owner)s::text IS NULL OR s.owner = %(owner)s
-        ORDER BY s.state = 'ended', s.next_at NULLS LAST, s.id DESC LIMIT {MAX_LISTED}
+        ORDER BY s.state = 'ended', s.next_at NULLS LAST, s.id DESC LIMIT {MAX_LISTED + 1}
         """,
         {"owner": owner},
-    )
-    return [_row(row) for row in rows.fetchall()]
+    ).fetchall()
+    return [_row(row) for row in found[:MAX_LISTED]], len(found) > MAX_LISTED
 
 
 def read(connection: Connection, schedule: UUID) -> ScheduleRow | None:

@@ -75,19 +75,22 @@ def lock_due(connection: Connection, now: datetime, passed: list[UUID]) -> Trigg
     )
 
 
-def listed(connection: Connection, owner: str | None) -> list[TriggerRow]:
-    """List the newest triggers, or those of one owner: live ones first, with the problems of their sources."""
-    rows = connection.execute(
+def listed(connection: Connection, owner: str | None) -> tuple[list[TriggerRow], bool]:
+    """List the newest triggers, or those of one owner: live ones first, with the problems of their sources.
+
+    Say too whether there are more than MAX_LISTED.
+    """
+    found = connection.execute(
         f"""
         SELECT t.id, t.name, t.agent, t.owner, t.event, t.state,
             coalesce(nullif(t.problem, ''), s.problem, '')
         FROM runtime_trigger t LEFT JOIN runtime_source s ON s.trigger = t.id
         WHERE %(owner)s::text IS NULL OR t.owner = %(owner)s
-        ORDER BY t.state = 'ended', t.created_at DESC LIMIT {MAX_LISTED}
+        ORDER BY t.state = 'ended', t.created_at DESC LIMIT {MAX_LISTED + 1}
         """,
         {"owner": owner},
-    )
-    return [_row(row) for row in rows.fetchall()]
+    ).fetchall()
+    return [_row(row) for row in found[:MAX_LISTED]], len(found) > MAX_LISTED
 
 
 def read(connection: Connection, trigger: UUID) -> TriggerRow | None:

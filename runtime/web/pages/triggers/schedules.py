@@ -20,7 +20,8 @@ from runtime.web.requests import actor_of
 @starters
 def schedules(request: HttpRequest) -> HttpResponse:
     """List the schedules that this person may read."""
-    context = {"section": "schedules", "schedules": listing.rows(actor_of(request))}
+    found, cut = listing.rows(actor_of(request))
+    context = {"section": "schedules", "schedules": found, "cut": cut}
     return render(request, "schedules/list.html", context)
 
 

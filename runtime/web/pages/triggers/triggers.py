@@ -23,7 +23,8 @@ from runtime.web.schema_fields import as_typed
 @starters
 def triggers(request: HttpRequest) -> HttpResponse:
     """List the triggers that this person may read."""
-    context = {"section": "triggers", "triggers": listing.rows(actor_of(request))}
+    found, cut = listing.rows(actor_of(request))
+    context = {"section": "triggers", "triggers": found, "cut": cut}
     return render(request, "triggers/list.html", context)
 
 
