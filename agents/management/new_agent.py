@@ -102,9 +102,8 @@ def write(name: str, folder: Path) -> list[Path]:
     }
     if present := [path.name for path in texts if path.exists()]:
         raise DefinitionError(f"{folder} has {' and '.join(present)} already: choose another NAME")
-    if (
-        found := find_spec(name)
-    ) is not None and found.origin is not None:  # a mere folder hides no file
+    found = find_spec(name)
+    if found is not None and found.origin is not None:  # a folder alone hides no file
         raise DefinitionError(
             f"NAME: there is a module {name} already, which would be loaded instead"
         )

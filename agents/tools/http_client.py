@@ -40,9 +40,8 @@ MAX_BODY = 256 * 1024  # bytes of an answer, decompressed
 MAX_REDIRECTS = 5
 QUOTED = 500  # characters of an answer that an error quotes
 _NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
-_GLOBAL_UNICAST = ipaddress.ip_network(
-    "2000::/3"
-)  # RFC 4291: other forms of IPv6 are local, or carry IPv4
+# RFC 4291: other forms of IPv6 are local, or carry IPv4.
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110
 NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
 

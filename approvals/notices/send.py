@@ -136,11 +136,11 @@ def _last(person: str) -> datetime | None:
 
 def _unnoticed(waiting: QuerySet[Request], row: MailPreference, at: datetime) -> QuerySet[Request]:
     """Return the waiting requests that are due and that this person was not mailed about, oldest first."""
+    if row.about == MailPreference.About.OFF:
+        return waiting.none()
     ripe = Q(kind=GateKind.IN_DOUBT)
     for risk, delay in due.DELAYS.items():
         ripe |= Q(risk=risk, created_at__lte=at - delay)
-    if row.about == MailPreference.About.OFF:
-        return waiting.none()
     rows = waiting.filter(ripe, created_at__gte=row.since)
     if row.about == MailPreference.About.HIGH:
         rows = rows.filter(Q(kind=GateKind.IN_DOUBT) | Q(risk=Risk.HIGH))

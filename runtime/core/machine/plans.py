@@ -43,9 +43,8 @@ def changed(
         items[doing - 1] = _now(items[doing - 1], "doing")
     made = tuple(items)
     if len(json.dumps(result_of(made), separators=(",", ":"))) > KEPT_INLINE:
-        raise ValueError(
-            "its items are too long together: write them shorter"
-        )  # the entry must have all of it
+        # The entry of the call must have all of it.
+        raise ValueError("its items are too long together: write them shorter")
     return made
 
 

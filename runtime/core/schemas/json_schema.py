@@ -261,13 +261,8 @@ def _pattern(
 # that refer to each other in `anyOf` are checked 2^depth times.
 _ERRORS: ContextVar[dict[tuple[int, int], ValidationError | None]] = ContextVar("errors")
 _NO_CHOICE = "fits no choice"
-_OF_TYPE = (
-    "type",
-    "enum",
-    "const",
-    "anyOf",
-    "oneOf",
-)  # limits that no other value of the type fits
+# Limits that no other value of the type fits.
+_OF_TYPE = ("type", "enum", "const", "anyOf", "oneOf")
 
 
 def _first_error(validator: Any, choice: Any, instance: Any) -> ValidationError | None:
