@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from config.env.environment import DRAIN_SECONDS
 
 CONNECTIONS_OF_A_WORKER = 10  # four of the engine's pool, five of Django's, and the heartbeat's
-CONNECTIONS_OF_OTHERS = 50  # the web, the sweeper, commands, and operators with psql
+# A web process has up to 13, a busy sweeper about 34; the rest is for commands, and operators with psql.
+CONNECTIONS_OF_OTHERS = 64
 
 # Seconds that a worker may need besides draining: to start its shutdown, release its runs and close.
 WORKER_MARGIN = 6.0
