@@ -1,6 +1,7 @@
 """Template filters and tags for agent data, times, states and icons."""
 
 import json
+import re
 from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ ROW_CHARACTERS = 4_000
 SHORT_CHARACTERS = 300
 SHORT_LINES = 8
 MAX_FACTS = 12
+_WRAP = re.compile(r"(?<!\n)\n(?![\s*-])")
 NOT_SEARCHED = "Not searched for look-alike letters: this page took too long."
 
 
@@ -111,6 +113,12 @@ def escape_visible(value: Any) -> SafeString:
     time_limits.check()
     text = value if isinstance(value, str) else as_json(value)
     return _plain_visible(text, *_ends(text))
+
+
+@register.filter
+def unwrapped(text: str) -> str:
+    """Join the lines of each paragraph of an author's description. Lists and indented lines stay as they are."""
+    return _WRAP.sub(" ", text)
 
 
 @register.simple_tag
