@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_core import to_jsonable_python
 
 from agents import secrets
 from agents.sdk.answers import ARGUMENT, TOGETHER
@@ -78,8 +79,13 @@ def sealed(
             case _:
                 return part
 
-    parts = [kept(_with_details(part, held.seal_all)) for part in response.parts]
-    return replace(_with_details(response, held.seal_all), parts=parts), whole
+    parts = [kept(_with_details(part, _sealed_details)) for part in response.parts]
+    return replace(_with_details(response, _sealed_details), parts=parts), whole
+
+
+def _sealed_details(name: str, details: Any) -> dict[str, str]:
+    """Seal details as the JSON that is stored: a provider's client puts times in them."""
+    return held.seal_all(name, to_jsonable_python(details))
 
 
 def with_open_details(message: Any) -> Any:

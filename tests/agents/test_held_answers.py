@@ -1,5 +1,6 @@
 """An agent that holds its answer or a message: a reviewer releases it, no draft of it is stored as it is."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -235,8 +236,8 @@ def test_arguments_of_a_misspelt_call_are_sealed_too(holds: bool) -> None:
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_details_of_a_provider_are_sealed_too(holds: bool) -> None:
-    """They can repeat a thought or the text. Its model gets them back as they were."""
-    details = {"raw": [DRAFT]}
+    """They can repeat a thought or the text. Its model gets them back as JSON. OpenAI's client puts a time there."""
+    details = {"raw": [DRAFT], "timestamp": datetime(2026, 11, 27, tzinfo=UTC)}
     seen: list[Any] = []
 
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -257,4 +258,5 @@ def test_details_of_a_provider_are_sealed_too(holds: bool) -> None:
     tools = [look_up] if holds else [look_up, tell_requester(approval=False)]
     flow = drive(spec_of("desk", input=Question, model=model, answer=holds, tools=tools), ASKED)
     assert "canary" not in _said(flow)
-    assert seen == [details] * (4 if holds else 5)
+    stored = {"raw": [DRAFT], "timestamp": "2026-11-27T00:00:00Z"}
+    assert seen == [stored] * (4 if holds else 5)
