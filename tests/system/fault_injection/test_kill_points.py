@@ -119,9 +119,7 @@ def _cases(passed: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
         if name == "effects":
             wanted |= {point for point in found if point.split(":")[1].startswith("Tool")}
         if name == "each item":
-            wanted |= {
-                point for point in found if point.endswith((":FrameOpened:2", ":FrameClosed:2"))
-            }
+            wanted |= {point for point in found if point.endswith(points.OF_ITEMS)}
         yield from ((point, name) for point in sorted(wanted & points.registry()))
         done |= found
 

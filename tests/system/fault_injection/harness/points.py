@@ -15,6 +15,7 @@ from runtime.triggers.webhooks import receive
 DEPTHS = (0, 1, 2)
 COMMIT = ("before", "written", "committed")
 EFFECT = ("starting", "performed")
+OF_ITEMS = (":FrameOpened:2", ":FrameClosed:2")  # frames of items, which run beside each other
 # Of a sweeper that starts the runs of a schedule: see test_triggers.py.
 SCHEDULES = {f"{moment}:{firing.KIND}:0" for moment in COMMIT}
 # Of a sweeper that starts the runs of a trigger: see test_triggers.py.
@@ -83,7 +84,7 @@ def registry() -> set[str]:
 
 
 def may_leave_doubt(point: str) -> bool:
-    """Tell whether a death there can be between the intent and the result of a `write`."""
+    """Tell whether a death there can be between the intent and the result of a `write`, also of another item."""
     moment, kind, _ = point.split(":")
     window = {
         ("written", "ToolStarted"),
@@ -92,4 +93,4 @@ def may_leave_doubt(point: str) -> bool:
         ("performed", "write"),
         ("before", "ToolReturned"),
     }
-    return (moment, kind) in window
+    return (moment, kind) in window or point.endswith(OF_ITEMS)
