@@ -22,8 +22,11 @@ PYTEST = (sys.executable, "-m", "pytest")
 PACKAGES = ("agents", "approvals", "config", "runtime", "tests")
 FAULTS = "tests/system/fault_injection"
 LANES = (
-    ("tests/system", f"--ignore={FAULTS}", "tests/security", "tests/core", "tests/provider"),
-    (FAULTS, "tests/config", "tests/approvals"),
+    (
+        *("tests/system", f"--ignore={FAULTS}", "tests/security", "tests/core", "tests/provider"),
+        *("tests/execution", "tests/triggers", "tests/upkeep", "tests/control", "tests/agents"),
+    ),
+    (FAULTS, "tests/config", "tests/approvals", "tests/docs", "tests/stored"),
 )
 REST = (
     "tests",
