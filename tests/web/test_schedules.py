@@ -80,10 +80,10 @@ def test_acts_of_people_on_the_page(
     for _ in range(2):
         has(words(ada.post(f"{place}run-now/", {"at": at}, follow=True)), "A run was started.")
     assert Run.objects.count() == 1
-    now = timezone.now().replace(microsecond=0, tzinfo=None)
+    now, more = timezone.now().replace(microsecond=0, tzinfo=None), timedelta(minutes=1)
     day = {
-        "first": (now - timedelta(hours=9)).isoformat(),
-        "until": (now - timedelta(hours=6)).isoformat(),
+        "first": (now - timedelta(hours=9) - more).isoformat(),
+        "until": (now - timedelta(hours=6) + more).isoformat(),
     }
     has(
         words(ada.post(f"{place}backfill/", day, follow=True)),
