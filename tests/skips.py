@@ -38,7 +38,7 @@ class Skips:
 
 
 def _pattern(line: str, listed: Path) -> str:
-    pattern, separator, reason = line.rpartition(": ")
+    pattern, separator, reason = line.partition(": ")
     if not separator or not reason.strip():
         raise pytest.UsageError(f"{listed.name}: no reason given in {line!r}")
     return pattern.strip()
