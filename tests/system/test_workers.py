@@ -158,9 +158,11 @@ from uuid import UUID
 import redis
 from django.conf import settings
 from runtime.broker import dispatch
+broker = redis.Redis.from_url(settings.REDIS_URL)
+broker.config_resetstat()  # of the tests before
 for _ in range({WAKE_UPS}):
     dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
-print(*redis.Redis.from_url(settings.REDIS_URL).info("commandstats"))
+print(*broker.info("commandstats"))
 """)
     assert "cmdstat_lpush" in counted
     assert "cmdstat_hset" not in counted  # the broker keeps no account of hints under way
