@@ -49,10 +49,10 @@ from runtime.execution.effects.outcomes import (
     CANCELLED,
     event_of,
     not_started,
-    request_for,
     rolled_back,
 )
 from runtime.execution.effects.perform import perform
+from runtime.execution.effects.requests import request_for
 from runtime.execution.step import StepBuilder
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
 from runtime.store.records import PreviewCall, Work

@@ -38,9 +38,9 @@ from runtime.execution.effects.outcomes import (
     dropped,
     event_of,
     not_started,
-    request_for,
 )
 from runtime.execution.effects.pool import EffectPool
+from runtime.execution.effects.requests import request_for
 from runtime.execution.effects.run_work import EffectRequest, RunWork, is_too_late, why_not
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import TransactionalResult

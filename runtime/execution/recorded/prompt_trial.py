@@ -20,7 +20,7 @@ from runtime.core.events import ModelReplied, PinnedPrompt
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
-from runtime.execution.effects.outcomes import request_for
+from runtime.execution.effects.requests import request_for
 from runtime.ports.effects import (
     EffectHandler,
     ModelAnswer,

@@ -27,7 +27,7 @@ from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
-from runtime.execution.effects.outcomes import request_for
+from runtime.execution.effects.requests import request_for
 from runtime.keyring import held, sealing
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome

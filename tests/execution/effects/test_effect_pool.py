@@ -16,8 +16,8 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import Preview
 from runtime.execution.claim import advance
 from runtime.execution.commit import StepWriter
-from runtime.execution.effects import outcomes
 from runtime.execution.effects import pool as effect_pool
+from runtime.execution.effects import requests
 from runtime.execution.effects.deadlines import DeadlineTimer
 from runtime.execution.effects.kept_slots import KeptSlots
 from runtime.execution.effects.pool import EffectPool
@@ -121,7 +121,7 @@ def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
 def test_a_late_preview_leaves_its_call_to_be_decided(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcomes, "PREVIEW_SECONDS", 0.01)
+    monkeypatch.setattr(requests, "PREVIEW_SECONDS", 0.01)
     over = threading.Event()
 
     def slow(request: PreviewRequest) -> Preview:
