@@ -24,11 +24,12 @@ from agents.llm.failures import (
     provider_text,
     too_slow,
 )
-from agents.llm.messages import after_cut, from_provider, sum_up, to_provider, tools_of
+from agents.llm.messages import after_cut, sum_up, to_provider, tools_of
 from agents.llm.outages import Outages
 from agents.llm.partial import kept_every, received
 from agents.llm.plan_reminder import reminder
 from agents.llm.rate_limits import Permit, RateLimits, Wait
+from agents.llm.received import from_provider
 from agents.llm.replies import whole
 from agents.llm.script_player import run_script, script_summary
 from agents.sdk.sentences import describe_exception

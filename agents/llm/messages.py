@@ -1,4 +1,4 @@
-"""Translates between a frame's messages and the provider-neutral ones of pydantic-ai, both ways.
+"""Translates a frame's messages into the provider-neutral ones of pydantic-ai, and its tools into functions.
 
 A reply is stored as the provider sent it (see agents.llm.replies), except that secret arguments are sealed. It is
 sent back unchanged, except for parts that a provider rejects: arguments that are no JSON object, and repeated ids. We
@@ -23,12 +23,11 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.usage import RequestUsage
 
 from agents import secrets
 from agents.llm import held_answers, replies
 from agents.llm.plain_replies import NO_TIME
-from agents.llm.pricing import cost_of
+from agents.llm.received import args_of, calls_in
 from agents.sdk import outputs
 from agents.sdk.scripts.conversation_texts import (
     ABOUT_ANSWER,
@@ -48,7 +47,6 @@ from agents.sdk.scripts.conversation_texts import (
     NOT_TAKEN,
     QUESTION,
     REFUSED,
-    REPEATED,
     REPORTED,
     RESULT,
     SUM_UP,
@@ -60,12 +58,7 @@ from agents.sdk.scripts.conversation_texts import (
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call, CutReply
 from runtime.core.denial_text import changes_text, denial_text
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
-from runtime.core.events import Proposal
-from runtime.core.limits import MAX_ANSWER
 from runtime.keyring import held
-from runtime.ports.effects import ModelAnswer
 
 # The text with which other clients of this layer tell a model that its own arguments cannot be read.
 INVALID_JSON = "INVALID_JSON"
@@ -218,80 +211,8 @@ def tools_of(
     )
 
 
-def from_provider(
-    agent: AgentSpec,
-    response: ModelResponse,
-    *,
-    model: str = "",
-    summary: bool = False,
-    usage: RequestUsage | None = None,
-) -> ModelAnswer:
-    """Return the reply of `model` as JSON with the fields the core needs, without checking that it can be journaled.
-
-    A `summary` is text, even if the agent's result is typed. `usage` counts in the place of the reply's own.
-    """
-    used = usage or response.usage
-    text = response.text or ""
-    output, proposals = None, _proposals(agent, response)
-    if not summary:
-        output, proposals = outputs.read(agent, proposals, text)
-    kept = response
-    if agent.answer is not None and not summary:
-        output, proposals = None, held_answers.proposals(agent, proposals, text, output)
-    elif agent.seals_texts and not _calls(response):
-        proposals = held_answers.without_text(proposals)
-    if agent.seals_texts:
-        most = MAX_ANSWER if summary else None
-        is_answer = not (summary or proposals or output is not None)
-        kept, text = held_answers.sealed(agent, kept, text, most, is_answer=is_answer)
-    elif agent.keeps_secrets:
-        kept = replace(response, parts=[_sealed(agent, part) for part in response.parts])
-    reply, output_kept = replies.stored(kept, text, proposals, output)
-    if agent.model is not None and model == agent.model_name:  # a script is no model
-        reply.pop("model_name", None)
-    return ModelAnswer(
-        reply=reply,
-        text=text,
-        calls=proposals,
-        output=output,
-        output_kept=output_kept,
-        usage={
-            "input_tokens": used.input_tokens,
-            "output_tokens": used.output_tokens,
-        },
-        cost=cost_of(agent, response),
-        model=model,
-    )
-
-
-def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
-    """Return the calls in order, not by id: some providers give every call of a reply the same id."""
-    proposals: list[Proposal] = []
-    seen: list[tuple[str, Any]] = []
-    for part in _calls(response):
-        tool, args = agent.tool(part.tool_name), _args(part)
-        this = (part.tool_name, args)
-        if tool is not None and tool.secret_args and tool is not agent.answer:
-            # The engine finds calls that repeat each other, but sealed arguments never look equal.
-            twin = seen.index(this) if this in seen else None
-            args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
-        elif held_answers.is_misspelt(agent, part.tool_name):
-            args = held.seal_all(part.tool_name, args)
-        seen.append(this)
-        proposals.append(Proposal(tool=part.tool_name, args=args))
-    return tuple(proposals)
-
-
 def _request(instructions: str, parts: list[Any]) -> ModelRequest:
     return ModelRequest(parts=parts, instructions=instructions)
-
-
-def _sealed(agent: AgentSpec, part: Any) -> Any:
-    """Return a part of a reply; if it calls a tool with secrets, with all arguments sealed as received."""
-    tool = agent.tool(part.tool_name) if isinstance(part, ToolCallPart) else None
-    if tool is None:
-        return part
-    return replace(part, args=secrets.seal_reply(tool, part.args))
 
 
 def _reply(
@@ -326,7 +247,7 @@ def _restored(secret: Mapping[str, ToolSpec], part: Any, taken: set[str]) -> Any
         part = part if opened is part.args else replace(part, args=opened)
     else:
         part = held_answers.opened(part)
-    args = part.args if type(part.args) is dict else _args(part)
+    args = part.args if type(part.args) is dict else args_of(part)
     if not isinstance(args, dict):
         part = replace(part, args={INVALID_JSON: args})
     call_id, number = part.tool_call_id, 1
@@ -344,7 +265,7 @@ def _result(
     result: dict[str, Any],
 ) -> ToolReturnPart | UserPromptPart:
     index = int(result["call"].rsplit(".", 1)[1])
-    calls = _calls(reply)
+    calls = calls_in(reply)
     if index >= len(calls) and FINAL_ANSWER in secret and result["tool"] == FINAL_ANSWER:
         waits = result["outcome"] == "waiting"
         told = WAITING if waits else _told(secret[FINAL_ANSWER], questions, result)[1]
@@ -418,19 +339,3 @@ def _wording(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, 
             return "failed", f"{REFUSED}{content}"
         case _:
             raise ValueError(f"a result has no outcome {outcome}")
-
-
-def _calls(response: ModelResponse) -> list[ToolCallPart]:
-    return [part for part in response.parts if isinstance(part, ToolCallPart)]
-
-
-def _args(part: ToolCallPart) -> Any:
-    """Return the proposed arguments. Text that is not JSON stays text, which admission refuses."""
-    if not isinstance(part.args, str):
-        return part.args or {}
-    try:
-        args = json.loads(part.args or "{}")
-        require_json(args)
-    except (ValueError, RecursionError, NotJson):
-        return part.args
-    return args

@@ -18,9 +18,10 @@ from agents.effect_handler import AgentEffects
 from agents.errors import RegistryError
 from agents.llm import event_loop, pricing
 from agents.llm.call import chosen
-from agents.llm.messages import from_provider, to_provider
+from agents.llm.messages import to_provider
 from agents.llm.outages import REMEMBERED, Outages
 from agents.llm.providers import lacking, require_models
+from agents.llm.received import from_provider
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
 from agents.sdk.spec import AgentSpec

@@ -21,7 +21,8 @@ from pydantic_ai.usage import RequestUsage
 
 from agents.llm import conversation_cache, plain_replies, replies
 from agents.llm.conversation_cache import KEPT, MIN_CACHED_MESSAGES, conversation_of
-from agents.llm.messages import from_provider, to_provider
+from agents.llm.messages import to_provider
+from agents.llm.received import from_provider
 from agents.llm.replies import _dumped, _validated, read, whole
 from agents.sdk import tool
 from agents.sdk.scripts import call, say

@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelRequest  # noqa: E402
 
 import agents.effect_handler  # noqa: E402, F401
 import runtime.tasks  # noqa: E402, F401
-from agents.llm.messages import from_provider  # noqa: E402
+from agents.llm.received import from_provider  # noqa: E402
 from agents.llm.script_player import run_script  # noqa: E402
 from tests.support.scripted_agents.flows import outer  # noqa: E402
 
