@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from django.conf import settings
+from django.db import connection
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.system.fault_injection.harness.preload"])
@@ -64,16 +65,31 @@ def die_at(
 ) -> None:
     """Call a function in a process that ends itself by kill -9 at this point, and wait for its end.
 
-    `changed` are its settings.
+    `changed` are its settings. Postgres has ended its transactions and given their locks back, too.
     """
     died, log = folder / "died", folder / "victim.log"
     log.touch()
     armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
     victim = FORKS.Process(target=_act, args=(str(log), armed, changed, act, *given))
+    before = _backends()
     victim.start()
     victim.join(60)
     assert (victim.exitcode, died.exists()) == (-signal.SIGKILL, True), log.read_text()
     victim.close()
+    deadline = time.monotonic() + 60
+    while left := _backends() - before:
+        assert time.monotonic() < deadline, left
+
+
+def _backends() -> set[int]:
+    """Return the processes of Postgres that serve a connection to this database."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend'"
+        )
+        return {pid for (pid,) in cursor.fetchall()}
 
 
 def _act(
