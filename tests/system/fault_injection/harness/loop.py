@@ -69,27 +69,24 @@ def die_at(
     """
     died, log = folder / "died", folder / "victim.log"
     log.touch()
-    armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
+    name = f"victim {uuid4()}"
+    armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died), "PGAPPNAME": name}
     victim = FORKS.Process(target=_act, args=(str(log), armed, changed, act, *given))
-    before = _backends()
     victim.start()
     victim.join(60)
     assert (victim.exitcode, died.exists()) == (-signal.SIGKILL, True), log.read_text()
     victim.close()
     deadline = time.monotonic() + 60
-    while left := _backends() - before:
-        assert time.monotonic() < deadline, left
+    while _is_connected(name):
+        assert time.monotonic() < deadline
 
 
-def _backends() -> set[int]:
-    """Return the processes of Postgres that serve a connection to this database."""
+def _is_connected(name: str) -> bool:
+    """Tell whether Postgres still serves a connection with this application name."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_clear_snapshot()")
-        cursor.execute(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-            " AND backend_type = 'client backend'"
-        )
-        return {pid for (pid,) in cursor.fetchall()}
+        cursor.execute("SELECT 1 FROM pg_stat_activity WHERE application_name = %s", [name])
+        return cursor.fetchone() is not None
 
 
 def _act(
