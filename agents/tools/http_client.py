@@ -43,6 +43,11 @@ _NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
 # RFC 4291: other forms of IPv6 are local, or carry IPv4.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110
+# As Python names what https://encoding.spec.whatwg.org lists
+_CHARSETS = re.compile(
+    r"utf-8(-sig)?|utf-16(-[bl]e)?|ascii|iso8859-\d+|cp\d+|koi8-[ru]|mac-\w+|shift_jis|euc_(jp|kr)|iso2022_jp"
+    r"|gb2312|gbk|gb18030|big5"
+)
 NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
 
 
@@ -171,7 +176,7 @@ def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
             raise TimeoutError("the answer took longer than the deadline")
     cut = len(body) > MAX_BODY
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    text = bytes(body[:MAX_BODY]).decode(_charset(response), "replace")
+    text = bytes(body[:MAX_BODY]).decode(_charset(response.charset_encoding), "replace")
     return {
         "status": response.status_code,
         "type": kind,
@@ -180,11 +185,13 @@ def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
     }
 
 
-def _charset(response: Response) -> str:
+def _charset(named: str | None) -> str:
+    """Return the charset that a server names, if it is one of the web; others take minutes, or are no text."""
     try:
-        return codecs.lookup(response.charset_encoding or "utf-8").name
-    except LookupError:
+        found = codecs.lookup(named or "utf-8").name
+    except (LookupError, ValueError):
         return "utf-8"
+    return found if _CHARSETS.fullmatch(found) else "utf-8"
 
 
 def _value(text: str, kind: str) -> Any:

@@ -118,6 +118,15 @@ def test_an_answer_is_json_or_text_and_is_cut(site: Site) -> None:
     assert get(context(), site.says("/zero", b"a\0b"))["body"] == "a\\0b"
     large = get(context(), site.says("/large", b"x" * (MAX_BODY + 1)))
     assert (len(large["body"]), large["cut"]) == (MAX_BODY, True)
+    for name, body, text in (
+        ("latin-1", b"Zo\xeb", "Zoë"),
+        ("hex", b"Zoe", "Zoe"),
+        ("punycode", b"Zo-e", "Zo-e"),
+        ("windows-1252", b"40 \x80", "40 €"),
+        ("none-such", b"Zoe", "Zoe"),
+    ):
+        said = site.says("/charset", body, Content_Type=f"text/plain; charset={name}")
+        assert get(context(), said)["body"] == text, name
     huge_number = site.says("/number", [2**60])
     assert get(context(), huge_number)["body"] == "[1152921504606846976]"
 
