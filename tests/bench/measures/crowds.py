@@ -62,7 +62,7 @@ def measure(
         ours=f"{number(ours.after)} MB",
         reference=f"{number(theirs.after)} MB, of all of the baseline's processes",
     )
-    yield _of_bytes("each of them", theirs.bytes, ours.bytes, most=5)
+    yield _of_bytes("each of many that wait", theirs.bytes, ours.bytes, most=5)
     cpu = 1000 * (rest.workers + rest.postgres) / rest.seconds
     yield Line("CPU of a second in which nothing happens, workers and Postgres", [cpu], " ms")
 

@@ -120,7 +120,6 @@ def _finding(found: Clearing, planted: int) -> Finding:
             Line(f"planted requests denied, of {planted}", [planted], least=planted),
         ],
         f"{ORDINARY:.0f} s of reading for a request, {FLAGGED:.0f} s for one with an odd value, {TYPING} s for a letter"
-        " of a name or an answer. All but the planted requests were approved or answered. The key that chooses the"
-        " first request is not counted. The bare load is that of the page of a request in another tab, until its load"
-        " event has ended.",
+        " of a name or an answer. All but the planted requests were approved or answered. The bare load is that of a"
+        " request's page in another tab.",
     )

@@ -19,11 +19,9 @@ from tests.bench.sides.driver import AT_ONCE, Driver, driving
 from tests.bench.site import Program, Site
 
 NOTE = (
-    "{processes} worker processes of ours, each on a core of its own, and one Celery worker of {processes} pool"
-    " processes. `Alone` is one flow at a time, `under load` {at_once} at once: first all are taken to their gate, then"
-    " all are approved. The process that starts, approves and listens stands for the web process, on both sides; its"
-    " time for listening is left out. Counts of Postgres exclude those of an idle server. Postgres neither vacuums nor"
-    " checkpoints meanwhile."
+    "{processes} worker processes, each on its core, and one Celery worker of {processes} pool processes. `Alone` is"
+    " one flow at a time, `under load` {at_once} at once, all taken to their gate before all are approved. On both"
+    " sides one process stands for the web. Postgres neither vacuums nor checkpoints meanwhile."
 )
 
 

@@ -20,8 +20,8 @@ from tests.support.people import newcomer
 
 AGENT = "hr_onboarding_single"
 NOTE = (
-    "{processes} worker processes of as many threads on each side, each on a core of its own. The directory and the"
-    " mailbox share the machine, and are the same for both; the processor time is without theirs."
+    "{processes} worker processes of as many threads on each side. Directory and mailbox share the machine; the"
+    " processor time is without theirs."
 )
 
 

@@ -12,10 +12,9 @@ from tests.bench.sides.driver import SUSPENDED, TRIGGER, Driver
 from tests.bench.site import Site
 
 NOTE = (
-    "One worker process and one sweeper with `ABEYANCE_HISTORY_DAYS=0`. A step is an entry; the agent is compacted each"
-    " 100 turns. It waits at {gates} gates in a row near its beginning, and again after the last step. A resume is from"
-    " the approval of one gate to the next one: the worker claims, verifies and loads the run, makes the call, asks the"
-    " model, and commits. Before both, the sweeper has caught up."
+    "One worker process and one sweeper with `ABEYANCE_HISTORY_DAYS=0`; the agent is compacted each 100 turns. A resume"
+    " is from the approval of one gate to the next one, measured at {gates} gates near the beginning and after the last"
+    " step."
 )
 LIVE = """
     SELECT (SELECT count(*) FROM runtime_journalentry WHERE run_id = run.id), position, status

@@ -60,8 +60,7 @@ def _finding(number: int, approved: list[Visit], denied: list[Visit]) -> Finding
             Line("taps to deny, the reason included", [one.taps for one in denied], most=5),
             Line("time of the app alone", [one.seconds - one.pauses for one in visits], " s"),
         ],
-        "390×844 with touch. The first tap opens the installed app, which was used before, with a session. The request"
-        f" is at high risk with an odd amount and has the last deadline of all. {FLAGGED:.0f} s of reading, {AIM:.0f} s"
-        f" to aim at a target in view. The name in the button of the second step is read for {TYPING} s a letter, as"
-        " long as typing it would take. A denial takes a suggested reason.",
+        "390×844 with touch. The first tap opens the installed app. The request is at high risk with an odd amount and"
+        f" has the last deadline. {FLAGGED:.0f} s of reading, {AIM:.0f} s to aim at a target, {TYPING} s to read a"
+        " letter of the name in the second step. A denial takes a suggested reason.",
     )
