@@ -74,23 +74,23 @@ def lists() -> str:
 def http_api() -> str:
     return _page(
         "HTTP API",
-        "Every address begins with `/api/v1`. Send `Authorization: Bearer TOKEN`, and JSON. `GET /api/v1/openapi.json`"
-        " has the schemas, `/api/v1/docs` shows them.\n\n"
+        "Every address begins with `/api/v1`. Send `Authorization: Bearer TOKEN`, and JSON. `/api/v1/docs` of an"
+        " installation has all details and schemas (`GET /api/v1/openapi.json`).\n\n"
         'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
-        " `decided_by`. A request may be sent again after 503 and `Retry-After`.",
+        " `decided_by`. Send a request again after 503 and `Retry-After`.",
         _section("Operations", _operations(), "operation"),
         _section("Scopes of a token", _members(Scope), "scope"),
-        _section("Error codes", _errors(), "code", "status", text="detail"),
+        _section("Error codes", _errors(), "code"),
     )
 
 
 def commands() -> str:
     return _page(
         "Commands",
-        "`manage.py` commands read the environment of their process. Beside `make up` write"
-        ' `make manage CMD="…"` with the same `HOME_DIR=`, in Compose `docker compose exec web python manage.py …`.'
-        " `--help` shows examples, `make help` the targets of make.",
-        _section("manage.py", list(_commands()), "command", "arguments"),
+        'Beside `make up` write `make manage CMD="…"` with the same `HOME_DIR=`, in Compose'
+        " `docker compose exec web python manage.py …`. `COMMAND --help` shows arguments and examples, `make help` the"
+        " targets of make.",
+        _section("manage.py", list(_commands()), "command"),
     )
 
 
@@ -166,17 +166,26 @@ def _events() -> list[Row]:
 
 
 def _first_sentence(documented: object) -> str:
-    text = _paragraph(inspect.getdoc(documented) or "")
+    return _up_to_a_stop(_paragraph(inspect.getdoc(documented) or ""))
+
+
+def _up_to_a_stop(text: str) -> str:
     sentence = re.match(r".*?[.:](?= [A-Z`]|$)", text)
     return sentence[0] if sentence else text
 
 
 def _operations() -> list[Row]:
     return [
-        (f"`{method.upper()} {path.removeprefix('/api/v1')}`", _paragraph(operation["description"]))
+        (f"`{method.upper()} {path.removeprefix('/api/v1')}`", _operation(operation["description"]))
         for path, methods in api.get_openapi_schema()["paths"].items()
         for method, operation in methods.items()
     ]
+
+
+def _operation(text: str) -> str:
+    """Return the first sentence, and the last one if it names the people who may."""
+    first, whole = _up_to_a_stop(_paragraph(text)), _paragraph(text)
+    return f"{first} For admins." if whole.endswith(" For admins.") else first
 
 
 def _paragraph(text: str) -> str:
@@ -188,7 +197,7 @@ def _errors() -> list[Row]:
     for code, status, detail in [*_written(), *_raised()]:
         if found.get((code, status), UNKNOWN) == UNKNOWN:
             found[code, status] = detail
-    return [(f"`{code}`", status, detail) for (code, status), detail in sorted(found.items())]
+    return [(f"`{code}` ({status})", detail) for (code, status), detail in sorted(found.items())]
 
 
 def _raised() -> Iterator[Row]:
@@ -219,17 +228,16 @@ def _commands() -> Iterator[Row]:
         command = load_command_class(file.parents[2].name, file.stem)
         if command.help.startswith("The old name"):
             continue
-        usages = ", ".join(f"`{usage}`" for usage in _usages(command) if usage)
-        yield f"`{file.stem}`", usages or "none", " ".join(str(command.help).split())
+        usage = ", ".join(filter(None, _usages(command)))
+        yield f"`{file.stem} {usage}`".replace(" `", "`"), _up_to_a_stop(_paragraph(command.help))
 
 
 def _usages(command: BaseCommand) -> list[str]:
-    """Return the arguments of a command, or of each of its subcommands, without those of Django."""
+    """Return the names of a command's subcommands, or its arguments without those of Django."""
     parser = CommandParser(prog="", add_help=False)
     command.add_arguments(parser)
     below = [one.choices for one in parser._actions if isinstance(one, _SubParsersAction)]
-    parsers = [*below[0].values()] if below else [parser]
-    return [" ".join(one.format_usage().replace("[-h]", "").split()[1:]) for one in parsers]
+    return [*below[0]] if below else [" ".join(parser.format_usage().split()[1:])]
 
 
 if __name__ == "__main__":

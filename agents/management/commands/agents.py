@@ -21,8 +21,8 @@ class Command(BaseCommand):
     """Lists the configured agents with every mistake in their modules, or writes the files of a new one."""
 
     help = (
-        "List the agents of ABEYANCE_AGENTS with tools, effect classes and gates, and every mistake in them,"
-        " or write a new agent. Ends with 1 if there is a mistake."
+        "List the agents of ABEYANCE_AGENTS and every mistake in them, or write a new agent. Ends with 1 if there is"
+        " a mistake."
     )
     requires_system_checks = ()
 

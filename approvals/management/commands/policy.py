@@ -15,7 +15,7 @@ from approvals.policy_versions import acts, changes
 class Command(command.Command):
     """Imports, checks, confirms, withdraws, exports and lists versions of the policy."""
 
-    help = "Say who may decide: import, confirm, export and list versions of the policy."
+    help = "Say who may decide."
     examples = """\
   policy check rules.yaml                 names the first error, and saves nothing
   policy import rules.yaml                a new version, which waits for a confirmation

@@ -15,7 +15,7 @@ NUMBERED = ("activate", "propose", "confirm", "withdraw")
 class Command(command.Command):
     """Lists, exports, imports and activates versions of prompts."""
 
-    help = "Change the prompts of agents: list, export, import, propose and activate versions."
+    help = "Change the prompts of agents."
     examples = """\
   prompts list
   prompts export hr/onboarding > onboarding.yaml     the version in production; add a number for another

@@ -40,7 +40,7 @@ class AwayIn(Body):
 
 @router.get("/absences", response=list[AwayOut])
 def list_absences(request: Authenticated) -> list[absences.Away]:
-    """List your absence and those in which you are the deputy; as an admin, all."""
+    """List the absences of you and of people whose deputy you are, as an admin all."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     principal = principals.principal_of(request.auth)
     if principal is not None and principal.has(Scope.ADMIN):
@@ -51,7 +51,7 @@ def list_absences(request: Authenticated) -> list[absences.Away]:
 
 @router.post("/absences", response=AwayOut)
 def announce(request: Authenticated, body: AwayIn) -> absences.Away:
-    """Name your deputy for some days, in place of what you named before."""
+    """Name your deputy for some days. It replaces your absence of before."""
     of = zones.named(str(body.zone), "zone")
     return absences.announce(
         deputy=body.deputy,
@@ -63,6 +63,6 @@ def announce(request: Authenticated, body: AwayIn) -> absences.Away:
 
 @router.post("/absences/{person}/end", response=list[AwayOut])
 def end(request: Authenticated, person: str) -> list[absences.Away]:
-    """End an absence at once: your own, one in which you are the deputy, or any as an admin."""
+    """End an absence that you may list."""
     absences.end(person, actor=request.auth)
     return list_absences(request)

@@ -128,7 +128,7 @@ def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
 
 @router.post("/approvals/{approval}/allowance", response=AllowanceOut)
 def propose(request: Authenticated, approval: str, body: AllowanceIn) -> dict[str, Any]:
-    """Propose an allowance for calls like that of a request which you may decide. A second person must confirm it."""
+    """Propose an allowance for calls like that of a request. A second person must confirm it."""
     allowance = changes.propose(
         id_of(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
     )

@@ -67,7 +67,7 @@ class ReviewerMessageIn(Body):
 
 @router.get("/approvals/{approval}/questions", response=list[QuestionOut])
 def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
-    """List the inquiries of people about the call of this request, oldest first."""
+    """List the inquiries about the call of a request."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     return _inquiries(requests.approval(id_of(approval), actor=request.auth))
 
@@ -85,7 +85,7 @@ def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[Q
 def write_as_reviewer(
     request: Authenticated, approval: str, body: ReviewerMessageIn
 ) -> Status[ReviewerMessageOut]:
-    """Write to the run of a pending request that you may decide, if the policy's rule lets you.
+    """Write to the run of a pending request, if the policy's rule lets you.
 
     The run's first agent gets the message with its next model call. You may still decide the requests of this rule that
     are open now, and none that opens in this run afterwards.

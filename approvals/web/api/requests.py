@@ -342,7 +342,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
 def undo(request: Authenticated, approval: str) -> requests.Approval:
-    """Undo your own decision before it takes effect (`effective_at`), or withdraw your vote while others must vote."""
+    """Undo your decision before `effective_at`, or withdraw your vote while others must vote."""
     return undo_decision(request=id_of(approval), actor=request.auth)
 
 

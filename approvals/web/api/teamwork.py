@@ -69,7 +69,7 @@ def read_company(request: Authenticated, approval: str) -> CompanyOut:
 
 @router.post("/approvals/{approval}/claim", response=CompanyOut)
 def claim(request: Authenticated, approval: str) -> CompanyOut:
-    """Say for 10 minutes that you look at a request, which other people may still decide."""
+    """Say for 10 minutes that you look at a request. Other people may still decide it."""
     claims.claim(request=id_of(approval), actor=request.auth)
     return _of(id_of(approval), request)
 

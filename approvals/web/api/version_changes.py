@@ -93,7 +93,7 @@ class WithdrawnOut(Schema):
 
 @router.get("/version-changes", response=list[VersionChangeOut])
 def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
-    """List the changes of agents for which runs wait, the one with the most runs first. For admins."""
+    """List the changes of agents for which runs wait. For admins."""
     Access().require(request.auth, Scope.ADMIN)
     return [_shown(one) for one in listing.waiting(principals.principal_of(request.auth))]
 
@@ -114,14 +114,14 @@ def continue_runs(request: Authenticated, body: ContinueIn) -> decide.Decided:
 
 @router.get("/version-decisions", response=list[VersionDecisionOut])
 def list_version_decisions(request: Authenticated) -> tuple[listing.PairDecision, ...]:
-    """List the latest decisions on changes that count for later runs, at most 50. For admins."""
+    """List the latest 50 decisions on changes that count for later runs. For admins."""
     Access().require(request.auth, Scope.ADMIN)
     return listing.decided()
 
 
 @router.post("/version-decisions/withdraw", response=WithdrawnOut)
 def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> decide.Withdrawn:
-    """Withdraw the decision on a change, so that runs which reach it later ask again. For admins."""
+    """Withdraw the decision on a change. Runs that reach it later ask again. For admins."""
     Access().require(request.auth, Scope.ADMIN)
     return decide.withdraw(
         agent=body.agent,

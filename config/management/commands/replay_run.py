@@ -22,8 +22,8 @@ class Command(BaseCommand):
     """Replays one run and prints where it diverges."""
 
     help = (
-        "Replay a recorded run with the current agents and policy, without any effect. Print each step that"
-        " would go another way, and end with 1 if there is any. Scripts are asked again; replies of models stand."
+        "Replay a recorded run with the current agents and policy, without any effect, and print each step that"
+        " would differ. End with 1 if there is any. Scripts are asked again; replies of models stand."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

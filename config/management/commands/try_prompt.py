@@ -23,9 +23,8 @@ class Command(BaseCommand):
     """Tries a version of a prompt and prints what each model would reply now."""
 
     help = (
-        "Ask the models of the last recorded runs with a prompt again, with another version of it, and print what"
-        " each would reply, beside the recorded reply. No call is made. The models are really asked, which costs"
-        " about as much as the recorded replies did."
+        "Ask the models of the last recorded runs with a prompt again, with another version of it, and print both"
+        " replies. No call is made. The models cost about as much as the recorded replies did."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

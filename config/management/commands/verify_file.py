@@ -26,9 +26,8 @@ class Command(BaseCommand):
     """Verifies a file without Postgres, the object store, and the keys of the installation."""
 
     help = (
-        "Verify the file of an archived run on any machine: with public keys alone, without Postgres, object store"
-        " and settings. Print each thing that is verified or is not. End with 1 if the file is refused, with 2 if a"
-        " file or key cannot be read."
+        "Verify the file of an archived run on any machine with public keys alone. Print each thing that is verified"
+        " or is not. End with 1 if the file is refused, with 2 if a file or key cannot be read."
     )
     requires_system_checks = ()
 

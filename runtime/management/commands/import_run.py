@@ -18,8 +18,8 @@ class Command(BaseCommand):
     """Imports a run from a signed file."""
 
     help = (
-        "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS, or restore an archived run of"
-        " this installation from a copy of its file."
+        "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS, or restore an archived one from"
+        " a copy of its file."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -31,10 +31,7 @@ ACTS = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
 class Command(BaseCommand):
     """Makes, lists and changes schedules."""
 
-    help = (
-        "Make, list, show, change, pause, resume, end, run and back-fill schedules, with the rights"
-        " of a person."
-    )
+    help = "Work on schedules with the rights of a person."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter

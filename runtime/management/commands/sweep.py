@@ -23,8 +23,8 @@ class Command(BaseCommand):
     """Runs a sweeper until it is stopped."""
 
     help = (
-        "Dispatch due runs, start runs of schedules and triggers and read folders and streams every second,"
-        " list buckets every ten, and maintain partitions, retention, archive and ledger every hour."
+        "Dispatch due runs, start runs of schedules and triggers, read their sources, and maintain partitions,"
+        " retention, archive and ledger."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:

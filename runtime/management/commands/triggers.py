@@ -30,10 +30,7 @@ ACTS = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
 class Command(BaseCommand):
     """Makes, lists and changes triggers."""
 
-    help = (
-        "Make, list, show, change, pause, resume and end triggers, give them webhooks, and retry"
-        " events, with the rights of a person."
-    )
+    help = "Work on triggers, their events and webhooks with the rights of a person."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter

@@ -30,7 +30,7 @@ class AgentMessageOut(Schema):
 
 @router.get("/runs/{uuid:run}/agent-messages", response=list[AgentMessageOut])
 def list_agent_messages(request: Authenticated, run: UUID) -> tuple[AgentMessage, ...]:
-    """List the messages of agents to the requester; those that wait for their release have no text."""
+    """List the messages of agents to the requester. Those that wait for their release have no text."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return read_transcript(run).told

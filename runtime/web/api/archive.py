@@ -21,14 +21,14 @@ class HoldIn(Body):
 
 @router.post("/runs/{uuid:run}/restore", response=RunOut)
 def restore_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
-    """Put an archived run back into the database, with a reason; for admins."""
+    """Restore an archived run, with a reason; for admins."""
     wiring.access().require(request.auth, "runs:read")
     return restore.restore(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/hold", response=RunOut)
 def hold_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
-    """Put a run under a legal hold, with a reason: it is neither erased nor archived; for admins."""
+    """Put a run under a legal hold, with a reason; for admins."""
     wiring.access().require(request.auth, "runs:read")
     return legal_hold.hold(run=run, reason=body.reason, actor=request.auth)
 

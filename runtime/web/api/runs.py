@@ -247,7 +247,7 @@ class StopOut(Schema):
 
 @router.post("/runs", response={201: RunOut, 200: RunOut})
 def start_run(request: Authenticated, body: RunIn) -> Status[RunDetail]:
-    """Start a run: 201, or 200 with the run that this business key already started."""
+    """Start a run, or return the one of this business key (200)."""
     started = start(
         agent=body.agent,
         input=body.input,
@@ -296,14 +296,14 @@ def read_run(
 
 @router.post("/runs/{uuid:run}/cancel", response=RunOut)
 def cancel_run(request: Authenticated, run: UUID, body: CancelIn) -> RunDetail:
-    """Cancel a run, with a reason: its gates close, and running calls may finish."""
+    """Cancel a run, with a reason. Its gates close, and running calls may finish."""
     wiring.access().require(request.auth, "runs:cancel")
     return cancel(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/pause", response=RunOut)
 def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
-    """Pause a run: nothing new starts until it is resumed."""
+    """Pause a run. Nothing new starts until it is resumed."""
     wiring.access().require(request.auth, "runs:control")
     return pause(run=run, reason=body.reason, actor=request.auth)
 
@@ -333,7 +333,7 @@ def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[R
 
 @router.get("/runs/{uuid:run}/budget", response=list[UseOut])
 def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
-    """Read the budget usage of the run, its own limits first."""
+    """Read the usage of a run's limits, its own first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     return budget_usage.usage(run)
@@ -360,7 +360,7 @@ def read_journal(
 
 @router.get("/contents/{digest}")
 def read_content(request: Authenticated, digest: str) -> Any:
-    """Read a result by its hash, if you may read a run whose journal refers to it."""
+    """Read a result by its hash, if you may read a run with it."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
     found = blobs.blob(access.readable_runs(request.auth), digest)

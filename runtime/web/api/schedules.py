@@ -188,7 +188,7 @@ def change_schedule(request: Authenticated, schedule: UUID, body: ScheduleIn) ->
 
 @router.post("/schedules/{uuid:schedule}/pause", response=ScheduleOut)
 def pause_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
-    """Pause a schedule: its times start no run until it is resumed."""
+    """Pause a schedule. Its times start no run until it is resumed."""
     changes.pause(id=schedule, actor=request.auth)
     return _shown(request, schedule)
 
@@ -209,13 +209,13 @@ def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
 
 @router.post("/schedules/{uuid:schedule}/run-now", response=RunNowOut)
 def run_schedule_now(request: Authenticated, schedule: UUID, body: RunNowIn) -> dict[str, Any]:
-    """Start a run at once, also beside another one, and while the schedule is paused."""
+    """Start a run at once. It may run beside another one, and while the schedule is paused."""
     return {"run": changes.run_now(id=schedule, actor=request.auth, at=body.at)}
 
 
 @router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
 def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) -> dict[str, Any]:
-    """Start a run for each past time of a range that has no run, one after another, and none while it is paused."""
+    """Start a run for each past time of a range that has none. They run one after another, and wait in a pause."""
     times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
     return {"times": times}
 

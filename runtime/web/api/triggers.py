@@ -286,7 +286,7 @@ def try_change(request: Authenticated, trigger: UUID, body: TrialIn) -> dict[str
 
 @router.post("/triggers/{uuid:trigger}/pause", response=TriggerOut)
 def pause_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
-    """Pause a trigger: it gets no events, and those that wait start nothing until it is resumed."""
+    """Pause a trigger. It gets no events, and those that wait start nothing until it is resumed."""
     changes.pause(id=trigger, actor=request.auth)
     return _shown(request, trigger)
 
@@ -321,7 +321,7 @@ def make_webhook(request: Authenticated, trigger: UUID, body: WebhookIn) -> dict
 
 @router.post("/triggers/{uuid:trigger}/webhook/remove", response=TriggerOut)
 def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
-    """Remove the webhook of a trigger: its address answers 404."""
+    """Remove the webhook of a trigger. Its address then answers 404."""
     webhook_changes.remove(id=trigger, actor=request.auth)
     return _shown(request, trigger)
 
@@ -334,7 +334,7 @@ def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
 )
 @raw_body
 def deliver(request: HttpRequest, address: str) -> Status[Receipt]:
-    """Receive a delivery for a trigger: 202, or 200 without effect if it was received before.
+    """Receive a delivery for a trigger; 200 if it was received before.
 
     The signature of the body is its authentication; no token is needed.
     """
