@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import httpx2
 
+from agents.credentials import token_files
+from agents.credentials.token_files import Kept, Unkept
 from agents.errors import CredentialMissing, NotDone
 from runtime.core.enums import FailureCause
 
@@ -83,7 +85,8 @@ class File:
 class OAuth:
     """An access token of an OAuth 2 token server (RFC 6749), by `refresh_token`, or by the client's own credentials.
 
-    The client authenticates with HTTP Basic. A token is used again until shortly before it expires.
+    The client authenticates with HTTP Basic. A token is used again until shortly before it expires. If the server
+    replaces the refresh token at each use, the next one is kept in its file, which the workers must be able to write.
     """
 
     name: str
@@ -95,21 +98,38 @@ class OAuth:
 
     def fetch(self, seconds: float) -> Secret:
         """Request a token."""
-        form = {"grant_type": "client_credentials"}
-        if self.refresh_token is not None:
-            refresh = self.refresh_token.fetch(seconds).value
-            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+        source = self.refresh_token
+        if source is None:
+            answer = self._exchange({"grant_type": "client_credentials"}, seconds)
+            return self._token(answer, self.client_secret)
+        if isinstance(source, Environment):
+            return self._refresh(source, Unkept(self.name, source.variable), seconds)
+        with token_files.locked(self.name, source.path, seconds) as kept:
+            # A shorter limit could cut off the answer that has the next refresh token.
+            return self._refresh(source, kept, MOST_SECONDS)
+
+    def _refresh(self, source: Environment | File, kept: Kept | Unkept, seconds: float) -> Secret:
+        sent = source.fetch(seconds).value
+        answer = self._exchange({"grant_type": "refresh_token", "refresh_token": sent}, seconds)
+        given = None if answer is None else answer.get("refresh_token")
+        if isinstance(given, str) and given not in ("", sent):
+            kept.keep(sent, given)
+        return self._token(answer, source, kept.advice)
+
+    def _exchange(self, form: dict[str, str], seconds: float) -> dict[str, Any] | None:
+        """Return the answer of the token server, None if it refuses."""
         if self.scope:
             form["scope"] = self.scope
-        secret = self.client_secret.fetch(seconds).value
-        answer = _request(
-            self.name, "POST", self.token_url, seconds, data=form, auth=(self.client_id, secret)
-        )
+        client = (self.client_id, self.client_secret.fetch(seconds).value)
+        return _request(self.name, "POST", self.token_url, seconds, data=form, auth=client)
+
+    def _token(
+        self, answer: dict[str, Any] | None, source: Environment | File, advice: str = ""
+    ) -> Secret:
         if answer is None:
-            part = self.client_secret if self.refresh_token is None else self.refresh_token
             raise CredentialMissing(
                 f"The credential {self.name} has expired or was withdrawn: get a new one for client {self.client_id}"
-                f" from the server of {self.token_url}, and replace {_where(part)}."
+                f" from the server of {self.token_url}, and replace {_where(source)}.{advice}"
             )
         token, lasts = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token:

@@ -13,7 +13,10 @@ CLIENT, SECRET = "abeyance", "canary-client-secret"
 
 
 class TokenServer:
-    """Its tokens end when the test says so: `lapse` for access tokens, `withdraw` for a refresh token."""
+    """Its tokens end when the test says so: `lapse` for access tokens, `withdraw` for a refresh token.
+
+    If it `rotates`, it takes each refresh token once, and gives the next one with the access token.
+    """
 
     def __init__(self) -> None:
         self.refresh = {"canary-refresh-1"}
@@ -23,6 +26,8 @@ class TokenServer:
         self.calls: list[str] = []
         self.vault = {"password": "canary-vault-password"}
         self.url = ""
+        self.rotates = False
+        self.lock = threading.Lock()
 
     def lapse(self) -> None:
         self.valid.clear()
@@ -40,7 +45,11 @@ class TokenServer:
         made = f"canary-access-{len(self.issued)}"
         self.issued.append(made)
         self.valid.add(made)
-        return 200, {"access_token": made, "token_type": "Bearer", "expires_in": 3600}
+        answer: dict[str, Any] = {"access_token": made, "token_type": "Bearer", "expires_in": 3600}
+        if self.rotates and grant == "refresh_token":
+            answer["refresh_token"] = f"canary-refresh-after-{len(self.issued)}"
+            self.withdraw(answer["refresh_token"])
+        return 200, answer
 
 
 @contextmanager
@@ -51,7 +60,9 @@ def token_server() -> Iterator[TokenServer]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             client = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
-            self._answer(*here.token(parse_qs(body), client))
+            with here.lock:
+                answer = here.token(parse_qs(body), client)
+            self._answer(*answer)
 
         def do_GET(self) -> None:
             if self.path.startswith("/v1/"):

@@ -1,7 +1,10 @@
 """Credentials of tools: fetched when a call starts, made anew once if refused, and stored nowhere."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +14,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from agents.credentials import Credential, Environment, File, OAuth, Vault, cache
+from agents.credentials import Credential, Environment, File, OAuth, Vault, cache, token_files
 from agents.effect_handler import AgentEffects
 from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
@@ -111,10 +114,12 @@ def test_a_token_that_lapses_while_the_run_waits_is_refreshed_and_a_person_repla
 ) -> None:
     refresh = tmp_path / "refresh"
     refresh.write_text("canary-refresh-1\n")
+    server.rotates = True
     desk = Desk(_agent(server, _crm(server, refresh)))
     try:
         assert server.grants == [], "nothing is fetched before the call may start"
         assert desk.approve(bea).status == "suspended"
+        assert {refresh.read_text()} == server.refresh
         server.lapse()  # while the second call waits
         server.withdraw()
         assert desk.approve(bea).status == "suspended"
@@ -153,6 +158,78 @@ def test_a_lapsed_token_is_refreshed_once_and_the_call_repeated(
         desk.close()
     assert server.grants == ["client_credentials"] * 2
     assert server.calls == ["canary-access-0", "canary-access-0", "canary-access-1"]
+
+
+_WORKER = """
+import sys
+from agents.credentials import Environment, File, OAuth
+
+crm = OAuth(
+    name="crm", token_url=sys.argv[1], client_id=sys.argv[2],
+    client_secret=Environment("crm_secret", "CRM_SECRET"), refresh_token=File("refresh", sys.argv[3]),
+)
+for _ in range(5):
+    crm.fetch(60.0)
+"""
+
+
+def test_processes_that_refresh_at_once_lose_no_replaced_token(
+    server: TokenServer, tmp_path: Path
+) -> None:
+    refresh = tmp_path / "refresh"
+    refresh.write_text("canary-refresh-1\n")
+    server.rotates = True
+    command = [sys.executable, "-c", _WORKER, f"{server.url}/token", CLIENT, str(refresh)]
+    workers = [subprocess.Popen(command) for _ in range(3)]
+    assert [one.wait() for one in workers] == [0, 0, 0]
+    assert (len(server.issued), {refresh.read_text()}) == (15, server.refresh)
+    assert refresh.stat().st_mode & 0o777 == 0o600
+    assert {one.name for one in tmp_path.iterdir()} == {"refresh", ".refresh.lock"}
+
+
+def test_a_token_that_cannot_be_kept_is_named_with_its_remedy(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Path("/proc/sys/kernel/hostname")  # no account can make a file beside it
+    monkeypatch.setenv("CRM_REFRESH", place.read_text().strip())
+    server.rotates = True
+    for source, said, advice in (
+        (
+            Environment("crm_refresh", "CRM_REFRESH"),
+            "CRM_REFRESH cannot be",
+            "give the tool a File",
+        ),
+        (File("crm_refresh", str(place)), f"{place} cannot be", f"write into {place.parent}: let"),
+    ):
+        server.withdraw(place.read_text().strip())
+        crm = replace(_crm(server), refresh_token=source)
+        assert crm.fetch(5.0).value in server.valid
+        assert said in caplog.text
+        with pytest.raises(CredentialMissing, match=advice) as caught:
+            crm.fetch(5.0)
+        assert "canary" not in caplog.text + str(caught.value)
+
+
+def test_a_token_is_sent_only_if_the_next_one_can_be_kept(
+    server: TokenServer, tmp_path: Path
+) -> None:
+    refresh = tmp_path / "refresh"
+    refresh.write_text("canary-refresh-1\n")
+    crm, room = _crm(server, refresh), tmp_path / ".refresh.new"
+    room.mkdir()
+    with pytest.raises(NotDone, match="no file can be written beside"):
+        crm.fetch(5.0)
+    room.rmdir()
+    with (
+        token_files.locked("crm", str(refresh), 5.0),
+        pytest.raises(NotDone, match="another call refreshes the credential crm"),
+    ):
+        crm.fetch(0.0)
+    assert server.grants == []
+    with token_files.locked("crm", str(refresh), 5.0) as kept:
+        refresh.write_text("of a person\n")
+        kept.keep("canary-refresh-1", "of the server")
+    assert refresh.read_text() == "of a person\n"
 
 
 def test_each_provider_says_what_a_person_must_do(
