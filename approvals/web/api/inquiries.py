@@ -11,13 +11,15 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.decisions.inquire import inquire
+from approvals import audit
+from approvals.decisions.inquire import ASKED, inquire
 from approvals.decisions.writing import write
 from approvals.permissions.access import Access
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.web.api.ids import id_of
 from runtime.core.limits import MAX_INQUIRY, MAX_MESSAGE
+from runtime.errors import ObjectStoreDown
 from runtime.queries.inquiries import of_gate, unreceived
 from runtime.queries.spans.inquiries import InquiryRecord
 from runtime.queries.transcript.transcript import read_transcript
@@ -95,7 +97,13 @@ def write_as_reviewer(
 
 
 def _inquiries(shown: requests.Approval) -> list[QuestionOut]:
-    transcript, sent = read_transcript(shown.run), unreceived(shown.run)
+    try:
+        transcript = read_transcript(shown.run)
+    except ObjectStoreDown:
+        if audit.number(shown.run, f"request {shown.id}", act=ASKED):
+            raise  # the archive has the inquiries
+        return []
+    sent = unreceived(shown.run)
     return list(_shown(shown, of_gate(transcript, sent, shown.gate, opened=shown.sees_held)))
 
 

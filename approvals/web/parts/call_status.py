@@ -13,7 +13,7 @@ from runtime.core.enums import FRAME_GATES, GateKind
 from runtime.queries import runs
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.states import SpanKind
-from runtime.queries.transcript.transcript import Transcript, read_transcript
+from runtime.queries.transcript.transcript import Transcript, reachable_transcript
 from runtime.web.display import duration
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
@@ -97,7 +97,7 @@ def outcome_text(shown: requests.Approval, decided: str, then: str) -> str:
 
     For a decision that can still be undone, the time at which it takes effect belongs after the message.
     """
-    held = _blocked_by(shown, read_transcript(shown.run))
+    held = _blocked_by(shown, reachable_transcript(shown.run))
     if held:
         starts = shown.status == "approved" and shown.kind not in FRAME_GATES
         return f"{decided}. It {'starts' if starts else 'takes effect'} when {held} resumed."
@@ -106,7 +106,7 @@ def outcome_text(shown: requests.Approval, decided: str, then: str) -> str:
 
 def counts_at(shown: requests.Approval) -> datetime | None:
     """Return when a decision that can still be undone takes effect; None if something must be resumed first."""
-    return _counts_at(shown, read_transcript(shown.run))
+    return _counts_at(shown, reachable_transcript(shown.run))
 
 
 def _counts_at(shown: requests.Approval, transcript: Transcript) -> datetime | None:

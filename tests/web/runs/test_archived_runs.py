@@ -6,8 +6,13 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
+from approvals import audit
+from approvals.decisions.inquire import ASKED
 from approvals.models import AuditEntry, Request
+from approvals.queries import requests
+from approvals.web.parts import call_status
 from runtime.models import ArchivedEntries, ArchivedRun, Run
+from runtime.ports.access import Actor
 from runtime.store import archive, pool
 from runtime.upkeep import archiving
 from runtime.web.pages import archive as pages
@@ -63,7 +68,7 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
     shows(ada, asked, "Set the privileges of newhire", "The steps of this run cannot be shown now")
 
 
-def test_the_api_reads_the_requests_of_an_archived_run_without_the_store(
+def test_the_requests_of_an_archived_run_are_read_without_the_store(
     bea_api: Caller, office: Office, object_store: Breakable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = office.in_doubt()
@@ -76,6 +81,14 @@ def test_the_api_reads_the_requests_of_an_archived_run_without_the_store(
     monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
     before[1]["late_outcomes"] = None
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
+    assert bea_api.get(f"/approvals/{asked[0].id}/questions").json() == []
+    shown = requests.approval(asked[0].id, actor=Actor(person="bea"))
+    assert call_status.outcome_text(shown, "Approved", "It starts.") == "Approved. It starts."
+    assert call_status.counts_at(shown) is None
+    audit.append(
+        run=run, actor=Actor(person="bea"), act=ASKED, subject=f"request {shown.id}", detail={}
+    )
+    assert bea_api.get(f"/approvals/{shown.id}/questions").status_code == 503
 
 
 def test_an_admin_opens_the_removed_entries_of_a_run(
