@@ -240,7 +240,7 @@ class CallAdmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPreviewed:
-    """A worker previewed the call: before its gate opens, or again just before it starts."""
+    """A worker previewed the call. It does so before its gate opens, and again just before the call starts."""
 
     frame: str
     call: str
@@ -250,7 +250,7 @@ class CallPreviewed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRefused:
-    """The call cannot be made (unknown tool, malformed arguments); its model receives the reason."""
+    """The call cannot be made: its tool is unknown or its arguments are malformed. Its model receives the reason."""
 
     frame: str
     call: str
@@ -306,7 +306,7 @@ class GateDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateClosed:
-    """The gate closed without a decision; its call, if it has one, ends without a result."""
+    """The gate closed without a decision. Its call, if it has one, ends without a result."""
 
     gate: UUID
     frame: str
@@ -341,7 +341,7 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFailed:
-    """The call failed or was certainly not performed; its model receives the error."""
+    """The call failed or was certainly not performed. Its model receives the error."""
 
     frame: str
     call: str
@@ -384,7 +384,7 @@ class OutcomeArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled:
-    """The attempt ended without a result; another one follows at `until`, or at once.
+    """The attempt ended without a result. Another one follows at `until`, or at once.
 
     `call` is None for a model call. Then `model` is the one that gave no reply, and `instead` the next one once its
     attempts are used up. `partial` is the text received before an interruption, as evidence only; `said` is as in
@@ -435,7 +435,7 @@ class WaitStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnded:
-    """A wait, or the pause before another attempt (`again`), ended.
+    """A wait, or a pause before another attempt, ended. `again` tells them apart.
 
     A waiting call ends with `result`: its event arrived (`arrived`), its time passed (`timed_out`), or its run was
     ended first (`closed`). A wait that could not start ends with an error (`refused`). `by` is the sender of the
@@ -452,7 +452,7 @@ class WaitEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetExceeded:
-    """A limit is exhausted: of a frame, or of the run where `frame` is None. One `gate` opens for all of them.
+    """A limit is exhausted. It is the run's where `frame` is None, else the frame's. One `gate` opens for all of them.
 
     `used` is None for money if a price is not known.
     """
@@ -468,7 +468,7 @@ class BudgetExceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetGranted:
-    """A person raised the exhausted limits by these amounts; None removes a limit."""
+    """A person raised the exhausted limits by these amounts. None removes a limit."""
 
     gate: UUID
     by: str
@@ -478,7 +478,7 @@ class BudgetGranted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameClosed:
-    """The agent of the frame finished; its answer or error is the outcome of its parent's call.
+    """The agent of the frame finished. Its answer or error is the outcome of its parent's call.
 
     `content` is a text, or an object if the agent's result is typed.
     """
@@ -616,7 +616,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """A person paused the run: nothing new starts until it is resumed. `reason` may be empty."""
+    """A person paused the run. Nothing new starts until it is resumed. `reason` may be empty."""
 
     by: str
     reason: str
@@ -633,7 +633,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
-    """A person wrote to the run's first agent, whose next model call has the message.
+    """A person wrote to the run's first agent. Its next model call has the message.
 
     `reviewer` says that they wrote from a request that they may decide, and as its rule allows. With `cuts` the reply
     that the model is giving is cut off: the next call, with the message, replaces it.
@@ -648,7 +648,7 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked:
-    """An inquiry: a person asked the agent about the call that waits at this gate, which stays open.
+    """A person asked the agent about the call at this gate. The gate stays open.
 
     The stored word is the older one.
     """
@@ -681,7 +681,7 @@ class QuestionAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionFailed:
-    """The inquiry has no answer: the model gave none, or could not be called."""
+    """The inquiry has no answer. The model gave none, or could not be called."""
 
     frame: str
     call: str
@@ -692,7 +692,7 @@ class QuestionFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDropped:
-    """The model's answer to an inquiry was paid for and is not kept: it had no text, or came after the decision.
+    """The model's answer to an inquiry is not kept. It was paid for, but had no text, or came after the decision.
 
     `usage`, `model` and `cost` are as in ModelReplied.
     """

@@ -75,10 +75,12 @@ def http_api() -> str:
     return _page(
         "HTTP API",
         "Every address begins with `/api/v1`. Send `Authorization: Bearer TOKEN`, and JSON. `/api/v1/docs` of an"
-        " installation has all details and schemas (`GET /api/v1/openapi.json`).\n\n"
+        " installation explains each operation, with its schemas (`GET /api/v1/openapi.json`). *POST cancel* of"
+        " `/runs/{run}` is `POST /api/v1/runs/{run}/cancel`.\n\n"
         'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
         " `decided_by`. Send a request again after 503 and `Retry-After`.",
-        _section("Operations", _operations(), "operation"),
+        "## Operations\n",
+        "\n".join(_operations()) + "\n",
         _section("Scopes of a token", _members(Scope), "scope"),
         _section("Error codes", _errors(), "code"),
     )
@@ -166,30 +168,27 @@ def _events() -> list[Row]:
 
 
 def _first_sentence(documented: object) -> str:
-    return _up_to_a_stop(_paragraph(inspect.getdoc(documented) or ""))
+    return _up_to_a_stop(inspect.getdoc(documented) or "")
 
 
 def _up_to_a_stop(text: str) -> str:
-    sentence = re.match(r".*?[.:](?= [A-Z`]|$)", text)
-    return sentence[0] if sentence else text
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    sentence = re.match(r".*?[.:](?= [A-Z`]|$)", paragraph)
+    return sentence[0] if sentence else paragraph
 
 
-def _operations() -> list[Row]:
-    return [
-        (f"`{method.upper()} {path.removeprefix('/api/v1')}`", _operation(operation["description"]))
-        for path, methods in api.get_openapi_schema()["paths"].items()
-        for method, operation in methods.items()
-    ]
-
-
-def _operation(text: str) -> str:
-    """Return the first sentence, and the last one if it names the people who may."""
-    first, whole = _up_to_a_stop(_paragraph(text)), _paragraph(text)
-    return f"{first} For admins." if whole.endswith(" For admins.") else first
-
-
-def _paragraph(text: str) -> str:
-    return " ".join(text.partition("\n\n")[0].split())
+def _operations() -> Iterator[str]:
+    """Yield each address with its operations, and with those of longer addresses of the same object."""
+    paths = api.get_openapi_schema()["paths"]
+    found: dict[str, list[str]] = {}
+    for path, methods in paths.items():
+        above = (other for other in paths if path.startswith(f"{other}/"))
+        address = next((one for one in above if "{" not in path.removeprefix(one)), path)
+        below = path.removeprefix(address).removeprefix("/")
+        operations = [f"{method.upper()} {below}".strip() for method in methods]
+        found.setdefault(address, []).extend(operations)
+    for address, operations in found.items():
+        yield f"- `{address.removeprefix('/api/v1')}`: {', '.join(operations)}"
 
 
 def _errors() -> list[Row]:
@@ -229,7 +228,7 @@ def _commands() -> Iterator[Row]:
         if command.help.startswith("The old name"):
             continue
         usage = ", ".join(filter(None, _usages(command)))
-        yield f"`{file.stem} {usage}`".replace(" `", "`"), _up_to_a_stop(_paragraph(command.help))
+        yield f"`{file.stem} {usage}`".replace(" `", "`"), _up_to_a_stop(str(command.help))
 
 
 def _usages(command: BaseCommand) -> list[str]:
