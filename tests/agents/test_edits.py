@@ -169,22 +169,3 @@ def test_no_editor_adds_a_secret_that_the_model_left_out() -> None:
     flow = at_desk(call("dial", number="1"), lambda turn: say(str(turn.results[0])))
     with pytest.raises(InvalidInput, match="secret and cannot be changed"):
         flow.edit({"pin": "1234"})
-
-
-WRONG: dict[str, tuple[Any, str]] = {
-    "an unknown argument": ({"reason": "x"}, "arguments.reason"),
-    "another type": ({"euros": "40"}, "arguments.euros"),
-    "a fraction": ({"euros": 40.0}, "arguments.euros"),
-    "nothing changed": ({}, "arguments"),
-    "a sealed value": ({"memo": {sealing.MARK: "k:x"}}, "arguments.memo"),
-    "no JSON": ({"to": "\x00"}, "arguments.to"),
-    "too much": ({"to": "x" * 300_000}, "arguments"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_other_arguments_are_refused_by_name(wrong: str) -> None:
-    changes, field = WRONG[wrong]
-    with pytest.raises(InvalidInput) as refused:
-        at_desk(PAY).edit(changes)
-    assert refused.value.field == field

@@ -170,13 +170,6 @@ def test_a_precondition_is_checked_before_a_person_is_asked() -> None:
     assert (refused.reason, moved) == (NONE_LEFT, [])
 
 
-def test_a_precondition_is_checked_again_before_the_effect() -> None:
-    flow = at_desk(MOVE)
-    world["open"] = lambda: NONE_LEFT
-    assert flow.approve().status == "completed"
-    assert (kinds(flow)[-1], moved) == ("CallRefused", [])
-
-
 @pytest.mark.parametrize(
     ("held", "said"),
     [

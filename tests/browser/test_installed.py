@@ -97,6 +97,7 @@ def test_a_phone_decides_the_most_urgent_request_in_few_taps(
         if risk == "high":
             yes = desk.page.get_by_role("button", name="Yes, approve: newhire")
             expect(yes).to_be_visible()
+            expect(desk.page.locator("#confirm")).to_be_hidden()
             desk.page.wait_for_load_state()  # the scripts have noted when the page was shown
             desk.page.clock.run_for(1000)  # the second click of a double click does not count
             thumb.tap(yes)

@@ -1,4 +1,7 @@
-"""Every verdict works in a browser without JavaScript, by the links, fields and buttons of the page alone."""
+"""Every verdict works in a browser without JavaScript, by the links, fields and buttons of the page alone.
+
+access/test_keyboard.py approves and denies in this way, and access/test_batch.py decides several requests.
+"""
 
 from collections.abc import Callable
 
@@ -65,14 +68,12 @@ def _question(office: Office) -> Request:
 # A button is pressed, a card unfolded, a link followed, or a field filled with a text.
 PRESS, OPEN, FOLLOW = "press", "open", "follow"
 CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
-    "approve": (_call, [("Approve", PRESS)], "Approved by bea", "approved"),
     "approve a high risk": (
         _risky,
         [("Approve…", PRESS), ("Type newhire", "newhire"), ("Approve", PRESS)],
         "Approved by bea",
         "approved",
     ),
-    "deny": (_call, [("#reason", "No."), ("Deny", PRESS)], "Denied by bea", "denied"),
     "request changes": (
         _call,
         [("Request changes", OPEN), ("What to change", "Less."), ("Request changes", PRESS)],
@@ -180,7 +181,6 @@ ACTS: tuple[tuple[str, list[tuple[str, str]], str], ...] = (
         "Handed to dora by bea: Yours.",
     ),
     ("/a/{asked}/allow/", [("Propose allowance", PRESS)], "A second person must confirm it"),
-    ("/batch/?item={other}", [("Approve 1", PRESS)], "Approved: 1 of 1"),
     (
         "/inbox/?q=risk:medium",
         [("Save this view", OPEN), ("#view-name", "Medium"), ("Save", PRESS)],
@@ -205,8 +205,7 @@ def test_acts_beside_a_verdict_work_without_scripts(
     chromium: Browser, live_server: LiveServer, office: Office
 ) -> None:
     person("dora", Group.REVIEWERS)
-    names = {one: str(_call(office).id) for one in ("asked", "other")}
-    names["today"] = f"{clock.now():%Y-%m-%d}"
+    names = {"asked": str(_call(office).id), "today": f"{clock.now():%Y-%m-%d}"}
     with window(chromium, live_server.url, java_script_enabled=False) as desk:
         desk.log_in("bea")
         for path, steps, words in ACTS:

@@ -1,7 +1,6 @@
 """One model call through Anthropic's client, whose requests are answered as its API would."""
 
 import json
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +11,7 @@ from pytest_django import Settings
 from agents.endpoints import Endpoint, Kind
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
-from tests.support.specs import CREATE, CUT_REPLY, MARKER, MEMORY, MEMORY_LINES, NEWCOMER, Frame
+from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame
 
 KEY = "sk-canary-anthropic"
 WHOLE = 0  # instead of a status: 200, and 400 for a request that asks for a stream
@@ -79,13 +78,6 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     settings.ABEYANCE_MODEL = "anthropic:loopback"
     settings.ANTHROPIC_API_KEY = f"{KEY}-{uuid4()}"  # makes a client of its own
     return answers
-
-
-def test_a_cut_reply_is_marked_in_the_next_request(answers: list[Any], frame: Frame) -> None:
-    answers.append((200, REPLY))
-    perform(frame.handler, replace(frame.request(), cut=CUT_REPLY))
-    last = BODIES[-1]["messages"][-1]
-    assert (last["role"], last["content"][-1]["text"]) == ("user", MARKER)
 
 
 def test_a_memory_goes_out_before_the_input(answers: list[Any], frame: Frame) -> None:

@@ -35,8 +35,6 @@ from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
 from tests.support.specs import (
     CREATE,
-    CUT_REPLY,
-    MARKER,
     MEMORY,
     MEMORY_LINES,
     NEWCOMER,
@@ -122,12 +120,6 @@ def test_a_question_goes_out_after_results_of_all_calls_and_allows_none(
     assert roles[-3:] == ["assistant", "tool", "user"]
     assert (body["tool_choice"], len(body["tools"])) == ("none", len(provider.bodies[0]["tools"]))
     assert body["messages"][-1]["content"].endswith("bea asks: Why her?")
-
-
-def test_a_cut_reply_is_marked_in_the_next_request(provider: Provider, at: MakeFrame) -> None:
-    frame = at()
-    perform(frame.handler, replace(frame.request(), cut=CUT_REPLY))
-    assert provider.bodies[-1]["messages"][-1] == {"role": "user", "content": MARKER}
 
 
 def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -> None:

@@ -1,7 +1,6 @@
 """Agents, frames and tool requests for tests to which most of their parts do not matter."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +11,7 @@ from agents.registry import Registry
 from agents.sdk import agent, tool
 from agents.sdk.scripts import Reply, Turn, say, script
 from agents.sdk.spec import AgentSpec
-from runtime.core.continuation import Call, CutReply
+from runtime.core.continuation import Call
 from runtime.core.events import Proposal
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest, ToolRequest
@@ -96,12 +95,6 @@ MEMORY_LINES = [
     '{"at": "2026-01-01T09:00:00+00:00", "answered_by": "you", "text": "Zaphod."}',
     '{"at": "2026-01-01T09:00:00+00:00", "asked_by": "ada", "erased": true}',
 ]
-CUT_REPLY = CutReply(text='I "will', tokens=2, since=datetime(2026, 1, 1, 9, tzinfo=UTC))
-MARKER = (
-    "Your last reply was cut off and nothing of it counts. Answer again, from the beginning. It as JSON: "
-    '{"cut_by": "the connection or its deadline", "beginning": "I \\"will", "cut_after_tokens": 2,'
-    ' "since": "2026-01-01T09:00:00+00:00"}'
-)
 NEWCOMER: dict[str, Any] = {
     "full_name": "New Hire",
     "email": "new.hire@example.com",

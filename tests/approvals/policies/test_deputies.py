@@ -18,7 +18,7 @@ from approvals.errors import AlreadyVoted
 from approvals.models import Absence, Request, Vote
 from approvals.permissions import signatures
 from approvals.permissions.principals import principal_of
-from approvals.queries import deciders, inbox, requests
+from approvals.queries import deciders, inbox
 from approvals.queries.inbox import View
 from approvals.upkeep.outlooks import Outlooks
 from runtime.errors import Forbidden, InvalidInput
@@ -79,13 +79,6 @@ def test_a_deputy_decides_and_the_decision_names_both() -> None:
     assert decide(denied, CORA, "deny", "No").decided_for == "bea"
     denied.refresh_from_db()
     seeds.verify_decision(denied, seeds.heard(denied))
-
-
-def test_a_deputy_who_is_named_decides_for_themselves() -> None:
-    away()
-    assert decide(seeds.pending(), CORA).decided_for is None
-    request = asked("rules: [{name: Either, people: [bea, cora]}]")
-    assert decide(request, CORA).decided_for is None
 
 
 Acts = tuple[Callable[[], object], ...]
@@ -192,45 +185,6 @@ def test_a_vote_for_a_person_who_steered_the_run_counts_for_no_other_absent_pers
     [place] = request.voted_for
     with pytest.raises(ApprovalVoid, match=f"in the place of {place}"):
         seeds.verify_approval(request, origin={place})
-
-
-def test_the_own_vote_of_the_absent_person_takes_the_place_of_the_deputys() -> None:
-    request = asked(BEA_AND_EVA)
-    away()
-    decide(request, BEA)  # she is back for a moment
-    with pytest.raises(AlreadyVoted, match="bea has already"):
-        decide(request, CORA)
-    assert not on_list(request, CORA)
-
-
-def test_a_deputy_of_two_votes_for_the_one_who_has_no_vote_yet() -> None:
-    request = asked(BEA_AND_EVA)
-    away()
-    away(EVA, "cora")
-    decide(request, BEA)
-    request.refresh_from_db()
-    assert requests.to_view(request, principal_of(CORA)).acts_for == "eva"
-    assert decide(request, CORA).decided_for == "eva"
-    verified(request)
-
-
-def test_a_vote_counts_after_the_absence_ended_but_not_without_the_signed_row() -> None:
-    request = asked(BEA_AND_ONE)
-    away()
-    decide(request, CORA)
-    absences.end("bea", actor=BEA)
-    assert decide(request, DAN).status == "approved"
-    verified(request)
-
-
-def test_a_vote_in_a_place_can_be_withdrawn() -> None:
-    request = asked(BEA_AND_EVA)
-    away()
-    decide(request, CORA)
-    undo(request=request.id, actor=CORA)
-    request.refresh_from_db()
-    assert (request.voted, request.voted_for) == ([], [])
-    decide(request, BEA)
 
 
 def test_a_vote_in_a_place_can_be_withdrawn_after_the_absence() -> None:

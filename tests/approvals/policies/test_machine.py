@@ -229,15 +229,24 @@ def check(request: Request, model: Model) -> None:
         seeds.verify_approval(request)
 
 
-# Each outcome once, however few histories follow
-SOME: tuple[tuple[int, int, list[Op]], ...] = (
-    (2, 0, [("announce", "bea", "cora"), ("vote", "cora", None), ("vote", "eva", None)]),
-    (4, 1, [("vote", "dan", None), ("vote", "cora", None), ("steer", "cora", None)]),
-    (4, -1, [("vote", "dan", None), ("expire", "bea", None)]),
-    (3, 0, [("allow", "bea", "cora"), ("call", "eva", "bea"), ("call", "eva", "bea")]),
-    (0, 0, [("vote", "bea", None), ("deny", "cora", None)]),
-    (1, 0, [("vote", "bea", None), ("steer", "bea", None), ("vote", "dan", None)]),
+# Each outcome once, and what a deputy may do, however few histories follow
+SOME = (
+    (2, 0, "announce bea cora, vote cora, vote eva"),
+    (4, 1, "vote dan, vote cora, steer cora"),
+    (4, -1, "vote dan, expire bea"),
+    (3, 0, "allow bea cora, call eva bea, call eva bea"),
+    (0, 0, "vote bea, deny cora"),
+    (1, 0, "vote bea, steer bea, vote dan"),
+    (1, 0, "vote cora, vote bea, vote bea, deny bea"),
+    (3, 0, "announce bea cora, vote cora"),
+    (2, 0, "announce bea cora, vote bea, vote cora, withdraw bea, vote cora, back bea, vote eva"),
+    (2, 0, "announce bea cora, announce eva cora, vote bea, vote cora"),
 )
+
+
+def ops_of(text: str) -> list[Op]:
+    words = [one.split() for one in text.split(", ")]
+    return [(op, person, other[0] if other else None) for op, person, *other in words]
 
 
 @pytest.mark.django_db
@@ -252,8 +261,8 @@ def test_every_history_ends_as_in_the_model() -> None:
             seen.update(play(rule, ahead, ops))
             transaction.set_rollback(True)
 
-    for one in SOME:
-        history(*one)
+    for rule, ahead, text in SOME:
+        history(rule, ahead, ops_of(text))
     settings(
         max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )(given(st.integers(0, len(RULES) - 1), st.integers(-1, 2), OPS)(history))()

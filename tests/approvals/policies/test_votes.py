@@ -70,29 +70,6 @@ def test_the_same_person_counts_once_also_with_a_second_token(four: list[Actor])
     assert Vote.objects.count() == 1
 
 
-def test_one_denial_denies_also_by_a_person_who_approved_before(four: list[Actor]) -> None:
-    bea, cora, *_ = four
-    for denier in (cora, bea):
-        request = asked()
-        decide(request, bea)
-        assert decide(request, denier, "deny", "No").status == "denied"
-        request.refresh_from_db()
-        seeds.verify_decision(request, seeds.heard(request))
-
-
-def test_people_in_the_runs_origin_vote_on_no_door(ada: Actor, four: list[Actor]) -> None:
-    request = asked()
-    for own in (ada, seeds.bearer(ada, "approvals:decide")):
-        with pytest.raises(Forbidden):
-            decide(request, own)
-    bea, cora, *_ = four
-    decide(request, bea)
-    Approvals().join(run=request.run_id, person="bea")  # she steers the run after her vote
-    assert decide(request, cora).status == "pending"
-    request.refresh_from_db()
-    assert request.voted == ["cora"]
-
-
 def leave(name: str) -> None:
     people.set_groups(name, set(), actor=None)
 

@@ -105,28 +105,6 @@ def test_at_high_risk_a_opens_a_second_step_that_is_typed(
     assert Request.objects.filter(status="approved").count() == 1
 
 
-def test_on_a_phone_a_high_risk_takes_three_taps(
-    chromium: Browser, live_server: LiveServer, two: list[UUID]
-) -> None:
-    reseal(Request.objects.all(), risk="high")
-    size = {"width": 390, "height": 844}
-    given = {"viewport": size, "has_touch": True, "is_mobile": True}
-    with window(chromium, live_server.url, **given) as phone:
-        phone.log_in("bea")
-        phone.open("/inbox/")
-        page = phone.page
-        page.get_by_role("link", name=FIRST).tap()
-        page.get_by_role("button", name="Approve…").tap()
-        confirm = page.get_by_role("button", name="Yes, approve: newhire")
-        expect(confirm).to_be_visible()
-        expect(page.locator("#confirm")).to_be_hidden()
-        page.wait_for_load_state()
-        while page.evaluate("performance.now() - shown") <= 1000:
-            pass
-        confirm.tap()
-        _shows(page, SECOND)
-
-
 def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
     bea.keyboard.press("j")
     bea.keyboard.press("d")

@@ -148,3 +148,27 @@ def test_a_refused_form_and_a_request_decided_elsewhere_stay_beside_the_list(
     bea.get_by_role("button", name="Approve").click()
     expect(bea.get_by_role("alert")).to_contain_text("decided this on")
     assert bea.evaluate("window.stayed") is True
+
+
+HEIGHT_BESIDE_A_LONG_REQUEST = """() => {
+    const end = document.createElement('div');
+    end.style.cssText = 'padding-top: 3000px; flex: none';
+    end.innerHTML = '<span class="vh">for screen readers</span>';
+    document.getElementById('panel').append(end);
+    return document.documentElement.scrollHeight;
+}"""
+
+
+def test_a_question_opens_beside_the_list_which_scrolls_alone(desk: Desk, office: Office) -> None:
+    office.question("Which cost centre pays?", {"type": "string"})
+    desk.log_in("bea")
+    desk.look(1440, "light")
+    desk.open("/inbox/")
+    desk.page.get_by_role("link", name="Questions 1").click()
+    desk.page.wait_for_url("**/inbox/?q=*")  # with its scripts
+    desk.page.get_by_role("link", name="The agent asks: Which cost centre pays?").click()
+    desk.page.get_by_label("Answer", exact=True).fill("4711")
+    assert desk.page.evaluate(HEIGHT_BESIDE_A_LONG_REQUEST) == 800
+    desk.page.keyboard.press("Control+Enter")
+    expect(desk.page.locator(".toast, h1", has_text="Answered")).to_be_visible()
+    assert Request.objects.get().status == "answered"

@@ -156,18 +156,6 @@ def test_what_is_left_out_says_why_and_a_forged_form_does_not_approve_it(
     assert Request.objects.get(pk=plain.pk).status == "approved"
 
 
-def test_people_cannot_decide_their_own_requests_in_a_batch(
-    ada: Client, cyril: Client, waiting: Waiting
-) -> None:
-    (own,) = waiting(_person(0))
-    shows(ada, _sheet(own), "ada started this run", hides=["data-call"])
-    for verdict in ("approve", "deny"):
-        has(text_of(_post(ada, own, verdict=verdict, reason="x"), 403), "ada started this run")
-        has(text_of(_post(cyril, own, verdict=verdict, reason="x"), 404), "no such approval")
-    shows(cyril, _sheet(own), "1 of the selected requests does not exist", hides=["person0"])
-    assert seeds.untouched(own)
-
-
 def test_a_denial_has_one_reason_and_may_name_high_risks(bea: Client, waiting: Waiting) -> None:
     plain, other = waiting(_person(0), _person(1))
     (high,) = waiting(_person(2), risk=Risk.HIGH)

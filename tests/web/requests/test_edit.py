@@ -58,14 +58,6 @@ def test_a_wrong_form_names_its_fields_and_keeps_everything(bea: Client, asked: 
 ARGS = {"username": "newhire", "security_level": 1}
 
 
-def test_a_requester_cannot_edit(ada: Client, asked: Request) -> None:
-    assert ada.get(f"/a/{asked.id}/edit/")["Location"] == f"/a/{asked.id}/"
-    assert "/edit/" not in shows(ada, asked)
-    for way, form in (("edit", LESS), ("edit/approve", {"arguments": json.dumps(ARGS)})):
-        has(text_of(send(ada, asked, way, **form), 403), "another person must decide")
-    assert seeds.untouched(asked)
-
-
 def test_a_secret_is_not_shown_and_stays(bea: Client, office: Office) -> None:
     sealed = sealing.seal("swordfish", sealing.place("set_privileges", "args", "note"))
     args = {"username": "newhire", "security_level": 3, "note": sealed}

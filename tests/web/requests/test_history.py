@@ -18,7 +18,7 @@ from runtime.models import JournalEntry
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from runtime.web import downloads
 from tests.support import seeds
-from tests.support.api_client import Caller, field_of
+from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool
 from tests.support.office import BEA, Office
 from tests.support.pages import has, in_order, send, shows, text, text_of
@@ -210,14 +210,3 @@ def test_exports_are_few_at_once_and_logged(
     assert bea.get("/decisions.jsonl").status_code == 503
     b"".join(running.pop().streaming_content)
     assert _file(bea, "/decisions.jsonl")
-
-
-def test_the_api_names_a_wrong_parameter(bea_api: Caller) -> None:
-    for query, field in (
-        ("decided_by=bea", "decided_by"),
-        ("since=tuesday", "since"),
-        ("zone=Mars", "zone"),
-        ("q=garbage:x", "q"),
-        ("limit=0", "limit"),
-    ):
-        assert field_of(bea_api.get(f"/decisions?{query}")) == (422, field)
