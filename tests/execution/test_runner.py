@@ -22,7 +22,6 @@ from runtime.ports.agents import CallInfo, VersionChange
 from runtime.ports.approvals import Part, PolicyFacts, Ruling
 from runtime.ports.effects import (
     ModelFailure,
-    ModelRequest,
     Outcome,
     ToolFailure,
     ToolRequest,
@@ -31,7 +30,7 @@ from runtime.ports.effects import (
 from runtime.store import pool, steps
 from tests.execution.conftest import Ledger
 from tests.support.calls import around
-from tests.support.engine import ADA, MakeBench, Rig, at_failpoint, lose, pause, types
+from tests.support.engine import ADA, MakeBench, Rig, at_failpoint, pause, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.threads import aside, in_thread
 
@@ -81,21 +80,6 @@ def test_the_model_is_told_of_a_call_that_came_to_nothing(
     assert desk.open_gates(run.id) == []
     assert (desk.heard()["tool"], desk.heard()["outcome"]) == (tool, outcome)
     assert told in str(desk.heard()["content"])
-
-
-@pytest.mark.usefixtures("short_lease")
-def test_a_model_call_whose_worker_died_is_made_again(rig: MakeBench) -> None:
-    def reply(request: ModelRequest) -> Outcome:
-        if len(desk.effects.models) == 1:
-            desk.held(request.run).lost.set()
-        return say("done")
-
-    desk = rig({"a": reply})
-    run = desk.start("a")
-    assert desk.advance(run).status == "running"
-    lose(run)
-    assert desk.advance(run).status == "completed"
-    assert len(desk.effects.models) == 2
 
 
 def test_a_decision_that_comes_while_a_sibling_runs_is_not_lost(rig: MakeBench) -> None:
@@ -153,19 +137,6 @@ def test_an_approved_delegation_is_checked_again_before_its_frame_opens(
     (second,) = desk.open_gates(run.id)
     assert second.id != first.id
     assert [one.agent for one in desk.effects.models] == ["a"]
-
-
-def test_a_worker_without_the_agent_leaves_the_run_untouched(
-    rig: MakeBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    desk = rig({"a": turns(say("done"))})
-    run = desk.start("a")
-    stranger = rig({"b": turns(say("done"))})
-    left = stranger.advance(run)
-    assert (left.status, left.position, left.owner) == ("queued", 1, None)
-    assert left.due_at is not None
-    assert "left unchanged for another worker: a\n" in caplog.text
-    assert desk.advance(run).status == "completed"  # another one has it at once
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), DataError("value too long")])

@@ -25,7 +25,7 @@ from runtime.store import pool
 from runtime.store.tables.triggers import schedule_times
 from runtime.triggers import changes, firing, listing, plan
 from tests.support import seeds
-from tests.support.engine import ADA, Death, at_failpoint, die, events
+from tests.support.engine import ADA, events
 from tests.support.office import BEA, Office, refused
 from tests.support.threads import together
 from tests.triggers.conftest import HOUR, NOON, SAID, Clock, told
@@ -64,21 +64,6 @@ def test_two_sweepers_at_once_start_each_time_once(clock: Clock) -> None:
     together([sweep] * 2)
     assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 3}
     assert Run.objects.count() == 36
-
-
-@pytest.mark.parametrize("moment", ["before", "written", "committed"])
-def test_a_sweeper_that_dies_loses_and_doubles_nothing(clock: Clock, moment: str) -> None:
-    made = clock.make(missed="all", overlap="queue")
-    clock.at = NOON + HOUR
-    with at_failpoint(f"{moment}:{firing.KIND}", die), pytest.raises(Death):
-        clock.sweep()
-    assert Run.objects.count() == (moment == "committed")
-    clock.sweep(clock.at + timedelta(seconds=2))
-    assert told(made) == [("0", "started", ""), ("1", "waiting", "")]
-    clock.end(made)
-    clock.sweep(clock.at + timedelta(seconds=2))
-    assert told(made) == [("0", "completed", ""), ("1", "started", "")]
-    assert Run.objects.count() == 2
 
 
 def test_a_clock_that_jumps_back_repeats_nothing(clock: Clock) -> None:

@@ -175,6 +175,13 @@ def test_one_person_has_one_vote_also_by_a_deputy() -> None:
         seeds.verify_approval(request)
 
 
+def test_an_absent_person_who_voted_leaves_their_deputy_no_vote() -> None:
+    request = asked(BEA_AND_EVA)
+    away()
+    decide(request, BEA)  # she is back for a moment
+    assert not on_list(request, CORA)
+
+
 def test_a_vote_for_a_person_who_steered_the_run_counts_for_no_other_absent_person() -> None:
     request = asked("rules: [{name: Three, quorum: 2, people: [bea, dan, eva]}]")
     away()

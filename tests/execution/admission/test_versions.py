@@ -94,12 +94,16 @@ def test_an_old_worker_leaves_a_run_untouched_and_does_not_spin(
     assert (len(new.effects.calls), desk.effects.calls) == (1, [])
 
 
-def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(rig: MakeBench) -> None:
+def test_a_run_whose_agent_is_gone_waits_and_can_be_cancelled(
+    rig: MakeBench, caplog: pytest.LogCaptureFixture
+) -> None:
     desk, run = _suspended(rig)
     other = _another(rig, desk, "b")
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    assert other.advance(run).status == "suspended"
-    assert other.advance(run).status == "suspended"
+    for _ in range(2):
+        left = other.advance(run)
+        assert (left.status, left.owner, left.due_at is None) == ("suspended", None, False)
+    assert "left unchanged for another worker: a\n" in caplog.text
     cancel(run, "its agent is gone")
     found = other.advance(run)
     assert (found.status, found.reason) == ("cancelled", "its agent is gone")

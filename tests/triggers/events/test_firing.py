@@ -27,7 +27,7 @@ from runtime.store import pool
 from runtime.store.tables.triggers import received_events, trigger_events
 from runtime.triggers.events import changes, firing, listing
 from tests.support import seeds
-from tests.support.engine import ADA, Death, at_failpoint, die, events
+from tests.support.engine import ADA, events
 from tests.support.office import BEA, Office, refused
 from tests.support.threads import together
 from tests.triggers.events.conftest import DATA, HOOK, SAID, Desk, told
@@ -83,21 +83,6 @@ def test_two_sweepers_at_once_start_each_event_once(desk: Desk) -> None:
     together([sweep] * 2)
     assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 4}
     assert Run.objects.count() == 24
-
-
-@pytest.mark.parametrize("moment", ["before", "written", "committed"])
-def test_a_sweeper_that_dies_loses_and_doubles_nothing(desk: Desk, moment: str) -> None:
-    made = desk.make(at_once_per_key=1)
-    desk.send()
-    desk.send()
-    with at_failpoint(f"{moment}:{firing.KIND}", die), pytest.raises(Death):
-        desk.sweep()
-    assert Run.objects.count() == (moment == "committed")
-    desk.sweep(2)
-    assert [state for _, state, _ in told(made)] == ["started", "waiting"]
-    desk.end()
-    desk.sweep(2)
-    assert [state for _, state, _ in told(made)] == ["completed", "started"]
 
 
 def test_events_of_one_key_start_in_order_and_those_of_others_beside_them(desk: Desk) -> None:
