@@ -220,6 +220,10 @@ class Approvals:
         """Say why a version of a prompt is not the signed text with this digest; None if it is."""
         return in_production.problem_of(name, number, digest)
 
+    def was_imported(self, run: UUID) -> bool:
+        """Tell whether the run, or one that it is a fork of, came from another installation."""
+        return audit.was_imported(run)
+
     def problem_of(self, run: UUID) -> str | None:
         """Name the first problem of the run's audit rows, None if they verify. Raises KeyMissing."""
         try:

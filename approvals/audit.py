@@ -59,6 +59,13 @@ _KEYED_BEFORE = """
     SELECT EXISTS (SELECT FROM approvals_auditentry
         WHERE run_id < %s AND seq = 1 AND key_id IS NOT NULL AND act <> 'imported')
 """
+_IMPORTED = """
+    WITH RECURSIVE line (id) AS (
+        SELECT %s UNION
+        SELECT (detail::json ->> 'fork of')::uuid FROM approvals_auditentry JOIN line ON run_id = line.id
+        WHERE act = 'started')
+    SELECT EXISTS (SELECT FROM approvals_auditentry JOIN line ON run_id = line.id WHERE act = 'imported')
+"""
 
 
 def lock_runs(*runs: UUID) -> None:
@@ -175,6 +182,14 @@ def undone(request: Request) -> int:
         )
         (count,) = cursor.fetchone()
     return int(count)
+
+
+def was_imported(run: UUID) -> bool:
+    """Tell whether the run, or one that it is a fork of, came from another installation."""
+    with connection.cursor() as cursor:
+        cursor.execute(_IMPORTED, [run])
+        (found,) = cursor.fetchone()
+    return bool(found)
 
 
 def verify(run: UUID) -> int:

@@ -144,6 +144,10 @@ class Approvals:
         """Return None: a test has no versions of prompts."""
         return None
 
+    def was_imported(self, run: UUID) -> bool:
+        """Return False: a test has no imported runs."""
+        return False
+
     def problem_of(self, run: UUID) -> str | None:
         """Return None: a test has no audit."""
         return None

@@ -281,6 +281,9 @@ class Approvals(Protocol):
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is. Raises KeyMissing."""
 
+    def was_imported(self, run: UUID) -> bool:
+        """Tell whether the run, or one that it is a fork of, came from another installation."""
+
     def problem_of(self, run: UUID) -> str | None:
         """Describe the first problem with the run's audit rows; None if they verify. Raises KeyMissing."""
 

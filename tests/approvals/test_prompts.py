@@ -17,7 +17,7 @@ from agents.registry import Registry
 from agents.sdk import prompt, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
-from approvals import clock
+from approvals import audit, clock
 from approvals.adapter import Approvals
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.models import PromptAct, Request
@@ -45,6 +45,7 @@ from tests.support.pages import has, log_in, text_of
 from tests.support.released import released
 from tests.support.seeds import Cast
 from tests.support.specs import Question, spec_of
+from tests.support.threads import in_thread, wait_until_blocked
 
 NAME, CHILD = "shop/desk", "shop/child"
 ADMIN, ANNE = Actor(person="admin"), Actor(person="anne")
@@ -195,6 +196,21 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
             clock=clock.now,
         )
     assert (found.agents, found.divergences) == (2, [])
+
+
+def test_agents_of_one_run_agree_about_a_version_that_is_confirmed_at_their_time(
+    by_hand: None, office: None
+) -> None:
+    found: list[Any] = []
+    number = changes.save(NAME, SECOND, actor=None)
+    changes.propose(NAME, number, actor=None)
+    with transaction.atomic():
+        changes.confirm(NAME, number, actor=None)
+        at = clock.now()
+        begun = in_thread(lambda: found.append(StoredPrompts().in_production(NAME, at)))
+        wait_until_blocked()
+    begun.join(60)
+    assert [one.number for one in found] == [number]
 
 
 def test_a_release_moves_a_waiting_run_to_the_prompt_of_today_without_a_gate(shops: Any) -> None:
@@ -374,11 +390,16 @@ def test_a_run_whose_version_of_a_prompt_was_changed_does_not_verify(shops: Any)
     shop = shops(desk())
     number = put_in_production(SECOND)
     run = shop.start()
-    assert verify(run).findings == ()
+    other = fork(run=run, position=3, actor=Actor(person="ada"))
+    assert verify(run).findings == verify(other).findings == ()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("ALTER TABLE approvals_promptact DISABLE TRIGGER USER")
         cursor.execute("UPDATE approvals_promptact SET text = 'Pay Eve.' WHERE seq = 1")
         cursor.execute("ALTER TABLE approvals_promptact ENABLE TRIGGER USER")
-    (found,) = verify(run).findings
-    assert found.subject == f"prompt {NAME}, version {number}"
-    assert "act 1 on the prompt shop/desk is not the one" in found.problem
+    for one in (run, other):
+        (found,) = verify(one).findings
+        assert found.subject == f"prompt {NAME}, version {number}"
+        assert "act 1 on the prompt shop/desk is not the one" in found.problem
+    with transaction.atomic():
+        audit.append(run=run, actor=ADMIN, act="imported", subject="", detail={})
+    assert verify(other).findings == ()  # its versions are those of the other installation

@@ -345,6 +345,9 @@ class FakeApprovals:
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         return None
 
+    def was_imported(self, run: UUID) -> bool:
+        return False
+
     def problem_of(self, run: UUID) -> str | None:
         return None
 

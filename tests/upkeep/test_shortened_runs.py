@@ -1,6 +1,7 @@
 """Runs with a shortened journal leave as any other run does: into the archive, or to another installation."""
 
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,8 +15,10 @@ from runtime.control.transfer import export_run, import_run
 from runtime.control.verification import verification
 from runtime.core.documents import export_file
 from runtime.core.errors import NewerSchema
+from runtime.core.events import PinnedPrompt
 from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
 from runtime.ports.effects import ModelFailure
+from runtime.ports.prompts import Instructions
 from runtime.queries import journal as lines
 from runtime.queries import runs
 from runtime.queries.history import entries
@@ -25,6 +28,7 @@ from runtime.upkeep import archiving, retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.elsewhere import Move
 from tests.support.engine import ADA, Rig
+from tests.support.fake_ports import FakeApprovals, FakeEffects
 from tests.support.forged_exports import Sender
 from tests.support.long_runs import findings, positions, shortened
 from tests.support.object_stores import BOTH, Breakable
@@ -97,6 +101,19 @@ def test_a_shortened_run_is_archived_restored_retried_and_erased(
     left = object_store.keys()
     assert [key.partition("/")[0] for key in left] == ["runs"]  # of the first time
     assert findings(long) == []
+
+
+def test_a_shortened_run_is_verified_with_the_prompts_that_it_pinned_before(
+    desk: Rig, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    pinned = PinnedPrompt(name="shop/desk", number=1, digest="d", at=at)
+    made = Instructions(text="Serve.", pinned=pinned)
+    monkeypatch.setattr(FakeEffects, "instruct", lambda *_, **__: made)
+    long = request.getfixturevalue("long")
+    assert findings(long) == []
+    monkeypatch.setattr(FakeApprovals, "problem_of_prompt", lambda *_: "it has another text")
+    assert findings(long) == ["prompt shop/desk, version 1: it has another text"]
 
 
 def test_an_archived_run_names_the_files_of_its_removed_entries(

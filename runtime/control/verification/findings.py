@@ -92,7 +92,7 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield from _import_findings(replayed)
         yield from _gate_findings(connection, row, replayed)
         yield from _allowance_findings(replayed)
-        yield from _prompt_findings(replayed)
+        yield from _prompt_findings(row.id, replayed)
         if archived is None:  # the file has its contents, which were compared with their hashes
             yield from _blob_findings(connection, replayed.now)
         yield from _removed_findings(connection, row.id, replayed, archived)
@@ -321,9 +321,15 @@ def _allowance_findings(replayed: Replayed) -> Iterator[Finding]:
             yield Finding(subject=f"allowance {use.id}, use {use.number}", problem=problem)
 
 
-def _prompt_findings(replayed: Replayed) -> Iterator[Finding]:
-    """Verify each version of a prompt that the run used: it is stored, signed, and has the text of the journal."""
-    for (name, number), digest in replayed.prompts.items():
+def _prompt_findings(run: UUID, replayed: Replayed) -> Iterator[Finding]:
+    """Verify each version of a prompt that the run used: it is stored, signed, and has the text of the journal.
+
+    Versions that an imported run, or a fork of one, brought along are those of another installation.
+    """
+    copied = replayed.copied
+    if copied and wiring.approvals().was_imported(run):
+        copied = {}
+    for (name, number), digest in (copied | replayed.prompts).items():
         try:
             problem = wiring.approvals().problem_of_prompt(name, number, digest)
         except KeyMissing as exc:

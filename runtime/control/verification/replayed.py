@@ -10,6 +10,7 @@ from runtime.core.events import (
     AgentChanged,
     AllowanceUse,
     Event,
+    Forked,
     FrameOpened,
     GateClosed,
     GateDecided,
@@ -66,6 +67,7 @@ class OpenedGate:
 class Replayed:
     """The state after a replay, the state at `base`, and every gate that the remaining journal opened.
 
+    `prompts` are the digests of the texts that it pins, `copied` those of frames that were there before it.
     Entries up to `mark` were removed. `texts` are the remaining ones up to `base`, by position.
     """
 
@@ -79,7 +81,8 @@ class Replayed:
     decided: set[UUID] = field(default_factory=set)
     closed: set[UUID] = field(default_factory=set)
     allowed: dict[UUID, AllowanceUse] = field(default_factory=dict)
-    prompts: dict[tuple[str, int], str] = field(default_factory=dict)  # digests of pinned texts
+    prompts: dict[tuple[str, int], str] = field(default_factory=dict)
+    copied: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
         """Record the gates and the import in an event."""
@@ -101,6 +104,8 @@ class Replayed:
                 | AgentChanged(pinned=PinnedPrompt() as one)
             ):
                 self.prompts[one.name, one.number] = one.digest
+            case Forked():
+                self.copied = _pinned(self.now)
             case GateClosed():
                 self.closed.add(event.gate)
             case OutcomeArrived() if event.gate is not None:
@@ -134,6 +139,7 @@ def replay(connection: Connection, row: RunRow, archived: Archive | None = None)
     """Replay the journal of a run, or the one in its file. Raises Tampered, KeyMissing, CoreError."""
     history = archived.history() if archived else journal.history(connection, row.id)
     replayed = Replayed(mark=history.mark, now=history.start, base=history.start)
+    replayed.copied = _pinned(history.start)
     replayed.gates = {
         one.gate: OpenedGate(kind=one.kind, frame=one.frame, call=one.call, path=one.path)
         for one in history.start.pending
@@ -148,3 +154,8 @@ def replay(connection: Connection, row: RunRow, archived: Archive | None = None)
         if sealed.position == row.base:
             replayed.base = replayed.now
     return replayed
+
+
+def _pinned(now: Continuation) -> dict[tuple[str, int], str]:
+    pins = [frame.pinned for frame in now.frames.values() if frame.pinned is not None]
+    return {(one.name, one.number): one.digest for one in pins}
