@@ -13,6 +13,8 @@ from runtime.ports.prompts import PromptVersion
 from runtime.store import pool
 
 _COUNT: Final = "SELECT count(*) FROM approvals_promptact WHERE name = %(name)s"
+# Waits for changes under way: an act has its time before other connections see it.
+_WAIT: Final = "SELECT pg_advisory_xact_lock_shared(hashtextextended('approvals_promptact', 0))"
 
 _lock = threading.Lock()
 _known: dict[str, tuple[PromptAct, ...]] = {}  # verified acts, by the name of the prompt
@@ -23,6 +25,8 @@ class StoredPrompts:
 
     def in_production(self, name: str, at: datetime) -> PromptVersion | None:
         """Return the version that was in production at this time, None for the text in the code. Raise PromptBroken."""
+        with pool.in_transaction() as connection:
+            pool.row(connection, _WAIT, {})
         found = acts.history(_acts(name), name, at)
         return _version(found, found.in_production)
 
