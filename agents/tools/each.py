@@ -16,6 +16,7 @@ from agents.sdk import agent as define
 from agents.sdk import mistakes
 from agents.sdk.scripts import Reply, Result, Script, Turn, answer, call, script, together
 from agents.sdk.spec import AgentSpec
+from runtime.core.digest import canonical
 from runtime.core.limits import plain, size_of
 
 MAX_ITEMS = 200
@@ -85,34 +86,38 @@ def for_each(
 def _script(agent: str, at_once: int) -> Script:
     def work(turn: Turn) -> Reply:
         items: list[Any] = turn.input["items"]
-        distinct = [item for at, item in enumerate(items) if items.index(item) == at]
+        names = [canonical(item) for item in items]  # Python takes true for 1
+        distinct = [items[names.index(name)] for name in dict.fromkeys(names)]
         done = [result for result in turn.results if result.tool == agent]
         wave = distinct[len(done) : len(done) + at_once]
         if wave:
             return together(*(call(agent, **item) for item in wave))
-        return answer(_outcomes(items, distinct, done))
+        found = dict(zip(dict.fromkeys(names), done, strict=True))
+        return answer(_outcomes([found[name] for name in names]))
 
     work.__qualname__ = for_each.__name__
     return script(work)
 
 
-def _outcomes(items: Sequence[Any], distinct: Sequence[Any], done: Sequence[Result]) -> Outcomes:
-    share = MAX_RESULTS // len(items)
+def _outcomes(found: Sequence[Result]) -> Outcomes:
+    share = MAX_RESULTS // len(found)
     return Outcomes(
-        outcomes=[
-            _outcome(number, done[distinct.index(item)], share)
-            for number, item in enumerate(items, start=1)
-        ]
+        outcomes=[_outcome(number, one, share) for number, one in enumerate(found, start=1)]
     )
 
 
 def _outcome(number: int, found: Result, share: int) -> Outcome:
     if not found.ok:
-        return Outcome(item=number, error=plain(found.why))
+        return Outcome(item=number, error=_cut(plain(found.why), share))
     if size_of(found.content) <= share:
         return Outcome(item=number, result=found.content)
     content = found.content
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return Outcome(item=number, result=_cut(text, share), cut=True)
+
+
+def _cut(text: str, share: int) -> str:
+    """Return the beginning of a text that has at most `share` bytes as JSON."""
     while (size := size_of(text)) > share:
         text = text[: len(text) * share // size]
-    return Outcome(item=number, result=text, cut=True)
+    return text

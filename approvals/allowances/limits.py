@@ -12,8 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-from runtime.core.digest import canonical
-from runtime.core.errors import NotJson
+from runtime.core.digest import same
 
 Path = tuple[str, ...]
 
@@ -111,7 +110,7 @@ def _allows(limit: Limit, value: Any) -> bool:
         case Rule.ANY:
             return True
         case Rule.EQUALS | Rule.ONE_OF:
-            return any(_same(value, one) for one in limit.values)
+            return any(same(value, one) for one in limit.values)
         case Rule.AT_MOST:
             return _is_ordered(least(limit), value, limit.values[0])
         case Rule.AT_LEAST:
@@ -142,11 +141,3 @@ def _number(value: Any) -> Decimal | None:
     if isinstance(value, str) and _WRITTEN.fullmatch(value):
         return Decimal(value)
     return None
-
-
-def _same(value: Any, other: Any) -> bool:
-    """Tell whether two JSON values are equal: 1 is 1.0, and neither is true or "1"."""
-    try:
-        return canonical(value) == canonical(other)
-    except (NotJson, ValueError, RecursionError):
-        return False

@@ -12,7 +12,7 @@ from runtime.broker import dispatch
 from runtime.control import thread_memory
 from runtime.control.transaction import notify
 from runtime.core.budgets import NO_LIMITS, Budget
-from runtime.core.digest import require_json
+from runtime.core.digest import require_json, same
 from runtime.core.documents import budget_text
 from runtime.core.events import RunStarted
 from runtime.core.limits import MAX_KEY
@@ -155,6 +155,6 @@ def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:
     ).fetchone()
     assert found is not None  # the conflicting row is committed and runs are never deleted
     # If the input was erased or is in the archive, the key alone identifies the run.
-    if found[2] is None and json.loads(found[1]) != input:
+    if found[2] is None and not same(json.loads(found[1]), input):
         raise BusinessKeyConflict
     return Started(run=found[0], created=False)

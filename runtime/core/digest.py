@@ -44,6 +44,14 @@ def canonical(value: Any) -> bytes:
     return rfc8785.dumps(value)
 
 
+def same(value: Any, other: Any) -> bool:
+    """Tell whether two JSON values are equal: 1 is 1.0, and neither is true or "1"."""
+    try:
+        return canonical(value) == canonical(other)
+    except (NotJson, ValueError, RecursionError):
+        return False
+
+
 def _passes(values: Collection[Any], left: int, *, floats: bool) -> bool:
     """Say whether a list or an object is plain JSON, at most `left` levels deep. False may also mean unusual JSON.
 

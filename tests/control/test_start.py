@@ -58,8 +58,9 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[tuple[UUI
     assert stored.startswith('{"schema":8,"z":"')
     entry = json.loads(plain_text(stored))
     assert entry["events"][0]["business_key"] == "k"
-    with pytest.raises(BusinessKeyConflict):
-        start({"x": 2}, "k")
+    for other in (2, True):
+        with pytest.raises(BusinessKeyConflict):
+            start({"x": other}, "k")
     with pytest.raises(NotJson, match=r"input\.x"):
         start({"x": float("nan")}, "k")
     assert start({"x": 1}, "k", Actor(person="bea")).created

@@ -5,7 +5,7 @@ from typing import Any
 from runtime.control import access
 from runtime.control.edit import edit
 from runtime.core.continuation import Continuation
-from runtime.core.digest import require_json
+from runtime.core.digest import require_json, same
 from runtime.core.errors import NotJson
 from runtime.core.events import ForkChange
 from runtime.core.limits import MAX_MESSAGE, MAX_REPORTED, size_of
@@ -34,7 +34,7 @@ def apply(now: Continuation, given: object, by: str) -> tuple[Continuation, Fork
     if change.kind == "arguments" and held.args(now.call(change.frame, change.call).tool, old):
         raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
     value = _value(now, change, old, given["value"])
-    if value == old:
+    if same(value, old):
         raise InvalidInput(VALUE, "is unchanged")
     return changed(now, change, value, by), change
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from runtime.core.call_options import CallOptions
 from runtime.core.continuation import Call, Continuation, Pending
-from runtime.core.digest import sha256_of
+from runtime.core.digest import same, sha256_of
 from runtime.core.enums import RISKS, Decision, Risk
 from runtime.core.schemas.changes import is_compatible
 from runtime.errors import Tampered
@@ -85,7 +85,7 @@ def require_new(now: Continuation, frame: str, call: Call) -> None:
     for other in now.frame(frame).of_turn():
         if other.id == call.id:
             return
-        if (other.tool, other.args) == (call.tool, call.args):
+        if other.tool == call.tool and same(other.args, call.args):
             raise CallRejected(_REPEATS.format(other.id))
 
 

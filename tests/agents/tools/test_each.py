@@ -87,6 +87,34 @@ def test_outcomes_are_in_the_order_of_the_items_and_at_most_two_work_at_once() -
     assert asked == 1 + 4, "equal items are worked on once"
 
 
+class Free(BaseModel):
+    given: Any
+
+
+@script
+def saying(turn: Turn) -> Reply:
+    given = turn.input["given"]
+    if isinstance(given, int):
+        return say(str(given))
+    raise ValueError(f"{given} {'€' * 2_000}")
+
+
+free = agent(name="free", description="Says.", instructions="Say.", input=Free, model=saying)
+
+
+def test_items_that_python_takes_for_equal_are_two() -> None:
+    items = [{"given": given} for given in (1, True, 1, False)]
+    assert results(drive(for_each(free), {"items": items})) == ["1", "True", "1", "False"]
+
+
+def test_long_errors_of_all_items_fit_together() -> None:
+    items = [{"given": str(number)} for number in range(180)]
+    run = drive(for_each(free, max_items=180, at_once=20), {"items": items})
+    assert run.status == "completed"
+    assert all(one["error"] for one in run.output["outcomes"])
+    assert size_of(run.output) < MAX_REPLY
+
+
 def test_an_item_that_fails_or_is_denied_loses_no_other() -> None:
     run = drive(each, bills("A-1", "broken", "A-2", "say fine"))
     assert run.gate.path == ("each_payer", "payer", "pay")

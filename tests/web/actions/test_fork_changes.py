@@ -156,23 +156,23 @@ def test_a_result_fits_its_schema(ada_api: Caller, run: UUID, value: Any, why: s
 
 def test_a_placeholder_stands_for_the_secret_of_its_place(ada_api: Caller, office: Office) -> None:
     secret = sealing.seal("pw", b"made")
-    made = {"id": 7, "keys": [secret, "open"], "note": f"use {json.dumps(secret)}"}
+    made = {"id": 1, "keys": [secret, "open"], "note": f"use {json.dumps(secret)}"}
     office.effects.tools["create_account"] = FakeTool(body=lambda _: ToolResult(value=made))
     run = office.start()
     body: dict[str, Any] = {"position": returned(run), "change": {**RESULT}}
 
     def sent(**value: Any) -> Any:
-        shown = {"id": 7, "keys": ["••••", "open"], "note": 'use "••••"'}
+        shown = {"id": 1, "keys": ["••••", "open"], "note": 'use "••••"'}
         body["change"]["value"] = {**shown, **value}
         return ada_api.post(f"/runs/{run}/fork", body)
 
     assert field_of(sent()) == (422, "change.value"), "it is unchanged"
     assert field_of(sent(keys=["open", "••••"])) == (422, "change.value.keys.1")
     assert field_of(sent(note="do not use ••••")) == (422, "change.value.note")
-    new = UUID(sent(id=9).json()["id"])
+    new = UUID(sent(id=True).json()["id"])
     office.advance(new)
     (result,) = office.effects.models[-1].messages[-1]["results"]
-    assert result["content"] == {**made, "id": 9}
+    assert result["content"] == {**made, "id": True}
 
 
 def test_arguments_of_a_delegation_are_not_offered(office: Office) -> None:
