@@ -20,12 +20,12 @@ from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import received_events, trigger_events, triggers
+from runtime.store.tables.triggers import trigger_events, triggers
 from runtime.store.tables.triggers.trigger_events import State, WaitingEvent
 from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers.events import mapping, plan, waking
-from runtime.triggers.events.definition import Definition
 from runtime.triggers.events.trigger import Trigger, current
+from runtime.triggers.events.trigger import event as event_of
 from runtime.triggers.schedule import Status
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
     judged = trigger_events.new(connection, row.id, JUDGED)
     room = MAX_WAITING - trigger_events.waiting_count(connection, row.id) if judged else 0
     for number in judged:
-        room -= _judge(connection, row.id, one.definition, number, room=room)
+        room -= _judge(connection, row.id, one, number, room=room)
     more = len(judged) == JUDGED
     if one.definition.wakes:
         more |= waking.wake_all(connection, row.id, one, now)
@@ -102,7 +102,7 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
 
 
 def _judge(
-    connection: Connection, trigger: UUID, one: Definition, number: int, *, room: int
+    connection: Connection, trigger: UUID, whole: Trigger, number: int, *, room: int
 ) -> bool:
     """Apply the filter to a new event, and find its key. Return whether it waits now."""
 
@@ -110,8 +110,9 @@ def _judge(
         trigger_events.write(connection, trigger, number, state=state, **columns)
         return state is State.WAITING
 
+    one = whole.definition
     try:
-        received = received_events.read(connection, number)
+        received = event_of(connection, trigger, whole, number)
         if one.wakes and received.by is not None:
             return write(State.SKIPPED, reason=waking.SENT)
         facts = received.facts
@@ -163,7 +164,7 @@ def _try_to_start(
 
 
 def _start(connection: Connection, trigger: UUID, one: Trigger, number: int, now: datetime) -> None:
-    received = received_events.read(connection, number)
+    received = event_of(connection, trigger, one, number)
     facts, said = received.facts, one.definition
     done = start(
         agent=said.agent,

@@ -9,11 +9,14 @@ from runtime.core.machine.origin import merged
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import triggers
+from runtime.store.tables.triggers import received_events, triggers
+from runtime.store.tables.triggers.received_events import Received
 from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers.events import definition
-from runtime.triggers.events.definition import Definition
+from runtime.triggers.events.definition import SOURCES, Definition
 from runtime.triggers.schedule import Status
+
+EARLIER = 100  # acts that are read for an event of an earlier definition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,25 @@ def of_act(row: TriggerRow, body: str) -> Trigger:
         definition=defined,
         webhook=Webhook(**found["webhook"]) if "webhook" in found else None,
     )
+
+
+def event(connection: Connection, id: UUID, one: Trigger, number: int) -> Received:
+    """Read an event of a trigger. Raise KeyMissing, or Tampered, also if the trigger never got such an event.
+
+    The row that gives an event to a trigger is not signed. A program could add one for an event of another trigger.
+    """
+    found = received_events.read(connection, number)
+    if _gets(id, one.definition, found):
+        return found
+    for act in triggers.acts(connection, id, EARLIER):
+        if _gets(id, definition.from_text(json.loads(act.body)["definition"]), found):
+            return found
+    raise Tampered("the event is not one of this trigger")
+
+
+def _gets(id: UUID, said: Definition, found: Received) -> bool:
+    own = (f"webhook:{id}", *(f"{kind}:{getattr(said, kind)}" for kind in SOURCES))
+    return found.name == said.event and (found.by is not None or found.source in own)
 
 
 def record(

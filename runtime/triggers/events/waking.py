@@ -11,10 +11,10 @@ from uuid import UUID
 from runtime.control.external_events import wake
 from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import received_events, trigger_events
+from runtime.store.tables.triggers import trigger_events
 from runtime.store.tables.triggers.trigger_events import State
 from runtime.triggers.events.definition import Wakes
-from runtime.triggers.events.trigger import Trigger
+from runtime.triggers.events.trigger import Trigger, event
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def _try_to_wake(
     try:
         if len(runs) > 1:
             raise InvalidInput("business_key", f"{len(runs)} runs wait for it; it must say which")
-        if not _wake(connection, one, number, runs[0]):
+        if not _wake(connection, trigger, one, number, runs[0]):
             return  # the wait ended meanwhile
     except (RequestError, Tampered) as exc:
         reason = exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
@@ -60,8 +60,8 @@ def _try_to_wake(
     trigger_events.write(connection, trigger, number, state=State.WOKEN, run=runs[0])
 
 
-def _wake(connection: Connection, one: Trigger, number: int, run: UUID) -> bool:
-    received = received_events.read(connection, number)
+def _wake(connection: Connection, trigger: UUID, one: Trigger, number: int, run: UUID) -> bool:
+    received = event(connection, trigger, one, number)
     return wake(
         connection,
         run=run,

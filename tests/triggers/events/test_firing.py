@@ -26,11 +26,13 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.triggers import received_events, trigger_events
 from runtime.triggers.events import changes, firing, listing
+from runtime.triggers.webhooks import changes as webhooks
+from runtime.triggers.webhooks.receive import receive
 from tests.support import seeds
 from tests.support.engine import ADA, events
 from tests.support.office import BEA, Office, refused
 from tests.support.threads import together
-from tests.triggers.events.conftest import DATA, HOOK, SAID, Desk, told
+from tests.triggers.events.conftest import DATA, HOOK, NOON, SAID, Desk, told
 
 ADMIN = Actor(person="admin")
 
@@ -223,6 +225,40 @@ def test_rows_that_were_changed_in_postgres_start_nothing(desk: Desk) -> None:
     assert [state for _, state, _ in told(made)] == ["failed", "started"]
     assert told(made)[0][2] == "the event does not verify"
     assert Trigger.objects.get().problem == ""
+
+
+@pytest.mark.parametrize("state", ["new", "waiting"])
+def test_an_event_that_a_program_gave_to_another_trigger_starts_nothing(
+    desk: Desk, state: str
+) -> None:
+    """It could end the work of a person who was hired."""
+    left = desk.make(event="left")
+    path = webhooks.make(id=desk.make(name="hook"), scheme="header", header="X-T", actor=ADA)
+    receive(path.address, {"X-T": path.secret}, json.dumps(DATA).encode())
+    desk.make()
+    desk.send()
+    same = desk.make(name="same name")  # was made later, and takes no delivery of another's webhook
+    hooked, sent = ReceivedEvent.objects.order_by("seq").values_list("seq", flat=True)
+    for made, number in ((left, sent), (same, hooked)):
+        TriggerEvent.objects.create(trigger=made, event=number, at=NOON, state=state, key="a")
+    Trigger.objects.update(due_at=NOON)
+    desk.sweep()
+    for made in (left, same):
+        assert [one[1:] for one in told(made)] == [
+            ("failed", "the event is not one of this trigger")
+        ]
+    assert Run.objects.count() == 3
+
+
+def test_an_event_of_an_earlier_name_is_handled_again(desk: Desk) -> None:
+    made = desk.make()
+    desk.send(level="high")
+    desk.sweep()
+    mapped = {"full_name": "x", "level": 1}
+    changes.change(id=made, sent={**SAID, "event": "joined", "mapping": mapped}, actor=ADA)
+    changes.retry(id=made, number=TriggerEvent.objects.get().event, actor=ADA)
+    desk.sweep()
+    assert told(made) == [("e1", "started", "")]
 
 
 def test_an_owner_without_the_right_starts_nothing(desk: Desk) -> None:

@@ -38,7 +38,7 @@ def arrive(made: UUID, id: str, **data: Any) -> None:
         row = triggers.read(connection, made)
         assert row is not None
         one = trigger.current(connection, row).definition
-        kept = {"source": "stream:s", "id": id, "key": ["stream", "s", id]}
+        kept = {"source": f"webhook:{made}", "id": id, "key": ["webhook", id]}
         keeping.keep(connection, made, one, **kept, data={"who": "Ann", **data})  # type: ignore[arg-type]
 
 
