@@ -10,7 +10,6 @@ import sys
 from argparse import _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import Any
 
 import django
 from django.core.management import BaseCommand, CommandParser, load_command_class
@@ -27,7 +26,6 @@ from runtime.core import enums  # noqa: E402
 from runtime.core.budgets import Limit  # noqa: E402
 from runtime.core.continuation import CallState, FrameState, RunStatus  # noqa: E402
 from runtime.core.events import EVENT_TYPES  # noqa: E402
-from runtime.core.machine import transitions  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402
 from tests.docs import layers_picture  # noqa: E402
 
@@ -56,10 +54,10 @@ Row = tuple[str, ...]
 def lists() -> str:
     return _page(
         "Closed lists",
-        "Tables and API answers hold no other values.",
+        "Tables and API answers hold no other values. `runtime/core/machine/transitions.py` has the legal transitions.",
         _section("Run states", _members(RunStatus), "state"),
-        _section("Frame states", _after(FrameState, transitions.FRAMES), "state", "next"),
-        _section("Call states", _after(CallState, transitions.CALLS), "state", "next"),
+        _section("Frame states", _members(FrameState), "state"),
+        _section("Call states", _members(CallState), "state"),
         _section("Gate kinds", _gates(), "kind", "verdicts"),
         _section("Verdicts", _members(enums.Verdict), "verdict"),
         _section("Effect classes", _members(enums.EffectClass), "class"),
@@ -136,13 +134,6 @@ def _line(cells: Iterable[str]) -> str:
 def _members(members: type[StrEnum]) -> list[Row]:
     said = _comments(members)
     return [(f"`{member}`", said[member.name]) for member in members]
-
-
-def _after(members: type[StrEnum], table: dict[tuple[Any, str], Any]) -> Iterator[Row]:
-    """Yield each state with the states that may follow it."""
-    for (name, said), state in zip(_members(members), members, strict=True):
-        after = {str(new) for (old, _), new in table.items() if old is state} - {str(state)}
-        yield name, ", ".join(sorted(after)) or "none", said
 
 
 def _gates() -> list[Row]:

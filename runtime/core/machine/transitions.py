@@ -1,7 +1,6 @@
 """The tables of legal transitions, one per machine. An absent key is an illegal transition.
 
-A trigger is the event's type. If the next state depends on a verdict or outcome, it follows after a colon. `make
-reference` draws the diagram in docs/reference/lists.md from CALLS.
+A trigger is the event's type. If the next state depends on a verdict or outcome, it follows after a colon.
 """
 
 from enum import StrEnum
