@@ -102,8 +102,8 @@ def show(finding: Finding) -> None:
 
 
 def markdown(finding: Finding) -> str:
-    """A section of docs/explanation/performance.md: the lines with a goal, or all if none has one."""
-    lines = [line for line in finding.lines if line.goal] or finding.lines
+    """Return a section of docs/explanation/performance.md: the lines with a goal."""
+    lines = [line for line in finding.lines if line.goal]
     columns = {
         "figure": [line.what for line in lines],
         "median (spread, n)": [spread(line.values, line.unit) for line in lines],

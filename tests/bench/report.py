@@ -32,7 +32,11 @@ def write(
     quick: bool,
     others_stay: bool,
 ) -> None:
-    """Replace everything above the notes, which stay; with `others_stay` only the sections of these findings."""
+    """Replace everything above the notes, which stay; with `others_stay` only the sections of these findings.
+
+    A finding without a goal is printed alone.
+    """
+    findings = [one for one in findings if any(line.goal for line in one.lines)]
     before, _, notes = PAGE.read_text().partition(NOTES)
     if others_stay:
         run = _run(load_before, seconds, quick)
