@@ -11,7 +11,7 @@ from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
-from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
+from agents.sdk.spec import DEPENDS, FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.digest import is_text, sha256_of
 from runtime.core.enums import EffectClass, Risk
 from runtime.core.events import Change
@@ -143,6 +143,27 @@ class Catalogue:
             result=found.get("result_schema"),
             effect=EffectClass(found["effect"]),
         )
+
+    def call_schema(self, agent: str, tool: str) -> Mapping[str, Any] | None:
+        """Return the schema of the arguments of an agent's tool or sub-agent, or of its typed answer, else None."""
+        if (schemas := self.tool_schemas(agent, tool)) is not None:
+            return schemas.arguments
+        if tool == FINAL_ANSWER:
+            return self.answer_schema(agent)
+        rows = PublishedAgent.objects.filter(name=agent).values_list("subagents", flat=True)
+        if tool not in (rows.first() or ()):
+            return None
+        inputs_of: Mapping[str, Any] | None = (
+            PublishedAgent.objects.filter(name=tool).values_list("input_schema", flat=True).first()
+        )
+        return inputs_of
+
+    def answer_schema(self, agent: str) -> Mapping[str, Any] | None:
+        """Return the schema of the typed answer of an agent, None if it has none."""
+        rows = PublishedAgent.objects.filter(name=agent).values_list("fingerprint", flat=True)
+        found = versions(rows).values()
+        schemas = (one.definition.get("output") for one in found)
+        return next(schemas, None)
 
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""

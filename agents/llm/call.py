@@ -29,7 +29,7 @@ from agents.llm.outages import Outages
 from agents.llm.partial import kept_every, received
 from agents.llm.plan_reminder import reminder
 from agents.llm.rate_limits import Permit, RateLimits, Wait
-from agents.llm.received import from_provider
+from agents.llm.received import from_person, from_provider
 from agents.llm.replies import whole
 from agents.llm.script_player import run_script, script_summary
 from agents.sdk.sentences import describe_exception
@@ -66,10 +66,10 @@ def call_model(
 
     The returned function ends the call; its outcome is delivered in any case. `rate_limits` limit the rate of all the
     installation's workers together; `outages` knows which models are out of order. `keep` gets the part of the reply
-    that was received, every few seconds. A script has replied on return.
+    that was received, every few seconds. A script has replied on return, and so has a person.
     """
-    if providers.is_scripted(agent):
-        deliver(_scripted(agent, request))
+    if request.given is not None or providers.is_scripted(agent):
+        deliver(_at_once(agent, request))
         return _over
     call = _Call(agent, request, rate_limits, outages or Outages(), keep)
     try:
@@ -88,9 +88,11 @@ def call_model(
     return event_loop.start(lambda stop: call.make(model, conversation, stop, deliver))
 
 
-def _scripted(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
-    """Run the agent's script instead of calling a model."""
+def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
+    """Read the reply that a person gave, or run the agent's script, instead of calling a model."""
     try:
+        if request.given is not None:
+            return from_person(agent, request.given)
         if (answer := _own_summary(agent, request)) is not None:
             return answer
         reply, usage = run_script(agent, _conversation(agent, request), request.instructions)

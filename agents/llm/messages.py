@@ -41,6 +41,7 @@ from agents.sdk.scripts.conversation_texts import (
     CUT_BY,
     EDITED,
     EXPIRED,
+    GIVEN,
     GIVEN_UP,
     MEMORY,
     MESSAGE,
@@ -226,9 +227,18 @@ def _reply(
     taken: set[str] = set()
     given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
     parts = [_restored(secret, part, taken) for part in given]
+    if "given_by" in kept:
+        parts = _marked(parts)
     if all(map(is_, parts, message.parts)):
         return message
     return replace(message, parts=parts)
+
+
+def _marked(parts: list[Any]) -> list[Any]:
+    """Mark a reply as one that a person gave, with its text if it has one."""
+    if parts and isinstance(parts[0], TextPart):
+        return [replace(parts[0], content=f"{GIVEN}{parts[0].content}"), *parts[1:]]
+    return [TextPart(content=GIVEN.rstrip()), *parts]
 
 
 def _as_text(part: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_ai.messages import (
     ModelResponse,
+    TextPart,
     ToolCallPart,
 )
 from pydantic_ai.usage import RequestUsage
@@ -18,6 +19,7 @@ from agents.sdk.scripts.conversation_texts import (
     REPEATED,
 )
 from agents.sdk.spec import AgentSpec
+from runtime.core.continuation import GivenReply
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
@@ -70,6 +72,16 @@ def from_provider(
         cost=cost_of(agent, response),
         model=model,
     )
+
+
+def from_person(agent: AgentSpec, given: GivenReply) -> ModelAnswer:
+    """Read the reply that a person gave in a fork as one of the model. Raise as secrets.open_args."""
+    parts: list[Any] = [TextPart(content=held.open_text(given.text))] if given.text else []
+    for call in given.calls:
+        tool = agent.tool(call.tool)
+        args = call.args if tool is None else secrets.open_args(tool, call.args)
+        parts.append(ToolCallPart(tool_name=call.tool, args=args))
+    return replace(from_provider(agent, ModelResponse(parts=parts)), cost=0)
 
 
 def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:

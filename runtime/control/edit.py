@@ -45,7 +45,7 @@ def edit(
     size = size_of(changed)
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")
-    _check_schema(schema, changed, secret=secret)
+    check_schema(schema, changed, secret=secret)
     if opened and changed == held.opened_args(tool, args):
         raise InvalidInput(FIELD, UNCHANGED)
     for name in opened & changed.keys():
@@ -81,15 +81,16 @@ def _with_secrets(
     return {**rest, **kept}
 
 
-def _check_schema(
-    schema: Mapping[str, Any], args: Mapping[str, Any], secret: frozenset[str]
+def check_schema(
+    schema: Mapping[str, Any], args: Mapping[str, Any], secret: frozenset[str], field: str = FIELD
 ) -> None:
+    """Raise InvalidInput naming `field`, or a place in it, unless the arguments beside the secrets fit the schema."""
     known = schema.get("properties", {})
     for name in args:
         if name not in known and name not in secret:
-            raise InvalidInput(f"{FIELD}.{name}", "is not expected")
+            raise InvalidInput(f"{field}.{name}", "is not expected")
     rest = {name: value for name, value in args.items() if name not in secret}
-    for problem in json_schema.problems(_without(schema, secret), rest, FIELD):
+    for problem in json_schema.problems(_without(schema, secret), rest, field):
         raise InvalidInput(problem.field, problem.detail)
 
 

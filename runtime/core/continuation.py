@@ -22,7 +22,14 @@ from runtime.core.call_options import (
 )
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import BlobRef, PinnedPrompt, Preview, Remembered, RetryCause
+from runtime.core.events import (
+    BlobRef,
+    PinnedPrompt,
+    Preview,
+    Proposal,
+    Remembered,
+    RetryCause,
+)
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, turn_mark
 
@@ -103,8 +110,9 @@ SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, Ca
 class Edited:
     """The person who last changed the arguments of a call, and the arguments that its model had `proposed`.
 
-    If a person gave them `in_fork`, they replace the model's for good: the call is asked again about them. If `by`
-    approved the call with other arguments than those, `given` are those, and `given_by` is the person of the fork.
+    If a person gave them `in_fork`, they replace the model's for good: the call is asked again about them. A call of a
+    reply that a person gave has them for its proposed ones. If `by` approved the call with other arguments than those,
+    `given` are those, and `given_by` is the person of the fork.
     """
 
     by: str
@@ -218,6 +226,15 @@ class CutReply:
     cause: RetryCause = "error"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenReply:
+    """The reply that the person `by` gave in a fork, in the place of the next one of a frame's model."""
+
+    by: str
+    text: str = ""
+    calls: tuple[Proposal, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One activation of one agent. It works on `call` of the frame `parent`; the root has neither.
@@ -231,7 +248,7 @@ class Frame:
     instructions are a text; `pinned` is the version of the prompt. `to_revise` lists the calls to which people
     requested changes and which no call has revised yet. `plan` has the steps that the author declared, `todo` the plan
     that the model keeps. `cut` is the reply of this turn that was cut off last. An `item` is one of a list:
-    `refusals` counts its calls and those below it that could not be made.
+    `refusals` counts its calls and those below it that could not be made. `given` takes the place of the next reply.
     """
 
     id: str
@@ -269,6 +286,7 @@ class Frame:
     pinned: PinnedPrompt | None = None
     item: bool = False
     refusals: int = 0
+    given: GivenReply | None = None
 
     def of_turn(self) -> tuple[Call, ...]:
         """Return the calls of the current turn, in the order in which the model proposed them."""

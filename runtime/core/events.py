@@ -159,7 +159,7 @@ class ModelReplied:
     `model` is the agent's model that answered, as configured. `cost` is in micro-units of US dollars at the price of
     that day, None if unknown. `heard` counts the people's messages in the request that no model had received before.
     `output` is the result of an agent whose result is typed. With `output_kept` the reply leaves it out, and the
-    frame's message has it instead.
+    frame's message has it instead. `given_by` is the person who gave the reply in a fork: then no model was called.
     """
 
     frame: str
@@ -172,6 +172,7 @@ class ModelReplied:
     heard: int = 0
     output: dict[str, Any] | None = None
     output_kept: bool = False
+    given_by: str = ""
     type: Literal["ModelReplied"] = "ModelReplied"
 
 
@@ -568,9 +569,12 @@ class AgentChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkChange:
-    """The place that a person changed in a fork: an undelivered message by its `number`, or part of a call."""
+    """The place that a person changed in a fork.
 
-    kind: Literal["message", "result", "arguments"]
+    It is an undelivered message by its `number`, part of a call, or the next reply of a frame's model.
+    """
+
+    kind: Literal["message", "result", "arguments", "reply"]
     frame: str = ""
     call: str = ""
     number: int = 0

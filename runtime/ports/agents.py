@@ -195,5 +195,11 @@ class AgentCatalogue(Protocol):
     def tool_schemas(self, agent: str, tool: str) -> "ToolSchemas | None":
         """Return the schemas of a tool of an agent as it was last published, None if it has no such tool."""
 
+    def call_schema(self, agent: str, tool: str) -> Mapping[str, Any] | None:
+        """Return the schema of the arguments of an agent's tool or sub-agent as last published, None without one."""
+
+    def answer_schema(self, agent: str) -> Mapping[str, Any] | None:
+        """Return the schema of the typed answer of an agent as it was last published, None if it has none."""
+
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.core.continuation import Call, CutReply, PlanItem
+from runtime.core.continuation import Call, CutReply, GivenReply, PlanItem
 from runtime.core.enums import EffectClass, FailureCause
 from runtime.core.events import Preview, Proposal
 from runtime.core.ids import ROOT
@@ -23,7 +23,7 @@ class ModelRequest:
 
     `{"role": "input", "content": <json>}`, perhaps with `memory`, what the run remembers of earlier ones, oldest first:
     `{"run": str, "kind": "asked" or "answered", "by": str, "at": str, "text": str}`, `text` is null if it was erased.
-    `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}`
+    `{"role": "model", "reply": <opaque>, "text": str, "calls": ["c1.0", …]}`, with `given_by` if a person gave it.
     `{"role": "results", "results": [{"call", "tool", "outcome", "content"}, …]}` in the order of the proposals.
     `outcome` is `returned`, `failed`, `denied` or `refused`. A result that a person reported also has `reported_by`.
     That of a call whose arguments a person changed has `edited_by` and the new `args`.
@@ -38,8 +38,9 @@ class ModelRequest:
     the text that a function made of the frame's input; empty for the agent's own. `calls` are the frame's calls: they
     hold the arguments, which stored replies leave out. `todo` is the plan that the model keeps.
 
-    `cut` is the reply to these messages that was cut off before. With `memory_tokens` a summary is one of the
-    input's memory, in so many tokens at most.
+    `cut` is the reply to these messages that was cut off before. `given` is the reply that a person gave in a fork:
+    it is read as one of the model, which is not called. With `memory_tokens` a summary is one of the input's memory,
+    in so many tokens at most.
 
     With `inquiry`, its id, the last message is a person's inquiry about a call that waits for a person, and the one
     before has the results of its turn so far, where `outcome` may be `waiting`. The answer is text, and no call of it
@@ -62,6 +63,7 @@ class ModelRequest:
     cut: CutReply | None = None
     memory_tokens: int = 0
     todo: tuple[PlanItem, ...] = ()
+    given: GivenReply | None = None
 
     @property
     def reads_messages(self) -> bool:

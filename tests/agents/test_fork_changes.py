@@ -1,20 +1,25 @@
 """The model of a fork reads that a person changed a value, and a person is asked about changed arguments."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from pydantic import BaseModel
+
+from agents.llm.messages import to_provider
 from agents.sdk import tool
 from agents.sdk.scripts import Reply, Turn
 from agents.testing import Flow, call, drive, say, together
-from runtime.core.continuation import Continuation
+from runtime.core.continuation import Continuation, GivenReply
 from runtime.core.documents.codec import decode_entry
-from runtime.core.events import ForkChange
+from runtime.core.events import ForkChange, Proposal
 from runtime.core.machine.calls.fork_changes import changed
 from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.replay import initial, step
 from tests.support.specs import spec_of
 
 DONE: list[Any] = []
+REPLY = ForkChange(kind="reply", frame="0")
 ARGUMENTS = ForkChange(kind="arguments", frame="0", call="c1.1")
 RESULT = ForkChange(kind="result", frame="0", call="c1.0")
 
@@ -67,6 +72,70 @@ def test_changed_arguments_that_do_not_fit_are_refused() -> None:
     run = forked(BOTH, change=ARGUMENTS, value={"euros": "many"})
     assert "arguments.euros: Input should be a valid integer" in str(run.output)
     assert DONE == ["a"]
+
+
+class Sum(BaseModel):
+    euros: int
+
+
+@tool(secret_args=["pin"], effect="read")
+def dial(pin: str) -> str:
+    """Dials."""
+    DONE.append(pin)
+    return "heard"
+
+
+def replied(text: str, *calls: Proposal, first: str = "look", **spec: Any) -> Flow:
+    """A run that has made a call, made into a fork in which Eve gave the next reply."""
+    DONE.clear()
+    agent = spec_of("a", **{"tools": [look, pay, dial], "model": None, **spec})
+    begun = {"look": call("look", at="a"), "dial": call("dial", pin="1234")}[first]
+    run = drive(agent, {"name": "x"}, model=[begun, call("pay", euros=1), told])
+    worker = run._worker
+    last = next(n for n, entry in enumerate(worker.journal) if '"ToolReturned"' in entry)
+    now = initial(worker.now.run)
+    for entry in map(decode_entry, worker.journal[: last + 1]):
+        now = step(now, entry.events, head="", at=entry.at)
+    sealed = now.call("0", "c1.0").args
+    calls = tuple(replace(one, args=sealed) if one.args is None else one for one in calls)
+    reply = GivenReply(by="eve", text=text, calls=calls)
+    worker.now = changed(without_permissions(now), REPLY, reply, "eve")
+    worker.advance()
+    return run._go_on()
+
+
+def test_a_given_reply_is_read_as_one_of_the_model() -> None:
+    assert replied("It is done.").output == "It is done."
+    assert replied('{"euros": 2}', output=Sum).output == {"euros": 2}
+    held = replied("It is done.", answer=True)
+    assert (held.status, held.gate.tool) == ("suspended", "final_answer")
+    assert "It is done." not in held._worker.journal[-1]
+    assert held.approve().output == "It is done."
+    assert DONE == ["a"]
+
+
+def test_the_calls_of_a_given_reply_are_asked_and_the_model_reads_whose_reply_it_was() -> None:
+    run = replied("", Proposal(tool="look", args={"at": "b"}), Proposal(tool="no", args={}))
+    assert (run.gate.args, run.gate.preview) == ({"at": "b"}, {"changed_by": "eve"})
+    assert DONE == ["a"]
+    frame = run._worker.now.frame("0")
+    reply = to_provider(spec_of("a", tools=[look]), frame.messages, calls=frame.calls)[-1]
+    assert [getattr(part, "content", part.part_kind) for part in reply.parts] == [
+        "A person gave this reply in your place, with its calls if there are any.",
+        "tool-call",
+        "tool-call",
+    ]
+    output = str(run.approve().output)
+    assert "b False None" in output, "the arguments are not marked as changed"
+    assert "there is no tool named no" in output
+
+
+def test_a_secret_of_a_given_reply_reaches_its_tool_alone() -> None:
+    run = replied("", Proposal(tool="dial", args=None), first="dial")
+    assert DONE == ["1234"]
+    run.approve()
+    assert DONE == ["1234", "1234"]
+    assert not [entry for entry in run._worker.journal if "1234" in entry]
 
 
 def test_a_call_that_needs_no_approval_is_asked_about_once_a_person_changed_it() -> None:

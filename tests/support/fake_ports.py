@@ -15,6 +15,7 @@ from django.db.models import Q
 from runtime.control.settle import settle
 from runtime.core.budgets import Budget
 from runtime.core.call_options import RetryPolicy
+from runtime.core.continuation import GivenReply
 from runtime.core.enums import Decision, EffectClass, Risk, Verdict
 from runtime.core.events import AllowanceUse, Preview, Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
@@ -195,7 +196,8 @@ class FakeEffects:
 
         def reply() -> None:
             try:
-                deliver(self.agents[request.agent](request))
+                given = request.given
+                deliver(_given(given) if given else self.agents[request.agent](request))
             except Exception as exc:
                 deliver(ModelFailure(error=f"{type(exc).__name__}: {exc}"))
 
@@ -359,3 +361,8 @@ class FakeApprovals:
 
     def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         return {}
+
+
+def _given(reply: GivenReply) -> ModelAnswer:
+    """The reply that a person gave, as a worker's agents read it."""
+    return ModelAnswer(reply={"given": reply.text}, text=reply.text, calls=reply.calls, cost=0)

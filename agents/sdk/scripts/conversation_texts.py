@@ -13,6 +13,9 @@ ABOUT_ANSWER = "About your answer: "  # an outcome follows, as of a call
 NOT_TAKEN = "This answer could not be taken: "
 REPORTED = "A person reported this result, because what the call itself returned was lost. The result as JSON: "
 CHANGED = "A person changed this result. The result as JSON: "
+GIVEN = (
+    "A person gave this reply in your place, with its calls if there are any. "  # its text follows
+)
 ANSWERED = "This call was not made. A person gave this result instead. The result as JSON: "
 ANSWERED_BY_POLICY = (
     "This call was not made. No person decided in time, so a rule gave this result: "

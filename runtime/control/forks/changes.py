@@ -1,15 +1,17 @@
 """Checks what a person changes in a fork: that it may be changed there, and that the new value fits its schema."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from runtime.control import access
 from runtime.control.edit import edit
+from runtime.control.forks.replies import given_reply
 from runtime.core.continuation import Continuation
 from runtime.core.digest import require_json, same
 from runtime.core.errors import NotJson
-from runtime.core.events import ForkChange
+from runtime.core.events import Event, ForkChange
 from runtime.core.limits import MAX_MESSAGE, MAX_REPORTED, size_of
-from runtime.core.machine.calls.fork_changes import changeable, changed
+from runtime.core.machine.calls.fork_changes import changeable, changed, next_reply
 from runtime.core.schemas import json_schema
 from runtime.errors import InvalidInput
 from runtime.keyring import held, sealing
@@ -22,10 +24,17 @@ VALUE = "change.value"
 _FIELDS = frozenset({"kind", "frame", "call", "number", "value"})
 
 
-def apply(now: Continuation, given: object, by: str) -> tuple[Continuation, ForkChange]:
-    """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or a part."""
+def apply(
+    now: Continuation, given: object, by: str, later: Callable[[], Iterable[Event]]
+) -> tuple[Continuation, ForkChange]:
+    """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or a part.
+
+    `later` reads what the original recorded after that state.
+    """
     if not isinstance(given, dict) or not given.keys() <= _FIELDS or "value" not in given:
-        raise InvalidInput(FIELD, "must have kind and value, with number, or frame and call")
+        raise InvalidInput(
+            FIELD, "must have kind and value, with number, or frame, or both frame and call"
+        )
     place = {name: one for name, one in given.items() if name != "value"}
     found = [(one, old) for one, old in changeable(now) if _names(one) == place]
     if not found:
@@ -33,6 +42,10 @@ def apply(now: Continuation, given: object, by: str) -> tuple[Continuation, Fork
     [(change, old)] = found
     if change.kind == "arguments" and held.args(now.call(change.frame, change.call).tool, old):
         raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
+    if change.kind == "reply":
+        frame, recorded = now.frame(change.frame), next_reply(later(), change.frame)
+        reply = given_reply(frame, recorded, given["value"], by, VALUE)
+        return changed(now, change, reply, by), change
     value = _value(now, change, old, given["value"])
     if same(value, old):
         raise InvalidInput(VALUE, "is unchanged")
@@ -50,6 +63,8 @@ def _names(change: ForkChange) -> dict[str, Any]:
     """Return the fields that name a change."""
     if change.kind == "message":
         return {"kind": change.kind, "number": change.number}
+    if change.kind == "reply":
+        return {"kind": change.kind, "frame": change.frame}
     return {"kind": change.kind, "frame": change.frame, "call": change.call}
 
 

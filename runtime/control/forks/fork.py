@@ -1,6 +1,8 @@
 """Forks a run: starts a new run from a copy of its state. The original does not change."""
 
 import json
+from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 from runtime.control import access
@@ -8,7 +10,7 @@ from runtime.control.forks import changes
 from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import status_of
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.events import ForkChange, Forked, RunStarted
+from runtime.core.events import Event, ForkChange, Forked, RunStarted
 from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.origin import joined, merged, steered_by
 from runtime.core.machine.replay import Entry
@@ -40,7 +42,8 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
         new, made = _copy(connection, run, position, actor, change)
         where: dict[str, str | None] = {"position": str(position)}
         if made is not None:
-            where["changed"] = " ".join([made.kind, made.frame, made.call or str(made.number)])
+            place = made.call or (str(made.number) if made.number else "")
+            where["changed"] = f"{made.kind} {made.frame} {place}".rstrip()
         approvals = wiring.approvals()
         approvals.record_audit(
             run=run, actor=actor, act="forked", detail={"into": str(new), **where}
@@ -66,7 +69,8 @@ def _copy(
         raise NotQuiescent
     now, change = without_permissions(now), None
     if given is not None:
-        now, change = changes.apply(now, given, actor.person)
+        later = partial(_recorded_after, connection, run, position)
+        now, change = changes.apply(now, given, actor.person, later)
     events = (
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
         Forked(of=run, position=position, by=actor.person, state=forked(now), change=change),
@@ -89,3 +93,10 @@ def _copy(
     blobs.share(connection, born.run, blob_refs(now))
     blobs.share_remembered(connection, born.run, now.memory)
     return born.run, change
+
+
+def _recorded_after(connection: Connection, run: UUID, position: int) -> Iterator[Event]:
+    """Yield the events of the run after this entry."""
+    for sealed, entry in journal.history(connection, run).entries:
+        if sealed.position > position:
+            yield from entry.events

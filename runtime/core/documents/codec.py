@@ -27,6 +27,7 @@ from runtime.core.documents.conversations import (
     LATER,
     ORIGINS,
     PROMPTS,
+    REPLIES,
     REVIEWS,
     Conversations,
     Told,
@@ -54,6 +55,7 @@ from runtime.core.events import (
     GateOpened,
     MemorySummarised,
     MessageReceived,
+    ModelReplied,
     OutcomeArrived,
     QuestionAnswered,
     QuestionAsked,
@@ -83,6 +85,7 @@ HISTORY = {
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
     " replies that were cut off, held answers, credentials, results in the object store",
     13: "versions of prompts, items of a list, and messages of agents to the requester",
+    14: "replies that a person gave in a fork",
 }
 REFERRING = 6
 BRIEF = 7
@@ -241,6 +244,8 @@ def _number(event: Event) -> int:
             with suppress(Unreadable):  # the reducer reports that
                 return max(least, _number_of(state_of(event)))
             return least
+        case ModelReplied() if event.given_by:
+            return REPLIES
         case RunStarted() if event.makers or event.thread is not None:
             return ORIGINS
         case MessageReceived() if event.reviewer or event.cuts:
@@ -284,6 +289,8 @@ def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
+    if any(map(_has_given_reply, frames)):
+        return REPLIES
     terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
     if terms == PROMPTS or any(frame.pinned or frame.item for frame in frames):
         return PROMPTS
@@ -299,6 +306,10 @@ def _number_of(now: Continuation) -> int:
     if terms == REVIEWS or previewed or now.edits or any(call.edited for call in calls):
         return REVIEWS
     return DECISIONS if now.denials or any(call.answered for call in calls) else SCHEMA
+
+
+def _has_given_reply(frame: Frame) -> bool:
+    return frame.given is not None or any("given_by" in one for one in frame.messages)
 
 
 def _is_new(frame: Frame) -> bool:

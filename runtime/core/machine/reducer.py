@@ -70,7 +70,7 @@ from runtime.core.machine import pending, plans
 from runtime.core.machine.active_time import active_seconds
 from runtime.core.machine.agent_changes import change_agent
 from runtime.core.machine.budget_accounting import charge, exceed, grant
-from runtime.core.machine.calls.edits import edit_call, remember_edit
+from runtime.core.machine.calls.edits import edit_call, given_call, remember_edit
 from runtime.core.machine.calls.inquiries import evolve_inquiry
 from runtime.core.machine.calls.item_limits import count_refusal, item_of
 from runtime.core.machine.calls.results import result_of
@@ -261,6 +261,8 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
         Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
         for index, proposal in enumerate(event.calls)
     )
+    if event.given_by:
+        calls = tuple(given_call(call, event.given_by) for call in calls)
     message: tuple[dict[str, Any], ...] = (
         {
             "role": "model",
@@ -268,6 +270,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
             "text": event.text,
             "calls": [call.id for call in calls],
             **({"output": event.output} if event.output_kept else {}),
+            **({"given_by": event.given_by} if event.given_by else {}),
         },
     )
     frame = replace(
@@ -280,6 +283,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
         ticket=0,
         outage=None,
         cut=None,
+        given=None,
         messages=frame.messages + message,
         calls=frame.calls + calls,
         outcome=_answer(event) if answers else None,

@@ -172,6 +172,7 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
         model=answer.model,
         cost=answer.cost,
         heard=request.unheard,
+        given_by=request.given.by if request.given else "",
     )
 
 

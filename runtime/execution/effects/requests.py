@@ -56,6 +56,7 @@ def request_for(
             calls=frame.calls,
             todo=() if work.summary else frame.todo,
             cut=None if work.summary else frame.cut,
+            given=None if work.summary else frame.given,
         )
     if isinstance(work, AnswerInquiry):
         return _inquiry_request(now, frame, work, filled)

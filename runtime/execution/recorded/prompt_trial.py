@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from runtime.core.commands import CallModel
-from runtime.core.continuation import Frame
+from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.enums import FailureCause
 from runtime.core.events import ModelReplied, PinnedPrompt
@@ -97,7 +97,7 @@ def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
     for sealed, entry in history.entries:
         before = now
         for event in entry.events:
-            if isinstance(event, ModelReplied) and _uses(before.frame(event.frame), name):
+            if isinstance(event, ModelReplied) and _is_of(event, before, name):
                 request = request_for(before, CallModel(frame=event.frame), filled, {})
                 pinned = before.frame(event.frame).pinned
                 assert isinstance(request, ModelRequest)
@@ -144,8 +144,10 @@ def tried(
             yield replace(tried, error=_why(outcome))
 
 
-def _uses(frame: Frame, name: str) -> bool:
-    return frame.pinned is not None and frame.pinned.name == name
+def _is_of(event: ModelReplied, before: Continuation, name: str) -> bool:
+    """Tell whether a model gave this reply, with that prompt."""
+    pinned = before.frame(event.frame).pinned
+    return not event.given_by and pinned is not None and pinned.name == name
 
 
 def _ask(

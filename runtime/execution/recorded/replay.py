@@ -1,7 +1,8 @@
 """Replays a recorded run with the code and the policy of this process, and says where it would go another way.
 
 Nothing is executed and nothing is stored. The outcomes of calls and the decisions of people are those of the record.
-A script is asked again. Any other model answers differently each time, so its recorded replies stand.
+A script is asked again. Any other model answers differently each time, so its recorded replies stand, as do those that
+a person gave in a fork.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -160,7 +161,7 @@ class _Replayer:
         agent = now.frame(event.frame).agent
         if not self._known(agent):
             return
-        if not self._is_scripted(agent):
+        if event.given_by or not self._is_scripted(agent):
             self.found.kept += 1
             return
         self.found.replies += 1

@@ -92,6 +92,8 @@ def _words(event: e.Event) -> str:
             return labels.VERDICTS[event.verdict]
         case e.GateDecided():
             return f"{labels.VERDICTS[event.verdict]} {redact(event.by)}"
+        case e.ModelReplied() if event.given_by:
+            return f"reply given by {redact(event.given_by)} in the place of the model"
         case e.FrameClosed():
             return f"agent {event.outcome}"
         case e.Paused() | e.Resumed() | e.MessageReceived() | e.Retried():

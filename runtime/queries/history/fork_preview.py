@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation
-from runtime.core.events import BlobRef, ForkChange, ToolStarted
-from runtime.core.machine.calls.fork_changes import changeable
+from runtime.core.events import BlobRef, Event, ForkChange, ModelReplied, ToolStarted
+from runtime.core.machine.calls.fork_changes import changeable, next_reply, text_of
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.keyring import held
 from runtime.keyring.sealing import redacted_args
@@ -37,7 +37,8 @@ class ReopenedCall:
 class ChangeableValue:
     """A value that a person may change in the fork. `by` is the writer of a message, else empty; `value` is JSON.
 
-    `stored` says that a result is too large to be shown, and only its beginning is known.
+    That of a reply has the `text` and `calls` of the one that the run recorded next, empty without one. `stored` says
+    that a result is too large to be shown, and only its beginning is known.
     """
 
     change: ForkChange
@@ -56,7 +57,8 @@ class ForkView:
 
     `repeated` are calls with side effects that the original started after the entry; `inherited` are earlier ones,
     whose results the fork keeps. `reopened` are the open calls. `changes` are the values that the forker may change.
-    `removed` says since when the entry is gone, None for one that the run still has.
+    `before_reply` is the nearest entry before a reply of a model that this one records, 0 for none: there the reply can
+    be changed. `removed` says since when the entry is gone, None for one that the run still has.
     """
 
     position: int
@@ -71,6 +73,7 @@ class ForkView:
     inherited: tuple[CallRecord, ...]
     reopened: tuple[ReopenedCall, ...]
     changes: tuple[ChangeableValue, ...]
+    before_reply: int
     removed: Beginning | None = None
 
 
@@ -104,7 +107,8 @@ def preview(run: UUID, position: int) -> ForkView | None:
         repeated=tuple(call for call in calls if (call.frame, call.id) in later),
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
         reopened=_reopened(then) if then else (),
-        changes=_changes(then) if then and position in places else (),
+        changes=_changes(then, lines) if then and position in places else (),
+        before_reply=previous if entry and any(map(_is_reply, entry.events)) else 0,
         removed=journal.beginning if is_removed else None,
     )
 
@@ -141,10 +145,14 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
     )
 
 
-def _changes(then: Continuation) -> tuple[ChangeableValue, ...]:
+def _is_reply(event: Event) -> bool:
+    return isinstance(event, ModelReplied)
+
+
+def _changes(then: Continuation, lines: tuple[JournalLine, ...]) -> tuple[ChangeableValue, ...]:
     now = without_permissions(then)
     return tuple(
-        _changeable(now, change, value)
+        _reply(now, change, lines) if change.kind == "reply" else _changeable(now, change, value)
         for change, value in changeable(now)
         if change.kind != "arguments" or _are_editable(now, change, value)
     )
@@ -168,3 +176,20 @@ def _changeable(now: Continuation, change: ForkChange, value: Any) -> Changeable
     return ChangeableValue(
         change=change, agent=frame.agent, tool=redact(call.tool), by="", value=shown, stored=stored
     )
+
+
+def _reply(
+    now: Continuation, change: ForkChange, lines: tuple[JournalLine, ...]
+) -> ChangeableValue:
+    later = (line.entry for line in lines if line.position > now.position)
+    events = (event for entry in later if entry is not None for event in entry.events)
+    found = next_reply(events, change.frame)
+    value: dict[str, Any] = {"text": "", "calls": []}
+    if found is not None:
+        calls = [
+            {"tool": redact(one.tool), "arguments": redacted_args(one.tool, one.args)}
+            for one in found.calls
+        ]
+        value = {"text": redact(text_of(found)), "calls": calls}
+    frame = now.frame(change.frame)
+    return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=value)

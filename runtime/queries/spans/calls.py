@@ -112,6 +112,21 @@ class CallRecord:
             case _:
                 return labels.CALLS[self.state]
 
+    @property
+    def is_given(self) -> bool:
+        """Whether a person gave the call in a fork, with a reply in the place of the model's."""
+        return bool(self.edited_by) and self.args == self.proposed
+
+    @property
+    def proposed_by(self) -> str:
+        """The person who gave the `proposed` arguments in a fork, empty if a model did."""
+        return self.given_by if self.proposed == self.given else ""
+
+    def give(self, by: str) -> None:
+        """Mark a call of a reply that this person gave in a fork."""
+        self.edited_by = self.given_by = by
+        self.proposed = self.given = self.args
+
     def admitted(self, terms: CallOptions) -> None:
         """Admit the call."""
         self.state, self.effect, self.keeps_plan = CallState.ADMITTED, terms.effect, terms.plan

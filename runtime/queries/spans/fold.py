@@ -375,17 +375,20 @@ class Fold:
             )
             for index, proposal in enumerate(event.calls)
         ]
+        for call in calls if event.given_by else ():
+            call.give(event.given_by)
         usage = Usage(
             input=event.usage.get("input_tokens", 0),
             output=event.usage.get("output_tokens", 0),
             cost=event.cost,
         )
-        frame.replied(self._at, event.model, calls, usage)
+        frame.replied(self._at, event.model, calls, usage, given_by=event.given_by)
         said = event.text if event.output is None else event.output
         if said != "":
-            self._add_message(frame, "text", frame.agent, said)
+            self._add_message(frame, "text", frame.agent, said, reported_by=event.given_by)
         for call in calls:
-            self._add_message(frame, "call", frame.agent, {"tool": call.tool, "args": call.args})
+            value = {"tool": call.tool, "args": call.args}
+            self._add_message(frame, "call", frame.agent, value, reported_by=event.given_by)
         if frame.answered and frame.id == ROOT and self._undelivered():
             frame.call_model(self._at)
 

@@ -112,6 +112,8 @@ def changed_text(state: Continuation, change: ForkChange) -> str:
     """Say what a person changed in a fork."""
     if change.kind == "message":
         return "a message"
+    if change.kind == "reply":
+        return "the next reply of the model"
     try:
         return f"the {change.kind} of {redact(state.call(change.frame, change.call).tool)}"
     except UnknownSubject:
@@ -148,12 +150,15 @@ def _utterances(frame: Frame, giver: str) -> Iterator[Utterance]:
 
 
 def _replied(frame: Frame, message: dict[str, Any], turn: int) -> Iterator[Utterance]:
+    given_by = message.get("given_by", "")
     if message["text"]:
-        yield Utterance(turn=turn, kind="text", by=frame.agent, value=message["text"])
+        yield Utterance(
+            turn=turn, kind="text", by=frame.agent, value=message["text"], reported_by=given_by
+        )
     for name in message["calls"]:
         call = frame.find(name)
         value = {"tool": call.tool, "args": call.proposed}
-        yield Utterance(turn=turn, kind="call", by=frame.agent, value=value)
+        yield Utterance(turn=turn, kind="call", by=frame.agent, value=value, reported_by=given_by)
 
 
 def _result(frame: Frame, result: dict[str, Any], turn: int) -> Utterance:

@@ -26,7 +26,7 @@ class Message:
     """One message in a frame. `by` is a person, an agent or a tool; `value` is JSON, plain text, or a `Stored` result.
 
     `order` counts the messages of the run; `turn` is the frame's, 0 before its model replied; `agent` owns the frame.
-    `until` is the time of the next attempt; `reported_by` is the person who reported a result,
+    `until` is the time of the next attempt; `reported_by` is the person who reported a result, gave a reply in a fork,
     or let the frame continue under another version with all others.
     """
 
@@ -195,12 +195,20 @@ class FrameRecord:
         self._add(SpanKind.MODEL, at, SpanState.ASKED).attempt = self.attempts
 
     def replied(
-        self, at: datetime, model: str, calls: list[CallRecord], usage: Usage | None = None
+        self,
+        at: datetime,
+        model: str,
+        calls: list[CallRecord],
+        usage: Usage | None = None,
+        *,
+        given_by: str = "",
     ) -> None:
-        """End the model call with its reply and the new calls."""
+        """End the model call with its reply and the new calls. `given_by` is the person who gave it in a fork."""
         state = SpanState.REPLIED if calls else SpanState.ANSWERED
         tools = tuple(call.tool for call in calls)
         self._end_last(SpanKind.MODEL, at, state, model=model, tools=tools, usage=usage)
+        if given_by:
+            next(self._of_kind(SpanKind.MODEL)).by = given_by
         self.turn += 1
         self.attempts, self.answered, self.retry = 0, not calls, None
         self.by_id.update({call.id: call for call in calls})

@@ -85,6 +85,8 @@ class Span:
     def label(self) -> str:
         """The state in words; a name or a time may follow."""
         match self.state:
+            case SpanState.REPLIED | SpanState.ANSWERED if self.kind is SpanKind.MODEL and self.by:
+                return "reply given by"
             case SpanState.REPLIED:
                 named = ", ".join(self.tools[:TOOLS_NAMED])
                 more = len(self.tools) - TOOLS_NAMED

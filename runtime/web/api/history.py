@@ -88,7 +88,8 @@ class ForkIn(Body):
     """The entry to fork from. Any value is accepted, so that a caller who may not read the run gets 404, not 422.
 
     `change` has the `value` that you give in the fork, and its place: `kind` is `message` with its `number` among the
-    undelivered ones, or `result` or `arguments` with `frame` and `call`. Null copies the run as it was.
+    undelivered ones, `result` or `arguments` with `frame` and `call`, or `reply` with `frame`. The value of a reply is
+    `{"text": str, "calls": [{"tool", "arguments"}, …]}`, and the next one of the model. Null copies the run as it was.
     """
 
     model_config = with_example(position=6)
@@ -99,7 +100,7 @@ class ForkIn(Body):
             {
                 "type": ["object", "null"],
                 "properties": {
-                    "kind": {"enum": ["message", "result", "arguments"]},
+                    "kind": {"enum": ["message", "result", "arguments", "reply"]},
                     "frame": {"type": "string"},
                     "call": {"type": "string"},
                     "number": {"type": "integer", "minimum": 1},

@@ -8,12 +8,13 @@ import pytest
 
 from runtime.core import events
 from runtime.core.commands import CallModel, CheckCall
-from runtime.core.continuation import CallState, Continuation, Edited, Phase
+from runtime.core.continuation import CallState, Continuation, Edited, GivenReply, Phase
 from runtime.core.documents import codec
-from runtime.core.documents.conversations import ORIGINS, PROMPTS
+from runtime.core.documents.conversations import ORIGINS, PROMPTS, REPLIES
 from runtime.core.enums import Edit, EffectClass, GateKind, Verdict
-from runtime.core.events import Event, ForkChange
+from runtime.core.events import Event, ForkChange, Proposal
 from runtime.core.machine.calls.fork_changes import changeable, changed
+from runtime.core.machine.calls.results import result_of
 from runtime.core.machine.forks import forked, quiescent, without_permissions
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
@@ -48,6 +49,8 @@ def after(*happened: Event) -> Continuation:
     return without_permissions(now)
 
 
+REPLY = ForkChange(kind="reply", frame="0")
+GIVEN = GivenReply(by="eve", text="so", calls=(Proposal(tool="v", args={"n": 1}),))
 SAID = events.MessageReceived(by="ada", text="use level 3")
 
 
@@ -57,13 +60,13 @@ SAID = events.MessageReceived(by="ada", text="use level 3")
         ((), [("arguments", {}), ("arguments", {})]),
         ((*made(FIRST), gated(SECOND)), [("result", {"id": 1}), ("arguments", {})]),
         ((*made(FIRST, failed=True), gated(SECOND)), [("result", "no such id"), ("arguments", {})]),
-        ((*made(FIRST), *made(SECOND)), [("result", {"id": 1})] * 2),
+        ((*made(FIRST), *made(SECOND)), [("reply", None), *[("result", {"id": 1})] * 2]),
         ((*made(FIRST, plan=True), gated(SECOND)), [("arguments", {})]),
         ((*made(FIRST), *made(SECOND), replied("v")), [("arguments", {})]),
         ((SAID, gated(SECOND)), [("message", "use level 3"), *[("arguments", {})] * 2]),
         (
             (*made(FIRST), events.CallRefused(reason="no", **SECOND)),
-            [("result", {"id": 1})],
+            [("reply", None), ("result", {"id": 1})],
         ),
     ],
 )
@@ -123,6 +126,28 @@ def test_a_run_tried_again_asks_about_the_arguments_of_the_fork_not_of_the_model
 def test_a_changed_message_is_its_editor_s() -> None:
     now = changed(after(SAID, gated(SECOND)), ForkChange(kind="message", number=1), "no", "eve")
     assert [(one.by, one.text) for one in now.unheard] == [("eve", "no")]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_given_reply_takes_the_place_of_the_next_one_and_its_calls_are_asked(waits: bool) -> None:
+    retry = events.RetryScheduled(
+        frame="0", call=None, attempt=1, cause="error", error="503", until=AT, since=AT
+    )
+    before = after(*made(FIRST), *made(SECOND), *([retry] if waits else []))
+    now = changed(before, REPLY, GIVEN, "eve")
+    assert (now.frame("0").given, plan(now)) == (GIVEN, (CallModel(frame="0"),))
+    assert without_permissions(now).frame("0").given == GIVEN
+    assert codec.encode_continuation(now).startswith(f'{{"schema":{REPLIES},')
+    assert codec.decode_continuation(codec.encode_continuation(now)) == now
+    said = replied("v", text="so", calls=GIVEN.calls, given_by="eve")
+    later = fold(now, [said])
+    frame, call = later.frame("0"), later.call("0", "c2.0")
+    assert (frame.given, frame.messages[-1]["given_by"]) == (None, "eve")
+    assert call.edited == Edited(by="eve", proposed={"n": 1}, in_fork=True)
+    assert without_permissions(later).call("0", "c2.0").edited == call.edited
+    assert "edited_by" not in result_of(replace(call, state=CallState.RETURNED))
+    assert codec.encode_continuation(later).startswith(f'{{"schema":{REPLIES},')
+    assert codec.encode_entry(Entry(at=AT, events=(said,))).startswith(f'{{"schema":{REPLIES},')
 
 
 @pytest.mark.parametrize("change", [ARGUMENTS, RESULT])

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
+from agents.models import PublishedAgent
 from approvals.models import AuditEntry, Request
 from runtime.control.messages import send_message
 from runtime.core.budgets import Budget
@@ -19,7 +20,7 @@ from tests.support.api_client import Caller, field_of
 from tests.support.fake_ports import FakeTool
 from tests.support.office import SCHEMA, Office
 from tests.support.pages import has, send, shows, text_of
-from tests.support.seeds import TOOL, published
+from tests.support.seeds import TOOL, object_of, published
 
 ARGUMENTS = {"kind": "arguments", "frame": "0.c1.0", "call": "c2.0"}
 RESULT = {"kind": "result", "frame": "0.c1.0", "call": "c1.0"}
@@ -113,6 +114,112 @@ def test_a_changed_message_is_from_its_editor(admin_api: Caller, office: Office,
     office.approve(new)
     heard = [m for m in office.effects.models[-1].messages if m["role"] == "message"]
     assert heard == [{"role": "message", "by": "admin", "content": "use level 1"}]
+
+
+def asking(run: UUID) -> int:
+    """The entry after which the model of the account agent is called for the second time."""
+    views = (fork_preview.preview(run, place) for place in range(1, gated(run) + 1))
+    kinds = {one.position: {c.change.kind for c in one.changes} for one in views if one}
+    return next(place for place, found in kinds.items() if {"reply", "result"} <= found)
+
+
+def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
+    ada: Client, bea: Client, office: Office, run: UUID
+) -> None:
+    place = f"/runs/{run}/fork/{asking(run)}/"
+    shows(ada, place, "Next reply of the model", "&quot;tool&quot;: &quot;set_privileges&quot;")
+    calls = [{"tool": "set_privileges", "arguments": LOWER}]
+    reply = {
+        "kind": "reply",
+        "frame": "0.c1.0",
+        "field": "reply-0.c1.0--0",
+        "value": "Level 2 it is.",
+    }
+    assert bea.post(place, {**reply, "calls": json.dumps(calls)}).status_code == 403
+    answer = ada.post(place, {**reply, "calls": json.dumps(calls)})
+    new = UUID(answer["Location"].split("/")[2])
+    office.advance(new)
+    asked = [one for one in office.effects.models if one.run == new]
+    assert [(one.frame, one.given and one.given.by) for one in asked] == [("0.c1.0", "ada")]
+    request = office.request(new)
+    assert json.loads(request.args) == LOWER
+    shows(bea, request, "<bdi>ada</bdi> gave these arguments in a fork")
+    assert send(ada, request, "approve").status_code == 403
+    assert office.approve(new).status == "completed"
+    calls_made = [(call.tool, call.args) for call in office.effects.calls if call.run == new]
+    assert calls_made[0] == ("set_privileges", LOWER)
+    shows(ada, new, "<bdi>ada</bdi> changed the next reply of the model", "reply given by")
+    shows(ada, f"/runs/{new}/?tab=transcript", "given by <bdi>ada</bdi>", "Level 2 it is.")
+    shows(
+        ada,
+        f"/runs/{new}/?step=0.c1.0/c2.0",
+        "given in the fork by <bdi>ada",
+        hides=["proposed by the model"],
+    )
+    before = f"fork from entry {asking(run)}"
+    assert any(
+        before in text_of(ada.get(f"/runs/{run}/fork/{n}/")) for n in range(1, gated(run) + 1)
+    )
+    audit = [one.detail for one in AuditEntry.objects.filter(run_id__in=(run, new))]
+    assert sum("reply 0.c1.0" in json.dumps(one) for one in audit) == 2
+
+
+CALL = {"tool": "set_privileges", "arguments": LOWER}
+SECRET = {"tool": "dial", "arguments": {"pin": "1234"}}
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ("yes", ""),
+        ({}, ""),
+        ({"text": " \n"}, ""),
+        ({"text": 1}, ".text"),
+        ({"text": "\u0000"}, ".text"),
+        ({"text": "x" * 65_536}, ""),
+        ({"text": "••••"}, ".text"),
+        ({"text": "", "by": "bea"}, ""),
+        ({"calls": CALL}, ".calls"),
+        ({"calls": [CALL] * 129}, ".calls"),
+        ({"calls": ["set_privileges"]}, ".calls.0"),
+        ({"calls": [{**CALL, "by": "bea"}]}, ".calls.0"),
+        ({"calls": [{**CALL, "tool": ""}]}, ".calls.0.tool"),
+        ({"calls": [CALL, {**CALL, "tool": "drop_all"}]}, ".calls.1.tool"),
+        ({"calls": [{**CALL, "arguments": []}]}, ".calls.0.arguments"),
+        (
+            {"calls": [{**CALL, "arguments": {**LOWER, "security_level": 9}}]},
+            ".calls.0.arguments.security_level",
+        ),
+        ({"calls": [{**CALL, "arguments": {**LOWER, "more": 1}}]}, ".calls.0.arguments.more"),
+        (
+            {"calls": [{**CALL, "arguments": {**LOWER, "username": "••••"}}]},
+            ".calls.0.arguments.username",
+        ),
+        (
+            {"calls": [{**CALL, "arguments": {**LOWER, "username": {"$secret": "v1"}}}]},
+            ".calls.0.arguments.username",
+        ),
+        ({"calls": [{**CALL, "arguments": {**LOWER, "security_level": 3}}]}, ""),
+        ({"calls": [SECRET]}, ".calls.0.arguments.pin"),
+        ({"calls": [{**SECRET, "arguments": {}}]}, ".calls.0.arguments.pin"),
+        (
+            {"text": "I set it.", "calls": [{**CALL, "arguments": {**LOWER, "security_level": 3}}]},
+            None,
+        ),
+    ],
+)
+def test_a_reply_that_does_not_fit_names_its_field(
+    ada_api: Caller, office: Office, run: UUID, value: Any, field: str | None
+) -> None:
+    row = PublishedAgent.objects.get(name="account_agent")
+    pin = {**object_of(pin={"type": "string", "writeOnly": True})}
+    row.tools.append({**row.tools[0], "name": "dial", "schema": pin})
+    row.save()
+    change = {"kind": "reply", "frame": "0.c1.0", "value": value}
+    answer = ada_api.post(f"/runs/{run}/fork", {"position": asking(run), "change": change})
+    if field is not None:
+        assert field_of(answer) == (422, f"change.value{field}")
+    assert Run.objects.count() == (2 if field is None else 1)
 
 
 @pytest.mark.parametrize(

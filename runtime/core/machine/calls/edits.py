@@ -28,6 +28,11 @@ def edit_call(call: Call, event: GateDecided) -> Call:
     )
 
 
+def given_call(call: Call, by: str) -> Call:
+    """Return a call of a reply that this person gave in a fork. Another person is always asked about it."""
+    return replace(call, edited=Edited(by=by, proposed=call.args, in_fork=True))
+
+
 def remember_edit(now: Continuation, call: Call, event: GateDecided) -> Continuation:
     """Return the state that knows the replaced action of `call`, as it was before the decision."""
     if event.verdict is not Verdict.EDIT or call.terms is None:

@@ -1,10 +1,12 @@
-"""Changes a value in a fork for a person: an undelivered message, a result of the last turn, or arguments.
+"""Changes a value in a fork for a person: an undelivered message, a result of the last turn, arguments, or a reply.
 
 The value is marked as the person's. Arguments replace those of a call that has not started; the call keeps those that
-its model proposed, and a person is always asked about it. A call that the original made is not made again.
+its model proposed, and a person is always asked about it. A reply takes the place of the next one of a frame's model,
+which is not called for it. A call that the original made is not made again.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from runtime.core.continuation import (
@@ -16,21 +18,24 @@ from runtime.core.continuation import (
     FrameState,
     Undelivered,
 )
-from runtime.core.events import ForkChange
+from runtime.core.events import Event, ForkChange, ModelReplied
 from runtime.core.fast_replace import replace
 from runtime.core.machine.calls.results import result_of
 
 _MADE = frozenset({CallState.RETURNED, CallState.FAILED})
-_AFTER_CALLS = frozenset({FrameState.ACTING, FrameState.ASKING, FrameState.RETRYING})
+_BEFORE_REPLY = frozenset({FrameState.ASKING, FrameState.RETRYING})
+_AFTER_CALLS = _BEFORE_REPLY | {FrameState.ACTING}
 
 
 def changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
-    """Yield what a person may change in this first state of a fork, each with its present value."""
+    """Yield what a person may change in this first state of a fork, each with its present value: a reply has none."""
     for number, message in enumerate(now.unheard, 1):
         yield ForkChange(kind="message", number=number), message.text
     for frame in now.frames.values():
         if frame.state not in _AFTER_CALLS:
             continue
+        if frame.state in _BEFORE_REPLY:
+            yield ForkChange(kind="reply", frame=frame.id), None
         for call in frame.of_turn():
             if _has_result(call):
                 yield _part("result", frame, call), call.stored or call.result
@@ -38,13 +43,34 @@ def changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
                 yield _part("arguments", frame, call), call.args
 
 
+def next_reply(events: Iterable[Event], frame: str) -> ModelReplied | None:
+    """Return the first reply of this frame's model among these events. None if there is none."""
+    for event in events:
+        if isinstance(event, ModelReplied) and event.frame == frame:
+            return event
+    return None
+
+
+def text_of(reply: ModelReplied) -> str:
+    """Return the text of a reply; that of a typed answer is its JSON."""
+    if reply.output is None:
+        return reply.text
+    return json.dumps(reply.output, ensure_ascii=False, indent=2)
+
+
 def changed(now: Continuation, change: ForkChange, value: Any, by: str) -> Continuation:
-    """Return the state with `value`, given by this person. The caller has found the change among the changeable."""
+    """Return the state with `value`, given by this person. The caller has found the change among the changeable.
+
+    That of a reply is a GivenReply by the person.
+    """
     if change.kind == "message":
         unheard = list(now.unheard)
         unheard[change.number - 1] = Undelivered(by=by, text=value)
         return replace(now, unheard=tuple(unheard))
     frame = now.frame(change.frame)
+    if change.kind == "reply":
+        asking = replace(frame, state=FrameState.ASKING, until=None, outage=None, given=value)
+        return now.with_frame(asking)
     call = frame.find(change.call)
     if change.kind == "arguments":
         edited = Edited(by=by, proposed=call.proposed, in_fork=True)
