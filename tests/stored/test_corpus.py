@@ -24,13 +24,14 @@ from agents.testing.worker import BEGINNING, Worker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit
-from runtime.core.continuation import Continuation, Pending
+from runtime.core.continuation import Continuation, GivenReply, Pending
 from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import (
     DECISIONS,
     DIALOGUE,
     ORIGINS,
     PROMPTS,
+    REPLIES,
     REVIEWS,
     Conversations,
 )
@@ -42,14 +43,19 @@ from runtime.core.events import (
     CallAdmitted,
     CallPreviewed,
     Event,
+    ForkChange,
+    Forked,
     GateDecided,
     GateOpened,
     MessageReceived,
+    Proposal,
     QuestionAsked,
     Remembered,
     RetryScheduled,
     RunStarted,
 )
+from runtime.core.machine.calls.fork_changes import changed
+from runtime.core.machine.forks import forked, without_permissions
 from runtime.core.machine.replay import initial, recover, step
 from runtime.ports.approvals import Allowed
 from runtime.store.tables.signals import MessageSignal, PauseSignal, ResumeSignal
@@ -109,6 +115,20 @@ def _allowed(worker: Worker) -> None:
     with patch.object(Approvals, "allow", side_effect=allow):
         _decided(Verdict.REQUEST_CHANGES, reason="pay 30")(worker)
         _decided(Verdict.APPROVE)(worker)
+
+
+def _forked(worker: Worker) -> None:
+    """Make the run a fork in which Eve gave the next reply."""
+    pay = (Proposal(tool="refund", args={"number": "A-1", "euros": 30}),)
+    reply = GivenReply(by="eve", text="30 will do.", calls=pay)
+    place = ForkChange(kind="reply", frame="0")
+    now = changed(without_permissions(worker.now), place, reply, "eve")
+    fork = Forked(of=worker.now.run, position=1, by="eve", state=forked(now), change=place)
+    worker.journal.clear()
+    worker._ready.clear()
+    worker.now = initial(UUID(int=9))
+    worker.advance(RunStarted(agent="desk", input=INPUT, requester="eve"), fork)
+    worker.go_on()
 
 
 # Documents of schema 9 only: after a decision, the model pays another sum.
@@ -177,12 +197,17 @@ MADE = {
 WORDED = {"prompted": Scene(spec=lambda: replace(desk(PAY), prompt_name="shop/desk"))}
 LISTED = {"listed": Scene(spec=lambda: replace(boss(), items=True))}
 SAID = {"said": Scene(spec=lambda: desk(call("note", text="Soon."), PAY, more=[NOTE]))}
+# Documents of schema 14 only, of a fork: it is never brief.
+GIVEN = {
+    "given": Scene(spec=lambda: desk(PAY), shows=lambda now: now.root is not None, then=_forked)
+}
 LATER = {
     DECISIONS: AGAIN,
     REVIEWS: JUDGED,
     DIALOGUE: DISCUSSED | TALKS,
     ORIGINS: MADE,
     PROMPTS: WORDED | LISTED | SAID,
+    REPLIES: GIVEN,
 }
 
 
@@ -200,6 +225,8 @@ def write() -> None:
     ):
         _keep(name, document)
         _keep(f"{name}_brief", document | {"continuation": _brief(document)})
+    for name, document in written(GIVEN):
+        _keep(name, document)
 
 
 def _brief(document: dict[str, Any]) -> str:
@@ -231,7 +258,18 @@ PRICED = tuple(f"price success, {end}" for end in REFUNDED)
 ENDS: dict[str, tuple[str | None, ...]] = {
     **dict.fromkeys(("approval", "hold"), PRICED),
     **dict.fromkeys(
-        ("paused", "waiting", "message", "edited", *AGAIN, *DISCUSSED, *MADE, *WORDED, *SAID),
+        (
+            "paused",
+            "waiting",
+            "message",
+            "edited",
+            *AGAIN,
+            *DISCUSSED,
+            *MADE,
+            *WORDED,
+            *SAID,
+            *GIVEN,
+        ),
         REFUNDED,
     ),
     "judged": ("spend success", "spend denied", "spend denied"),
@@ -322,11 +360,12 @@ def test_every_schema_has_documents_of_every_scene() -> None:
     for schema in set(codec.HISTORY) - set(LATER):
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
         assert set(SCENES) <= there, f"schema {schema} has no documents: see CORPUS=write"
-    later = (AGAIN, JUDGED, DISCUSSED, TALKS, MADE, WORDED, LISTED, SAID)
+    later = (AGAIN, JUDGED, DISCUSSED, TALKS, MADE, WORDED, LISTED, SAID, GIVEN)
     assert set(ENDS) == {*PRESENT, *(name for scenes in later for name in scenes)}
     for schema, scenes in LATER.items():
         there = {path.stem for path in DOCUMENTS if path.parent.name == str(schema)}
-        assert there == {*scenes, *(f"{name}_brief" for name in scenes)}
+        brief = {} if schema == REPLIES else scenes
+        assert there == {*scenes, *(f"{name}_brief" for name in brief)}
 
 
 @each
@@ -351,7 +390,7 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
     assert (changed or asks) is (schema == DIALOGUE)
     assert ((bool(now.denials) and not changed) or answered) is (schema == DECISIONS)
     judged = any(call.terms and call.terms.risk for call in calls)
-    new = judged or any(bool(call.edited or call.shown) for call in calls)
+    new = judged or any(bool(call.edited or call.shown) for call in calls if schema != REPLIES)
     assert new is (schema == REVIEWS)
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
@@ -367,6 +406,8 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 
 def _schema_of(event: Event) -> int:
+    if isinstance(event, Forked) or getattr(event, "given_by", ""):
+        return REPLIES
     if getattr(event, "pinned", None) or getattr(event, "item", False):
         return PROMPTS
     if isinstance(event, CallAdmitted) and event.terms.tells:
@@ -435,7 +476,7 @@ def test_a_document_of_a_newer_schema_is_left_as_it_is(path: Path) -> None:
 
 
 def _scene(path: Path) -> Scene:
-    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED | SAID)[
+    return (PRESENT | AGAIN | JUDGED | DISCUSSED | TALKS | MADE | WORDED | LISTED | SAID | GIVEN)[
         path.stem.removesuffix("_brief")
     ]
 
