@@ -16,7 +16,9 @@ from runtime.core.events import ForkChange, Proposal
 from runtime.core.machine.calls.fork_changes import changed
 from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.replay import initial, step
-from tests.support.specs import spec_of
+from runtime.execution.effects.perform import perform
+from runtime.ports.effects import ModelAnswer
+from tests.support.specs import Frame, handler_of, spec_of
 
 DONE: list[Any] = []
 REPLY = ForkChange(kind="reply", frame="0")
@@ -128,6 +130,14 @@ def test_the_calls_of_a_given_reply_are_asked_and_the_model_reads_whose_reply_it
     output = str(run.approve().output)
     assert "b False None" in output, "the arguments are not marked as changed"
     assert "there is no tool named no" in output
+
+
+def test_no_provider_is_asked_for_a_given_reply() -> None:
+    frame = Frame(handler_of(spec_of("a", model="openai:gpt-5-mini")), "a", {"name": "x"})
+    request = replace(frame.request(), given=GivenReply(by="eve", text="Done."))
+    answer = perform(frame.handler, request)
+    assert isinstance(answer, ModelAnswer)
+    assert (answer.text, answer.model, answer.cost) == ("Done.", "", 0)
 
 
 def test_a_secret_of_a_given_reply_reaches_its_tool_alone() -> None:

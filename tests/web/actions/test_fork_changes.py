@@ -7,10 +7,11 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from agents.models import PublishedAgent
+from agents.models import AgentVersion, PublishedAgent
 from approvals.models import AuditEntry, Request
 from runtime.control.messages import send_message
 from runtime.core.budgets import Budget
+from runtime.core.digest import sha256_of
 from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -162,6 +163,27 @@ def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
     )
     audit = [one.detail for one in AuditEntry.objects.filter(run_id__in=(run, new))]
     assert sum("reply 0.c1.0" in json.dumps(one) for one in audit) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [("Level 2.", ".text"), ('{"level": "two"}', ".text.level"), ('{"level": 2}', None)],
+)
+def test_a_typed_answer_fits_its_schema(
+    ada_api: Caller, run: UUID, text: str, field: str | None
+) -> None:
+    definition = {"name": "account_agent", "output": object_of(level={"type": "integer"})}
+    typed = sha256_of(definition)
+    AgentVersion.objects.create(
+        fingerprint=typed, agent="account_agent", facts=json.dumps(definition)
+    )
+    PublishedAgent.objects.filter(name="account_agent").update(fingerprint=typed)
+    change = {"kind": "reply", "frame": "0.c1.0", "value": {"text": text}}
+    answer = ada_api.post(f"/runs/{run}/fork", {"position": asking(run), "change": change})
+    if field is None:
+        assert answer.status_code == 201
+    else:
+        assert field_of(answer) == (422, f"change.value{field}")
 
 
 CALL = {"tool": "set_privileges", "arguments": LOWER}
