@@ -37,6 +37,7 @@ ROOMS = ("runtime", "approvals", "agents", "config")
 ERROR = re.compile(
     r'\b(?:error\((\d+), |Forbidden\(\s*)"(\w+)",\s*(?:[^"\n]* or )?(?:f?"([^"\n]+)")?'
 )
+FOR_ADMINS = re.compile(r"\b[Ff]or (?:an )?admins?\b")
 # Reasons of a 403 whose text depends on the person and the run.
 DENIED = {
     "not_eligible": "The person does not have this right.",
@@ -74,7 +75,7 @@ def http_api() -> str:
         "HTTP API",
         "Every address begins with `/api/v1`. Send `Authorization: Bearer TOKEN`, and JSON. `/api/v1/docs` of an"
         " installation explains each operation, with its schemas (`GET /api/v1/openapi.json`). *POST cancel* of"
-        " `/runs/{run}` is `POST /api/v1/runs/{run}/cancel`.\n\n"
+        " `/runs/{run}` is `POST /api/v1/runs/{run}/cancel`. \\* is for admins.\n\n"
         'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
         " `decided_by`. Send a request again after 503 and `Retry-After`.",
         "## Operations\n",
@@ -176,8 +177,9 @@ def _operations() -> Iterator[str]:
         above = (other for other in paths if path.startswith(f"{other}/"))
         address = next((one for one in above if "{" not in path.removeprefix(one)), path)
         below = path.removeprefix(address).removeprefix("/")
-        operations = [f"{method.upper()} {below}".strip() for method in methods]
-        found.setdefault(address, []).extend(operations)
+        for method, operation in methods.items():
+            star = "\\*" if FOR_ADMINS.search(operation["description"]) else ""
+            found.setdefault(address, []).append(f"{method.upper()} {below}".strip() + star)
     for address, operations in found.items():
         yield f"- `{address.removeprefix('/api/v1')}`: {', '.join(operations)}"
 
