@@ -48,6 +48,7 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     MessageReceived,
+    ModelReplied,
     Proposal,
     QuestionAsked,
     Remembered,
@@ -406,7 +407,7 @@ def test_a_document_keeps_its_meaning_in_the_present_schema(path: Path) -> None:
 
 
 def _schema_of(event: Event) -> int:
-    if isinstance(event, Forked) or getattr(event, "given_by", ""):
+    if isinstance(event, Forked) or (isinstance(event, ModelReplied) and event.given_by):
         return REPLIES
     if getattr(event, "pinned", None) or getattr(event, "item", False):
         return PROMPTS
