@@ -65,6 +65,7 @@ def from_provider(
         calls=proposals,
         output=output,
         output_kept=output_kept,
+        at_once=agent.at_once if proposals else 0,
         usage={
             "input_tokens": used.input_tokens,
             "output_tokens": used.output_tokens,

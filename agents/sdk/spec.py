@@ -208,6 +208,7 @@ class AgentSpec:
     if it can be held, None if it never is. `prompt_name` names the prompt whose version in production replaces the
     instructions, which are then its text in the code; empty without one. With `is_code` its script answers,
     also where the installation has models. With `items` each call of a sub-agent is about one item of a list.
+    At most `at_once` calls of one reply of its script are open together, all of them if it is 0.
     `keeps_secrets` says whether one of its tools has secrets, `seals_texts` whether one holds a text until its release:
     then other texts of its model are sealed. `model_name` is the name of the script.
     """
@@ -238,6 +239,7 @@ class AgentSpec:
     prompt_name: str = ""
     is_code: bool = False
     items: bool = False
+    at_once: int = 0
     keeps_secrets: bool = field(init=False, repr=False)
     seals_texts: bool = field(init=False, repr=False)
     model_name: str = field(init=False, repr=False)

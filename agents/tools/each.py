@@ -17,9 +17,8 @@ from agents.sdk import mistakes
 from agents.sdk.scripts import Reply, Result, Script, Turn, answer, call, script, together
 from agents.sdk.spec import AgentSpec
 from runtime.core.digest import canonical
-from runtime.core.limits import plain, size_of
+from runtime.core.limits import MAX_ITEMS, plain, size_of
 
-MAX_ITEMS = 200
 MAX_AT_ONCE = 20
 MAX_RESULTS = 256 * 1024  # bytes of all results, as JSON; each item has an equal share of them
 
@@ -54,8 +53,8 @@ def for_each(
     """Make an agent that has `agent` work on each item of a list. List it among the sub-agents of another one.
 
     Its input is `{"items": […]}`, at most `max_items` (up to 200) inputs of `agent`, and all of them together at most
-    64 KB. It calls `agent` for `at_once` (up to 20) items together, and for the next ones when each of these has an
-    outcome. Equal items are worked on once. The result is `{"outcomes": […]}` in the order of the items, each with
+    64 KB. `agent` works on `at_once` (up to 20) items at once, in their order: when one has its outcome, the next one
+    starts. Equal items are worked on once. The result is `{"outcomes": […]}` in the order of the items, each with
     `item`, and `result` or `error`: an item that fails or is denied does not end the others. All results together have
     at most 256 KB, in equal shares; a longer one is `cut`. Raises DefinitionError if the definition is invalid.
     """
@@ -77,21 +76,24 @@ def for_each(
         instructions=f"Hand each item to {agent.name}, and report every outcome in the order of the items.",
         input=create_model("Items", items=(items, ...)),
         output=Outcomes,
-        model=_script(agent.name, at_once),
+        model=_script(agent.name),
         subagents=[agent],
     )
-    return replace(made, is_code=True, items=True) if isinstance(made, AgentSpec) else made
+    more: dict[str, Any] = {"is_code": True, "items": True, "at_once": at_once}
+    return replace(made, **more) if isinstance(made, AgentSpec) else made
 
 
-def _script(agent: str, at_once: int) -> Script:
+def _script(agent: str) -> Script:
+    """Call the agent for all items in one turn; those of a run that began in an older release come in several."""
+
     def work(turn: Turn) -> Reply:
         items: list[Any] = turn.input["items"]
         names = [canonical(item) for item in items]  # Python takes true for 1
         distinct = [items[names.index(name)] for name in dict.fromkeys(names)]
         done = [result for result in turn.results if result.tool == agent]
-        wave = distinct[len(done) : len(done) + at_once]
-        if wave:
-            return together(*(call(agent, **item) for item in wave))
+        left = distinct[len(done) :]
+        if left:
+            return together(*(call(agent, **item) for item in left))
         found = dict(zip(dict.fromkeys(names), done, strict=True))
         return answer(_outcomes([found[name] for name in names]))
 

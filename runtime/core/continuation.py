@@ -247,8 +247,9 @@ class Frame:
     opened. `instructions` is the text that a function or a prompt made of the input, empty if the agent's
     instructions are a text; `pinned` is the version of the prompt. `to_revise` lists the calls to which people
     requested changes and which no call has revised yet. `plan` has the steps that the author declared, `todo` the plan
-    that the model keeps. `cut` is the reply of this turn that was cut off last. An `item` is one of a list:
-    `refusals` counts its calls and those below it that could not be made. `given` takes the place of the next reply.
+    that the model keeps. `cut` is the reply of this turn that was cut off last. At most `at_once` calls of this turn
+    are open together, all of them if it is 0. An `item` is one of a list: `refusals` counts its calls and those below
+    it that could not be made. `given` takes the place of the next reply.
     """
 
     id: str
@@ -284,6 +285,7 @@ class Frame:
     todo: tuple[PlanItem, ...] = ()
     cut: CutReply | None = None
     pinned: PinnedPrompt | None = None
+    at_once: int = 0
     item: bool = False
     refusals: int = 0
     given: GivenReply | None = None

@@ -159,7 +159,8 @@ class ModelReplied:
     `model` is the agent's model that answered, as configured. `cost` is in micro-units of US dollars at the price of
     that day, None if unknown. `heard` counts the people's messages in the request that no model had received before.
     `output` is the result of an agent whose result is typed. With `output_kept` the reply leaves it out, and the
-    frame's message has it instead. `given_by` is the person who gave the reply in a fork: then no model was called.
+    frame's message has it instead. `given_by` is the person who gave the reply in a fork: then no model was called. At
+    most `at_once` of the calls are open together, all of them if it is 0.
     """
 
     frame: str
@@ -173,6 +174,7 @@ class ModelReplied:
     output: dict[str, Any] | None = None
     output_kept: bool = False
     given_by: str = ""
+    at_once: int = 0
     type: Literal["ModelReplied"] = "ModelReplied"
 
 

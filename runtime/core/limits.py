@@ -21,6 +21,7 @@ MAX_REPLY = 1024 * 1024  # one reply of a model, with all its calls
 MAX_INSTRUCTIONS = 64 * 1024  # characters of instructions that a function returns
 MAX_SUMMARY = 64 * 1024  # characters of a summary of earlier messages
 MAX_CALLS = 128  # in one reply
+MAX_ITEMS = 200  # of a list, all in one reply
 MAX_TOOL = 200  # characters of a tool's name as a model writes it
 MAX_ERROR = 2_000  # characters of an error text
 MAX_REASON = 2_000  # characters of the reason for a decision or for ending a run

@@ -134,7 +134,7 @@ class ModelAnswer:
 
     `model` is the one that answered, as configured. `cost` is in micro-units of US dollars, None if the price is
     unknown. `output` is the result of an agent whose result is typed: then there are no calls. `reply` may leave out
-    data of the other fields; `output_kept` says so for `output`, see ModelReplied.
+    data of the other fields; `output_kept` says so for `output`, see ModelReplied. `at_once` is as there.
     """
 
     reply: Any
@@ -142,6 +142,7 @@ class ModelAnswer:
     calls: tuple[Proposal, ...] = ()
     output: dict[str, Any] | None = None
     output_kept: bool = False
+    at_once: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     model: str = ""
     cost: int | None = None

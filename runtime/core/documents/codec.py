@@ -85,7 +85,7 @@ HISTORY = {
     12: "runs that a schedule started, messages of reviewers, late answers, waits for rate limits, plans, memories,"
     " replies that were cut off, held answers, credentials, results in the object store",
     13: "versions of prompts, items of a list, and messages of agents to the requester",
-    14: "replies that a person gave in a fork",
+    14: "replies that a person gave in a fork, and those whose calls are not all open at once",
 }
 REFERRING = 6
 BRIEF = 7
@@ -239,13 +239,13 @@ def _text(event: Event) -> str:
 def _number(event: Event) -> int:
     """Return the schema of an entry with this event: earlier releases must not read it."""
     match event:
+        case ModelReplied():
+            return REPLIES if event.given_by or event.at_once else SCHEMA
         case Forked():
             least = SCHEMA if event.change is None else ORIGINS
             with suppress(Unreadable):  # the reducer reports that
                 return max(least, _number_of(state_of(event)))
             return least
-        case ModelReplied() if event.given_by:
-            return REPLIES
         case RunStarted() if event.makers or event.thread is not None:
             return ORIGINS
         case MessageReceived() if event.reviewer or event.cuts:
@@ -289,7 +289,7 @@ def _number_of(now: Continuation) -> int:
     """Return the schema of a whole continuation."""
     frames = (*now.frames.values(), *now.left.values())
     calls = [call for frame in frames for call in frame.calls]
-    if any(map(_has_given_reply, frames)):
+    if any(frame.at_once or _has_given_reply(frame) for frame in frames):
         return REPLIES
     terms = max((_number_of_terms(call.terms) for call in calls if call.terms), default=SCHEMA)
     if terms == PROMPTS or any(frame.pinned or frame.item for frame in frames):

@@ -37,7 +37,7 @@ REVIEWS = 10  # the same, of the release after: a call that was judged by its ar
 DIALOGUE = 11  # the same, of the release after: a request for changes, a question, or a use of an allowance
 ORIGINS = 12  # the same, of the release after: a run that a schedule started, or to which a reviewer wrote
 PROMPTS = 13  # the same, of the release after: a frame with a version of a prompt, or of an item; a message
-REPLIES = 14  # the same, of the release after: a reply that a person gave in a fork
+REPLIES = 14  # the same, of the release after: a reply that a person gave, or with a limit of calls
 LATER = (DECISIONS, REVIEWS, DIALOGUE, ORIGINS, PROMPTS, REPLIES)
 _READABLE = (*range(1, Continuation.schema + 1), *LATER)
 

@@ -22,6 +22,7 @@ from runtime.core.commands import (
 )
 from runtime.core.continuation import (
     MAX_REFUSALS,
+    SETTLED,
     Call,
     CallState,
     Continuation,
@@ -81,11 +82,27 @@ def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
 
 def _plan_calls(frame: Frame) -> Iterator[Command]:
     """Yield the commands for the calls of a turn. Those after a change of the agent's plan belong to the new plan."""
-    for call in frame.of_turn():
+    for call in _within_limit(frame):
         if (command := _plan_call(frame, call)) is not None:
             yield command
         if plans.may_change(call):
             break
+
+
+def _within_limit(frame: Frame) -> Iterator[Call]:
+    """Yield the calls of a turn. Those that were not checked yet follow in their order, as others leave a place."""
+    calls = frame.of_turn()
+    if not frame.at_once:
+        yield from calls
+        return
+    is_open = [call.state is not CallState.PROPOSED and call.state not in SETTLED for call in calls]
+    places = frame.at_once - sum(is_open)
+    for call in calls:
+        if call.state is not CallState.PROPOSED:
+            yield call
+        elif places > 0:
+            places -= 1
+            yield call
 
 
 def _plan_call(frame: Frame, call: Call) -> Command | None:

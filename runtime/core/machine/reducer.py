@@ -286,6 +286,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
         given=None,
         messages=frame.messages + message,
         calls=frame.calls + calls,
+        at_once=event.at_once,
         outcome=_answer(event) if answers else None,
     )
     usage = added(now.usage, event.usage)

@@ -168,6 +168,7 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
         calls=answer.calls,
         output=answer.output,
         output_kept=answer.output_kept,
+        at_once=answer.at_once,
         usage=answer.usage,
         model=answer.model,
         cost=answer.cost,

@@ -5,7 +5,15 @@ from typing import assert_never
 
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_CALLS, MAX_REPLY, MAX_RESULT, MAX_TOOL, plain, size_of
+from runtime.core.limits import (
+    MAX_CALLS,
+    MAX_ITEMS,
+    MAX_REPLY,
+    MAX_RESULT,
+    MAX_TOOL,
+    plain,
+    size_of,
+)
 from runtime.ports.effects import (
     ModelAnswer,
     ModelFailure,
@@ -43,8 +51,9 @@ def validate_outcome(outcome: Outcome) -> Outcome:
 
 def _check_answer(answer: ModelAnswer) -> None:
     """Check the facts beside the reply: a provider's client may have added to them."""
-    if len(answer.calls) > MAX_CALLS:
-        raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {MAX_CALLS} are taken")
+    most = MAX_ITEMS if answer.at_once else MAX_CALLS
+    if len(answer.calls) > most:
+        raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {most} are taken")
     if not _is_within_limits(answer):
         _find_problem(answer)
 

@@ -9,14 +9,17 @@ from pytest_django import Settings
 
 from agents.errors import DefinitionError
 from agents.llm import providers
+from agents.llm.received import from_person
 from agents.sdk import agent, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.scripts.conversation_texts import EDITED, REPORTED
 from agents.testing import drive
 from agents.tools.each import MAX_RESULTS, for_each
+from runtime.core.continuation import GivenReply
 from runtime.core.documents.codec import decode_entry
-from runtime.core.events import FrameClosed, FrameOpened
-from runtime.core.limits import MAX_REPLY, size_of
+from runtime.core.events import FrameClosed, FrameOpened, ModelReplied, Proposal
+from runtime.core.ids import ROOT
+from runtime.core.limits import MAX_ITEMS, MAX_REPLY, size_of
 from runtime.queries.journal import JournalLine, Remaining
 from runtime.queries.spans.fold import fold
 from runtime.queries.transcript.transcript import Transcript, transcript_of
@@ -115,11 +118,36 @@ def test_long_errors_of_all_items_fit_together() -> None:
     assert size_of(run.output) < MAX_REPLY
 
 
+def test_the_next_item_starts_when_one_has_its_outcome() -> None:
+    run = drive(each, bills("A-1", "say b", "broken", "A-2", "say c", "A-3"))
+    assert [gate.sentence for gate in run.gates] == ["Pay A-1", "Pay A-2"]
+    run.deny("Not this one.", run.gates[1])
+    assert [gate.sentence for gate in run.gates] == ["Pay A-1", "Pay A-3"], "c has ended"
+    run.approve(run.gates[1]).approve()
+    assert results(run)[0] == "A-1 is paid", "the first item ended last"
+    assert most_at_once(run) == 2
+    begun = [event.input for event in run.events if isinstance(event, FrameOpened) and event.call]
+    assert [one["number"] for one in begun] == ["A-1", "say b", "broken", "A-2", "say c", "A-3"]
+
+
+def test_the_longest_list_is_one_reply() -> None:
+    numbers = [str(number) for number in range(MAX_ITEMS)]
+    many = for_each(payer, max_items=MAX_ITEMS, at_once=20)
+    run = drive(many, bills(*(f"say {number}" for number in numbers)))
+    assert (results(run), most_at_once(run)) == (numbers, 20)
+    replies = [event for event in run.events if isinstance(event, ModelReplied)]
+    assert [len(event.calls) for event in replies if event.frame == ROOT] == [MAX_ITEMS, 0]
+
+
+def test_a_reply_that_a_person_gives_in_a_fork_has_the_same_limit() -> None:
+    given = tuple(Proposal(tool="payer", args={"number": number}) for number in "abc")
+    assert from_person(each, GivenReply(by="eve", calls=given)).at_once == 2
+
+
 def test_an_item_that_fails_or_is_denied_loses_no_other() -> None:
     run = drive(each, bills("A-1", "broken", "A-2", "say fine"))
-    assert run.gate.path == ("each_payer", "payer", "pay")
-    assert run.gate.sentence == "Pay A-1"
-    run.approve()
+    assert run.gates[0].path == ("each_payer", "payer", "pay")
+    run.approve(run.gates[0])
     run.deny("Paid last week.")
     paid, broken, denied, fine = results(run)
     assert (paid, denied, fine) == ("A-1 is paid", "not paid: Paid last week.", "fine")
@@ -167,7 +195,7 @@ def test_a_crash_repeats_no_item() -> None:
     PAID.clear()
     run = drive(each, bills("A-1", "A-2", "A-3"), crash_after=["pay"])
     assert [gate.sentence for gate in run.gates] == ["Pay A-1", "Pay A-2"]
-    run.approve(run.gates[1]).approve().approve()
+    run.approve(run.gates[1]).approve(run.gates[0]).approve()
     assert results(run) == ["A-1 is paid", "A-2 is paid", "A-3 is paid"]
     assert PAID == ["A-2", "A-2", "A-1", "A-3"], "the other side knows the key of the lost call"
     assert len({one.key for one in run.calls}) == 3

@@ -20,7 +20,13 @@ from hypothesis import strategies as st
 from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
-from runtime.core.documents.conversations import DIALOGUE, ORIGINS, PROMPTS, Conversations
+from runtime.core.documents.conversations import (
+    DIALOGUE,
+    ORIGINS,
+    PROMPTS,
+    REPLIES,
+    Conversations,
+)
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import (
     EVENT_TYPES,
@@ -99,6 +105,8 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (replace(MESSAGE, cuts=True), ORIGINS),
         (CallAdmitted(frame="0", call="c1.0", terms=options(plan=True)), ORIGINS),
         (CallAdmitted(frame="0", call="c1.0", terms=options(tells=True)), PROMPTS),
+        (replied("t", "t"), codec.SCHEMA),
+        (replied("t", "t", at_once=1), REPLIES),
     ],
 )
 def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:

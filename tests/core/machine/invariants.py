@@ -5,10 +5,12 @@ import itertools
 import pytest
 
 from runtime.core import events
+from runtime.core.commands import CancelRun, CheckCall, Command
 from runtime.core.continuation import SETTLED, CallState, FrameState, Phase
 from runtime.core.documents import codec
 from runtime.core.enums import APPROVING
 from runtime.core.errors import CoreError
+from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, fold
@@ -105,6 +107,32 @@ def a_paused_run_rests_and_goes_on_where_it_was(walk: Walk) -> int:
             pauses += 1
             assert evolve(evolve(before, event), events.Resumed(by="ada")) == before
     return pauses
+
+
+def so_many_calls_are_open_at_once_and_the_next_follow_in_order(walk: Walk) -> int:
+    held = 0
+    for now in walk.states:
+        for frame in now.frames.values():
+            calls = frame.open_calls() if frame.at_once else ()
+            if not calls:
+                continue
+            waiting = [call.id for call in calls if call.state is CallState.PROPOSED]
+            places = frame.at_once - sum(
+                call.state not in (CallState.PROPOSED, *SETTLED) for call in calls
+            )
+            assert places >= 0
+            planned = plan(now)
+            checks = [one for one in planned if isinstance(one, CheckCall)]
+            begin = [one.call for one in checks if one.frame == frame.id]
+            stops = now.is_paused or now.phase is not Phase.STARTED or _is_end(planned)
+            stops = stops or is_blocked_by_gate(now, frame.id)
+            assert begin == ([] if stops else waiting[:places])
+            held += len(waiting) > places
+    return held
+
+
+def _is_end(planned: tuple[Command, ...]) -> bool:
+    return any(isinstance(command, CancelRun) for command in planned)
 
 
 def no_answer_is_the_last_before_everything_was_heard(walk: Walk) -> int:

@@ -62,6 +62,7 @@ def test_every_state_satisfies_its_invariants(holds: Callable[[Walk], None]) -> 
         (invariants.a_write_is_started_once_per_approval, 1),
         (invariants.a_frame_that_does_not_act_has_no_open_call, 0.5),
         (invariants.results_are_in_proposal_order, 0.1),
+        (invariants.so_many_calls_are_open_at_once_and_the_next_follow_in_order, 0.5),
         (invariants.nothing_starts_after_a_cancellation, 0.05),
         (invariants.a_paused_run_rests_and_goes_on_where_it_was, 0.05),
         (invariants.no_answer_is_the_last_before_everything_was_heard, 0.05),

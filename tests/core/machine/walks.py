@@ -67,6 +67,7 @@ class Walk:
         self.questions = random.Random(f"questions of {seed}")
         self.asking = random.Random(f"asking of {seed}")
         self.late = random.Random(f"late outcomes of {seed}")
+        self.limits = random.Random(f"limits of {seed}")
         if seed % 10 == 3:
             self._add(self._fork_of(Walk(10 * seed + 4)))
         while len(self.history) < MAX_EVENTS and (choices := self._travels() or self._next()):
@@ -346,6 +347,7 @@ class Walk:
             ),
             usage={"input_tokens": 3, "output_tokens": 2},
             heard=heard,
+            at_once=self.limits.choice([1, 2]) if calls and self.limits.random() < 0.2 else 0,
         )
 
     def _judgements(self, effect: commands.CheckCall) -> list[Event]:

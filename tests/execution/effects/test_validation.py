@@ -12,7 +12,15 @@ from runtime.core.documents import codec
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal, ToolReturned
-from runtime.core.limits import JSON_DEPTH, MAX_ARGS, MAX_CALLS, MAX_ERROR, MAX_REPLY, MAX_RESULT
+from runtime.core.limits import (
+    JSON_DEPTH,
+    MAX_ARGS,
+    MAX_CALLS,
+    MAX_ERROR,
+    MAX_ITEMS,
+    MAX_REPLY,
+    MAX_RESULT,
+)
 from runtime.core.machine.replay import Entry
 from runtime.execution.effects.validation import validate_outcome
 from runtime.models import Run
@@ -92,6 +100,9 @@ REPLIES: dict[str, ModelAnswer] = {
     "args": ModelAnswer(reply={}, text="", calls=(Proposal(tool="t", args=deep()),)),
     "usage": ModelAnswer(reply={}, text="", usage={"input_tokens": 2**60}),
     f"at most {MAX_CALLS} are taken": ask(*[("t", {"n": n}) for n in range(MAX_CALLS + 1)]),
+    f"at most {MAX_ITEMS} are taken": replace(
+        ask(*[("t", {"n": n}) for n in range(MAX_ITEMS + 1)]), at_once=1
+    ),
     f"at most {MAX_REPLY} are taken": say("x" * MAX_REPLY),
     "at most 200 characters": ask(("t" * 201, {})),
 }

@@ -18,8 +18,8 @@ class Score:
     """One run: its script, Bea's verdict at its gates, whether Ada cancels it, and its required end.
 
     A `paused` run is paused at its first gate for a while, a `written` one gets a message there. Of an `asked` one
-    Bea asks two questions at each gate. She grants one unit
-    of each limit in `budget` at a time.
+    Bea asks two questions at each gate. She grants one unit of each limit in `budget` at a time, and decides nothing
+    before `closed` frames have closed.
     """
 
     turns: Turns
@@ -28,6 +28,7 @@ class Score:
     paused: bool = False
     written: bool = False
     asked: bool = False
+    closed: int = 0
     ends: str = "completed"
     budget: Budget | None = None
 
@@ -53,13 +54,14 @@ def waits() -> Score:
 
 
 def each_item() -> Score:
-    """Three items, two of them at once, one of which fails."""
+    """Three items, two of them at once: while one waits for Bea, another one ends, and the third one fails."""
     items: list[Turns] = [
         [[_call(tool, 2)] for tool in tools] for tools in (("put", "pay"), ("book",))
     ]
     items.append([[{"tool": "fail_model"}]])
     parts = [{"turns": turns} for turns in items]
-    return Score([[{"tool": "each_inner", "args": {"items": parts}}], [_call("send", 0)]])
+    turns: Turns = [[{"tool": "each_inner", "args": {"items": parts}}], [_call("send", 0)]]
+    return Score(turns, closed=len(items) - 1)
 
 
 def failures() -> Score:

@@ -57,6 +57,7 @@ class Office:
     def tend(self, run: UUID, score: Score) -> str:
         """Do the actions that the run waits for. Returns its status."""
         too_early = (score.paused and self._hold_up(run)) or (score.written and self._write(run))
+        too_early = too_early or types(run).count("FrameClosed") < score.closed
         if not too_early:
             for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
                 with suppress(TooEarly, ApprovalError):
@@ -198,7 +199,29 @@ def problems(lines: Iterable[ledger.Effect], run: UUID, score: Score) -> list[st
     arrived = sum(one["type"] == "WaitEnded" and one.get("outcome") == "arrived" for one in told)
     if arrived != planned(score.turns, "wait_for"):
         found.append(f"{arrived} events arrived")
+    found += over_limit(told)
     return found + outside(str(run), score, told, ledger.effects_of(lines, run))
+
+
+def over_limit(told: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the frames below which more frames were open at once than the reply allowed."""
+    at_once: dict[str, int] = {}
+    is_open: Counter[str] = Counter()
+    found: list[str] = []
+    for event in told:
+        match event["type"]:
+            case "ModelReplied":
+                at_once[event["frame"]] = event.get("at_once", 0)
+            case "FrameOpened":
+                is_open[event["parent"]] += 1
+            case "FrameClosed":
+                is_open[event["frame"].rpartition(".c")[0]] -= 1
+        found += [
+            f"{count} frames open at once below {parent}"
+            for parent, count in is_open.items()
+            if 0 < at_once.get(parent, 0) < count
+        ]
+    return found
 
 
 def outside(
