@@ -105,7 +105,7 @@ def propose(name: str, number: int, *, actor: Actor | None) -> None:
         if number in found.proposals:
             raise PromptRefused(f"Version {number} waits for a confirmation already.")
         if number == found.in_production:
-            raise PromptRefused(f"{_title(number)} is in production already.")
+            raise PromptRefused(f"{title(number)} is in production already.")
         row = _append(found, actor, Act.PROPOSED, number)
         if actor is not None and not seconds(actor.person):
             _append(found, actor, Act.SCHEDULED, number, effective_at=row.at + ALONE)
@@ -120,7 +120,7 @@ def confirm(name: str, number: int, *, actor: Actor | None) -> None:
         waiting = _waiting(found, number)
         if actor is not None and not may_confirm(actor.person, waiting.by):
             raise PromptRefused(
-                f"Another admin must confirm {_title(number)}: one who did not propose it, did not get their own"
+                f"Another admin must confirm {title(number)}: one who did not propose it, did not get their own"
                 " right from the one who did, and did not give it to them."
             )
         _check_again(found, number)
@@ -154,11 +154,12 @@ def _check_again(found: History, number: int) -> None:
 def _waiting(found: History, number: int) -> acts.Proposal:
     waiting = found.proposals.get(number)
     if waiting is None:
-        raise PromptRefused(f"{_title(number)} does not wait for a confirmation.")
+        raise PromptRefused(f"{title(number)} does not wait for a confirmation.")
     return waiting
 
 
-def _title(number: int) -> str:
+def title(number: int) -> str:
+    """Name a version at the beginning of a sentence."""
     return f"Version {number}" if number != CODE else "The text in the code"
 
 

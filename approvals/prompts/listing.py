@@ -87,6 +87,11 @@ class PromptView:
         return next((one for one in self.texts if one.number == self.production), None)
 
     @property
+    def settled(self) -> frozenset[int]:
+        """The versions that cannot be proposed: the one in production and those that wait."""
+        return frozenset({self.production, *(one.proposal.number for one in self.waiting)})
+
+    @property
     def versions(self) -> int:
         """The number of saved versions."""
         return sum(one.number != CODE for one in self.texts)

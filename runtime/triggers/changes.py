@@ -124,7 +124,7 @@ def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
         begin = definition.moment(first, "first", defined.zone)
         last = definition.moment(until, "until", defined.zone)
         if last < begin:
-            raise InvalidInput("until", "must not be before the first time")
+            raise InvalidInput("until", "must not be before the beginning of the range")
         if last > held.now:
             raise InvalidInput("until", "must not be in the future")
         waiting = schedule_times.open_times(held.connection, id).waiting

@@ -38,7 +38,8 @@ def test_a_version_is_reviewed_in_git_and_activated(cast: Cast, tmp_path: Path) 
     assert told.startswith("shop/desk\tversion 1 in production\tused by desk\n  1\t")
     assert told.endswith("by the command line\tproduction, staging\n")
     assert files.read(prompts("export", NAME)).note == "Sooner"
-    prompts("activate", NAME, "0")
+    assert prompts("propose", NAME, "0") == "The text in the code is proposed for production.\n"
+    assert prompts("activate", NAME, "0") == "The text in the code is in production.\n"
     assert "the text in the code in production" in prompts("list")
     file.write_text("prompt: shop/desk\ntext: Serve.")
     with pytest.raises(CommandError, match=r"text lacks the variable \{name\}"):

@@ -9,7 +9,12 @@ from django.core.management.base import CommandError, CommandParser
 from approvals.management import command
 from approvals.prompts import changes, files, listing
 
-NUMBERED = ("activate", "propose", "confirm", "withdraw")
+NUMBERED = {
+    "activate": "is in production",
+    "propose": "is proposed for production",
+    "confirm": "is in production",
+    "withdraw": "is not proposed any more",
+}
 
 
 class Command(command.Command):
@@ -58,10 +63,10 @@ class Command(command.Command):
                 if number not in {one.proposal.number for one in listing.prompt(name).waiting}:
                     changes.propose(name, number or 0, actor=None)
                 changes.confirm(name, number or 0, actor=None)
-                self.stdout.write(f"Version {number} is in production.")
             case _:
                 getattr(changes, act)(name, number, actor=None)
-                self.stdout.write(f"Done: {act} version {number}")
+        if act in NUMBERED:
+            self.stdout.write(f"{changes.title(number or 0)} {NUMBERED[act]}.")
 
     def _list(self) -> None:
         for one in listing.prompts():

@@ -97,8 +97,7 @@ def _changed(request: HttpRequest, name: str, number: int, act: Act, state: str)
         return _page(request, name, problem=str(refused), status=refused.status)
     except UnknownPrompt as exc:
         raise Http404 from exc
-    title = f"Version {number}" if number else "The text in the code"
-    messages.success(request, f"{title} {state}.")
+    messages.success(request, f"{changes.title(number)} {state}.")
     return redirect("prompt", name=name)
 
 
