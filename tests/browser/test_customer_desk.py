@@ -3,142 +3,37 @@
 The tests are one story: each finds the runs of the one before.
 """
 
-import base64
-import hashlib
-import hmac
 import json
 import re
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import httpx2
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, expect
 
-from agents.sdk.spec import AgentSpec
-from tests.browser.conftest import logged_in
-from tests.support.commands import Done, manage
-from tests.support.oauth_server import SECRET, TokenServer, token_server
-from tests.support.people import Office, until
+from tests.browser.shop import (
+    ANSWER,
+    CHIEF,
+    STREAM,
+    SUMMARY,
+    Desk,
+    appears,
+    end_for_good,
+    opened,
+    run_of,
+)
 from tests.support.provider.faults import Fault
 from tests.support.provider.protocol import instructions_of
-from tests.support.provider.server import KEY, Provider
 from tests.support.scripted_agents import customer_desk as agents
-from tests.support.specs import registry_of
-from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
-
-CHIEF = """from approvals.accounts.people import create_person
-from approvals.policy import Group
-create_person(username="chief", password="a second admin", groups=[Group.ADMINS])
-"""
-PASSWORDS = {"chief": "a second admin"}
-ANSWER = "Give the answer to the requester"
-
-
-class Model(Provider):
-    """The model server of both agents, one of which has any version of its prompt."""
-
-    def agent_of(self, instructions: str) -> AgentSpec:
-        return super().agent_of(instructions) or agents.customer_desk
-
-
-@dataclass(frozen=True, kw_only=True)
-class Desk:
-    """The installation, its bank and model, and a browser window of each person."""
-
-    chromium: Browser
-    office: Office
-    bank: TokenServer
-    model: Model
-    refresh: Path
-    runs: list[str] = field(default_factory=list)
-    pages: dict[str, Page] = field(default_factory=dict)
-
-    def page(self, name: str) -> Page:
-        if name not in self.pages:
-            self.pages[name] = logged_in(
-                self.chromium, self.office.stack, name, PASSWORDS.get(name, "")
-            )
-        return self.pages[name]
-
-    def post(self, path: str, body: bytes, **headers: str) -> httpx2.Response:
-        headers = {"Content-Type": "application/json", **headers}
-        return httpx2.post(self.office.stack.url + path, content=body, headers=headers)
-
-    def open_run(self, name: str, run: str) -> Page:
-        page = self.page(name)
-        page.goto(f"/runs/{run}/")
-        return page
-
-    def open_request(self, run: str, sentence: str) -> Page:
-        """Bea's window with the request of the run, once there is one with this sentence."""
-        path = f"/api/v1/approvals?status=pending&run={run}"
-
-        def asked() -> str | None:
-            _, found = self.office.stack.ask("bea", "GET", path)
-            ids = [str(one["id"]) for one in found["items"] if sentence in one["sentence"]]
-            return next(iter(ids), None)
-
-        bea = self.page("bea")
-        bea.goto(f"/a/{until(asked, sentence)}/")
-        return bea
-
-    def approve(self, run: str, sentence: str) -> None:
-        bea = self.open_request(run, sentence)
-        bea.get_by_role("button", name="Approve").click()
-        expect(bea.locator(".toast")).to_be_visible()
-
-    def finish(self, run: str, sentence: str) -> None:
-        self.approve(run, sentence)
-        self.approve(run, ANSWER)
-        self.office.wait(run, "completed")
-
-    def command(self, *words: object, **more: str) -> Done:
-        """Run a command as a worker would."""
-        return manage(*words, env=self.office.stack.named("config.worker")[0].environ() | more)
 
 
 @pytest.fixture(scope="module")
 def desk(sandbox: Path, chromium: Browser) -> Iterator[Desk]:
-    refresh = sandbox / "refresh"
-    refresh.write_text("canary-refresh-1")
-    refresh.chmod(0o644)  # workers may run under another account
-    with token_server() as bank, Model(registry_of(agents.stocktake)) as model:
-        given = {
-            "ABEYANCE_AGENTS": agents.__name__,
-            "ABEYANCE_MODEL": "openai:desk-1",
-            "OPENAI_BASE_URL": model.url,
-            "OPENAI_API_KEY": KEY,
-            "ABEYANCE_ARCHIVE": "30",
-            "ABEYANCE_HISTORY_DAYS": "0",
-            agents.BANK_URL: bank.url,
-            agents.BANK_SECRET: SECRET,
-            agents.BANK_REFRESH: str(refresh),
-        }
-        with Stack(sandbox / "desk", **given) as stack:
-            yield Desk(
-                chromium=chromium, office=Office(stack), bank=bank, model=model, refresh=refresh
-            )
-
-
-def appears(page: Page, found: Locator) -> Locator:
-    """Reload the page until it is there."""
-
-    def reloaded() -> bool | None:
-        page.reload()
-        return found.first.is_visible() or None
-
-    until(reloaded, str(found))
-    return found
-
-
-def run_of(page: Page) -> str:
-    return urlsplit(page.url).path.split("/")[2]
+    with opened(sandbox, chromium) as desk:
+        yield desk
 
 
 def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
@@ -181,6 +76,11 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
 
     bea.goto("/")
     appears(bea, bea.get_by_role("link", name="Pay 40 euros back for order A-1")).click()
+    bea.get_by_label("Comment for people").fill("Is he a regular?")
+    bea.get_by_role("button", name="Add comment").click()
+    comments = bea.get_by_role("region", name="Comments").get_by_role("list")
+    expect(comments).to_contain_text("Is he a regular?")
+    assert (comments.bounding_box() or {"height": 900})["height"] < 100
     item = bea.get_by_role("region", name="Item of the plan")
     expect(item).to_contain_text("item 2 of 3")
     expect(item).to_contain_text("Pay the money back")
@@ -225,20 +125,13 @@ def test_a_signed_webhook_starts_a_run_that_remembers_the_thread(desk: Desk) -> 
     ada.get_by_role("button", name="Make the webhook").click()
     address, secret = ada.locator("code.mono").all_inner_texts()[:2]
     returned = {"customer": "C-7", "order": "A-2", "country": "DE"}
-    body, now = json.dumps(returned).encode(), str(int(time.time()))
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    digest = hmac.digest(key, b".".join((b"w-1", now.encode(), body)), hashlib.sha256)
-    sent = {"webhook-id": "w-1", "webhook-timestamp": now}
-    path = urlsplit(address).path
-    for signature, status in ((b"none", 401), (digest, 202), (digest, 200)):
-        sent["webhook-signature"] = f"v1,{base64.b64encode(signature).decode()}"
-        assert desk.post(path, body, **sent).status_code == status
+    for key, status in (("none", 401), (secret, 202), (secret, 200)):
+        assert desk.deliver(address, key, "w-1", returned) == status
     ada.goto("/triggers/")
     ada.get_by_role("link", name="Returned orders").click()
     expect(ada.get_by_text("1 delivery was refused")).to_be_visible()
     appears(ada, ada.get_by_role("link", name="w-1")).click()
-    run = run_of(ada)
-    desk.runs.append(run)
+    desk.runs.append(run := run_of(ada))
     memory = ada.get_by_role("region", name="Remembers")
     before = "40 euros for order A-1 are on their way."
     expect(memory).to_contain_text(before)
@@ -263,7 +156,13 @@ def test_a_prompt_of_two_admins_is_pinned_by_a_scheduled_run(desk: Desk) -> None
     appears(admin, admin.get_by_text("10 replies, of which 0 differ"))
     expect(admin.get_by_role("region", name=f"Run {desk.runs[0]}")).to_contain_text("pay_back")
     admin.get_by_role("link", name=f"← {agents.PROMPT}").click()
-    admin.get_by_role("button", name=re.compile("Propose for production.*version 1")).click()
+    admin.locator("summary", has_text="Text, and label").click()
+    admin.get_by_label("Label", exact=True).fill("staging")
+    admin.get_by_role("button", name="Set the label").click()
+    propose = admin.get_by_role("button", name=re.compile("Propose for production.*version 1"))
+    propose.click()
+    expect(admin.get_by_role("heading", name="Version 1", exact=True)).to_be_visible()
+    expect(propose).to_have_count(0)
     chief.goto("/prompts/")
     chief.get_by_role("link", name=agents.PROMPT).click()
     chief.get_by_role("button", name="Confirm version 1").click()
@@ -284,14 +183,52 @@ def test_a_prompt_of_two_admins_is_pinned_by_a_scheduled_run(desk: Desk) -> None
     history = ada.get_by_role("region", name="History")
     expect(history).to_contain_text("started by hand by ada")
     history.get_by_role("link").first.click()
-    run = run_of(ada)
-    desk.runs.append(run)
+    desk.runs.append(run := run_of(ada))
     desk.finish(run, "Pay 15 euros back for order A-3")
     ada.reload()
     expect(ada.get_by_text("shop/desk, version 1")).to_be_visible()
     expect(ada.get_by_role("link", name="Monday returns")).to_be_visible()
     wordings = {instructions_of(body) for body in desk.model.bodies[-4:]}
     assert wordings == {text.replace("{order}", "A-3")}
+
+    file = desk.refresh.with_name("prompt.yaml")
+    file.write_text(desk.command("prompts", "export", agents.PROMPT, by="web").stdout)
+    file.write_text(file.read_text().replace("kindly", "warmly"))
+    done = desk.command("prompts", "import", file, by="web")
+    assert done.stdout == f"Version 2 of {agents.PROMPT} is saved.\n", done.stderr
+    admin.reload()
+    version = admin.get_by_role("region", name="Versions").get_by_role("listitem")
+    expect(version.nth(0)).to_contain_text("by the command line")
+    expect(version.nth(1)).to_contain_text(re.compile("production.*staging", re.DOTALL))
+    back = re.compile("Propose for production.*the text in the code")
+    admin.get_by_role("button", name=back).click()
+    chief.reload()
+    chief.get_by_role("button", name="Confirm the text in the code").click()
+    expect(chief.get_by_role("heading", name="In production: the text in the code")).to_be_visible()
+
+
+def test_a_schedule_starts_runs_for_past_times_and_ends(desk: Desk) -> None:
+    ada = desk.page("ada")
+    ada.goto("/schedules/")
+    ada.get_by_role("link", name="Monday returns").click()
+    ada.locator("summary", has_text="Back-fill…").click()
+    first = datetime.now(UTC).replace(hour=0, minute=0) - timedelta(days=8)
+    last = first + timedelta(days=7)
+    for begin, until, said in (
+        (last, first, "must not be before the beginning of the range"),
+        (first, last, "The past times of this range wait for their turn."),
+    ):
+        ada.get_by_label("From").fill(f"{begin:%Y-%m-%dT%H:%M:%S}")
+        ada.get_by_label("Until").fill(f"{until:%Y-%m-%dT%H:%M:%S}")
+        ada.get_by_role("button", name="Back-fill", exact=True).click()
+        expect(ada.get_by_text(said)).to_be_visible()
+    history = ada.get_by_role("region", name="History").get_by_role("listitem")
+    past = history.filter(has_text="back-filled by ada")
+    appears(ada, past.get_by_text("Waiting for a person"))
+    expect(past).to_have_count(1)
+    expect(past).to_contain_text("09:00:00")
+    end_for_good(ada)
+    expect(history).to_have_count(2)
 
 
 def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
@@ -333,6 +270,40 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
     assert desk.office.run(first)["output"].startswith("40 euros")
 
 
+def test_an_entry_of_a_stream_wakes_its_run_and_the_next_one_starts_one(desk: Desk) -> None:
+    admin = desk.page("admin")
+    ada = desk.start("parcels", parcel="P-1", Business_key="parcel P-1", Thread="C-7")
+    appears(ada, ada.get_by_text('parcel.arrived with {"parcel": "P-1"}'))
+    admin.goto("/triggers/new/?agent=parcels")
+    admin.get_by_label("Name", exact=True).fill("Parcels")
+    admin.get_by_label("Event", exact=True).fill("parcel.arrived")
+    admin.get_by_label("Input of each run").fill('{"parcel": "{{data.parcel}}"}')
+    admin.get_by_label("Business key").fill("'parcel ' + data.parcel")
+    admin.get_by_label("Thread").fill("'C-7'")
+    admin.locator("summary", has_text="Wake runs that wait").click()
+    admin.get_by_label("An event of the source or the webhook").select_option("first")
+    admin.locator("summary", has_text="Files, a stream or a bucket").click()
+    admin.get_by_label("Stream").fill(STREAM)
+    admin.get_by_role("button", name="Make the trigger").click()
+    expect(admin.get_by_text("No event has come yet.")).to_be_visible()
+    events = admin.get_by_role("region", name="Events").get_by_role("listitem")
+    desk.send(parcel="P-1", by="Bo")
+    appears(admin, events.get_by_text("woke its run"))
+    desk.office.wait(run_of(ada), "completed")
+    ada.reload()
+    expect(ada.get_by_text("P-1 came with Bo.").first).to_be_visible()
+
+    desk.send(parcel="P-2", by="Cy")
+    appears(admin, events.filter(has_text="parcel P-2")).get_by_role("link").click()
+    memory = admin.get_by_role("region", name="Remembers")
+    appears(admin, memory.get_by_text("summed this up"))
+    expect(memory).to_contain_text(SUMMARY)
+    expect(memory.get_by_role("listitem")).to_have_count(3)
+    admin.goto("/triggers/")
+    admin.get_by_role("link", name="Parcels").click()
+    end_for_good(admin)
+
+
 def test_a_long_run_keeps_a_short_journal_and_a_large_result(desk: Desk) -> None:
     run = desk.office.begin("stocktake", shelves=agents.SHELVES)
     desk.open_request(run, "Close the books")
@@ -354,13 +325,19 @@ def test_a_long_run_keeps_a_short_journal_and_a_large_result(desk: Desk) -> None
 
 def test_an_old_run_leaves_postgres_and_comes_back(desk: Desk) -> None:
     run = desk.runs[0]
-    aged = (
-        "UPDATE runtime_run SET ended_at = ended_at - interval '31 days' WHERE id = %s RETURNING 1"
-    )
+    aged = "UPDATE runtime_run SET ended_at = ended_at - interval '31 d' WHERE id = %s RETURNING 1"
     assert desk.office.stack.rows(aged, run) == [(1,)]
-    done = desk.command("archive_runs")
-    assert "1 of 1 runs are archived" in done.stdout, done.stderr
     admin = desk.page("admin")
+    admin.goto(f"/runs/{run}/")
+    for act, button in (("Hold this run…", "Hold this run"), ("Lift the hold…", "Lift the hold")):
+        admin.get_by_role("link", name=act).click()
+        admin.get_by_label("Reason").fill("A lawsuit.")
+        admin.get_by_role("button", name=button).click()
+        held = admin.get_by_role("heading", name="Under a legal hold by admin")
+        archived = int(act.startswith("Lift"))
+        expect(held).to_have_count(1 - archived)
+        done = desk.command("archive_runs")
+        assert f"{archived} of {archived} runs are archived" in done.stdout, done.stderr
     admin.goto('/runs/?q=key:"return A-1"')
     expect(admin.locator(".row", has_text="archived")).to_have_count(1)
     admin.get_by_role("link", name="return A-1").click()
@@ -375,13 +352,8 @@ def test_an_old_run_leaves_postgres_and_comes_back(desk: Desk) -> None:
 
 
 def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> None:
-    ada = desk.page("ada")
     desk.model.faults.append(Fault.HALF_OPEN)
-    ada.goto("/agents/customer_desk/start/")
-    ada.get_by_label("customer").fill("C-8")
-    ada.get_by_label("order").fill("A-3")
-    ada.get_by_role("button", name="Start the run").click()
-    ada.wait_for_url("**/runs/*/")
+    ada = desk.start("customer_desk", customer="C-8", order="A-3")
     run = run_of(ada)
     assert desk.model.speaking.wait(60)
     ada.get_by_label("Message to the agent").fill("It is urgent.")
@@ -392,7 +364,21 @@ def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> Non
     assert "was cut off" in marker
     ada.goto(f"/runs/{run}/?tab=transcript")
     expect(ada.get_by_text("It is urgent.").first).to_be_visible()
-
+    for said in ("Pay it at once.", "Thank you."):
+        ada.get_by_label("Message to the agent").fill(said)
+        ada.get_by_role("button", name="Send").click()
+        expect(ada.get_by_label("Message to the agent")).to_have_value("")
+        appears(ada, ada.get_by_text(said))
+    ada.get_by_role("link", name="Fork…").click()
+    ada.wait_for_url("**/fork/**")
+    ada.locator("summary", has_text="waits for the agent: “Pay it at once.”").click()
+    ada.get_by_label("Your message").first.fill("Ask him first.")
+    ada.get_by_role("button", name="Fork with this change").first.click()
+    ada.wait_for_url(lambda url: "/fork/" not in url)
+    expect(ada.get_by_text("changed a message").first).to_be_visible()
+    ada.goto(f"/runs/{run_of(ada)}/?tab=transcript")
+    expect(ada.get_by_text("Ask him first.").first).to_be_visible()
+    expect(ada.get_by_text("Pay it at once.")).to_have_count(0)
     desk.model.retry_after = 3600  # last in this file, because no agent has a reply for a while
     desk.model.faults.append(Fault.RATE_LIMIT)
     desk.approve(run, "Pay 15 euros back for order A-3")

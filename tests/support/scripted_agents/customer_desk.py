@@ -1,17 +1,30 @@
-"""Two agents of a shop, whose scripts play in the workers or behind an address that these ask.
+"""Three agents of a shop, whose scripts play in the workers or behind an address that these ask.
 
 `customer_desk` pays orders back: with a plan, a memory, a prompt, a credential that may lapse, and a held answer.
+`parcels` waits for an event, and remembers a summary of its thread.
 `stocktake` takes many turns, of which it keeps a summary, and its last result is a large one.
 """
 
 import os
+from datetime import UTC, datetime, timedelta
 
 import httpx2
 from pydantic import BaseModel
 
 from agents.credentials import Environment, File, OAuth
-from agents.sdk import Answer, Compaction, CredentialRefused, ToolContext, agent, last, prompt, tool
+from agents.sdk import (
+    Answer,
+    Compaction,
+    CredentialRefused,
+    ToolContext,
+    agent,
+    last,
+    prompt,
+    summary,
+    tool,
+)
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
+from agents.tools.timers import wait_for
 from tests.support.oauth_server import CLIENT
 
 BANK_URL, BANK_SECRET, BANK_REFRESH = "DESK_BANK_URL", "DESK_BANK_SECRET", "DESK_BANK_REFRESH"
@@ -86,6 +99,31 @@ customer_desk = agent(
     plan=True,
     thread_memory=last(20),
     answer=Answer(),
+)
+
+
+class Parcel(BaseModel):
+    parcel: str
+
+
+@script
+def await_parcel(turn: Turn) -> Reply:
+    """Wait for the parcel, and say so."""
+    came = turn.result("wait_for")
+    if came is not None:
+        return say(f"{turn.input['parcel']} came with {came.content['data']['by']}.")
+    until = (datetime.now(UTC) + timedelta(days=30)).isoformat()
+    return call("wait_for", event="parcel.arrived", match=turn.input, until=until)
+
+
+parcels = agent(
+    name="parcels",
+    description="Waits for a parcel.",
+    instructions="Wait for the parcel, and say who brought it.",
+    input=Parcel,
+    model=await_parcel,
+    tools=[wait_for],
+    thread_memory=summary(200),
 )
 
 
