@@ -244,6 +244,7 @@ class Runner:
             message = self._next()
             while True:
                 if self._held.lost.is_set():
+                    self._messages.put(message)  # to be discarded with the others
                     raise LeaseLost
                 self._receive(message)
                 message = self._messages.get_nowait()

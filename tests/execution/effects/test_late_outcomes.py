@@ -124,11 +124,16 @@ def test_other_late_outcomes_settle_it(late: Late, outcome: Outcome, told: tuple
     assert LateOutcome.objects.count() == 0, "it goes with the payloads, and not before"
 
 
-def test_an_outcome_that_came_and_was_not_written_is_handed_in(rig: MakeBench) -> None:
+@pytest.mark.parametrize("is_told", [False, True], ids=["by its step", "by the heartbeat"])
+def test_an_outcome_that_came_and_was_not_written_is_handed_in(
+    rig: MakeBench, is_told: bool
+) -> None:
     """The worker receives the outcome and the loss of the run at the same moment."""
 
     def takes_it_away(request: ToolRequest) -> Outcome:
         taken_away(request.run)
+        if is_told:
+            desk.held(request.run).lost.set()
         return SENT
 
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=takes_it_away))
