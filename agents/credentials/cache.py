@@ -1,6 +1,5 @@
 """Gives calls their credentials, and keeps tokens in the memory of this process until they expire."""
 
-import threading
 import time
 from collections.abc import Iterable
 
@@ -8,7 +7,7 @@ from agents.credentials.providers import Credential, Secret
 from agents.errors import CredentialMissing, NotDone
 from runtime.core.enums import FailureCause
 
-_lock = threading.Lock()
+# Threads share it without a lock: two that fetch at once keep the later token.
 _known: dict[Credential, tuple[str, float]] = {}
 
 
@@ -21,8 +20,7 @@ def resolve(
 
 def forget() -> None:
     """Forget every token."""
-    with _lock:
-        _known.clear()
+    _known.clear()
 
 
 def _fetched(credential: Credential, seconds: float) -> Secret:
@@ -37,13 +35,11 @@ def _fetched(credential: Credential, seconds: float) -> Secret:
 
 
 def _secret(credential: Credential, seconds: float, anew: bool) -> str:
-    with _lock:
-        value, until = _known.get(credential, ("", 0.0))
-    if value and not anew and time.monotonic() < until:
+    value, until = _known.get(credential, ("", 0.0))
+    if not anew and time.monotonic() < until:
         return value
     began, found = time.monotonic(), _fetched(credential, seconds)
-    with _lock:
-        _known.pop(credential, None)
-        if found.seconds > 0:
-            _known[credential] = (found.value, began + found.seconds)
+    _known.pop(credential, None)
+    if found.seconds > 0:
+        _known[credential] = (found.value, began + found.seconds)
     return found.value

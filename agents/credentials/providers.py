@@ -25,7 +25,7 @@ _REFUSED = frozenset({400, 401, 403, 404})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A secret, and for how many seconds a worker may use it again, 0 for once."""
+    """A secret, and for how many seconds a worker may use it again, 0 or less for once."""
 
     value: str
     seconds: float = 0.0
@@ -134,9 +134,7 @@ class OAuth:
         token, lasts = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token:
             raise NotDone(f"the answer of the token server for {self.name} has no access_token")
-        if isinstance(lasts, bool) or not isinstance(lasts, int | float):
-            return Secret(value=token)
-        return Secret(value=token, seconds=max(0.0, lasts - LEEWAY))
+        return Secret(value=token, seconds=lasts - LEEWAY if isinstance(lasts, int | float) else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

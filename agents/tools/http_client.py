@@ -159,7 +159,7 @@ def is_public(address: str) -> bool:
     inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
     if inside is not None:
         return is_public(str(inside))
-    if ip.version == 6 and int(ip) >> 32 == _NAT64:
+    if int(ip) >> 32 == _NAT64:
         return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
     if ip.version == 6 and ip not in _GLOBAL_UNICAST:
         return False
@@ -180,7 +180,7 @@ def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
     return {
         "status": response.status_code,
         "type": kind,
-        "body": text if cut else _value(text, kind),
+        "body": _value(text, kind),
         "cut": cut,
     }
 

@@ -11,7 +11,7 @@ Site = tuple[str, str, int]  # scheme, host, port
 def site_of(url: str) -> Site:
     """Return the scheme, host and port of a URL. Raises ValueError if it is none that a request may go to."""
     parts = urlsplit(url)
-    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".").lower()
+    scheme, host = parts.scheme, (parts.hostname or "").rstrip(".")  # in lower case already
     if scheme not in PORTS or not host or "@" in parts.netloc:
         raise ValueError("it needs http or https and a host, without a user name")
     return scheme, host, parts.port or PORTS[scheme]

@@ -37,10 +37,10 @@ SELECT * FROM ({{query}}
   ELSE (left(abeyance_row::text, 0) || '{TOO_LARGE}')::boolean END
 """
 
-# The tables that the role could change; a superuser could also read the server's files.
+# The tables and views that the role could change; a superuser could also read the server's files.
 _WRITABLE = """
 SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user), count(*) FROM pg_class
-WHERE relkind IN ('r', 'p') AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
   AND has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
 """
 
@@ -130,7 +130,7 @@ def _read(
 def _require_reader(connection: psycopg.Connection[Any], url_env: str) -> None:
     superuser, tables = connection.execute(_WRITABLE).fetchone() or (True, 0)
     if superuser or tables:
-        can = "is a superuser" if superuser else f"can change {tables} tables"
+        can = "is a superuser" if superuser else f"can change {tables} tables or views"
         raise NotDone(
             f"the role of {url_env} {can}: give it a role that only reads",
             cause=FailureCause.SETUP,

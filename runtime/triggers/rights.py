@@ -1,6 +1,5 @@
 """Says who may read and change schedules and triggers: their owners, and admins."""
 
-from runtime.errors import Forbidden
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 
@@ -20,9 +19,3 @@ def may_read(owner: str, actor: Actor) -> bool:
 def may_change(owner: str, actor: Actor) -> bool:
     """Say whether the actor may change what this person owns."""
     return wiring.access().may_fork(actor, owner)
-
-
-def require_change(owner: str, actor: Actor, what: str) -> None:
-    """Raise Forbidden unless the actor may change what this person owns; `what` is its word."""
-    if not may_change(owner, actor):
-        raise Forbidden("not_eligible", f"Only the owner and admins may change a {what}.")

@@ -1,7 +1,7 @@
 """Prompts: the version that a run uses, how an admin puts one in production, and the texts that are refused."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 from uuid import UUID
@@ -168,6 +168,7 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     run = shop.start()
     put_in_production(SECOND)
     put_in_production("Help {name} more.", CHILD)
+    assert {name: len(done) for name, done in acts.read().items()} == {CHILD: 6, NAME: 6}
     shop.approve(run)
     shop.approve(before)
     assert told(run) == [(1, "Serve A-1.!"), (1, "Help B-2.")]
@@ -255,7 +256,9 @@ def test_another_admin_puts_a_version_in_production(office: None) -> None:
     assert [one.act for one in shown.done] == ["confirmed", "proposed", "labelled", "saved"]
 
 
-def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(office: None) -> None:
+def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
+    office: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     number = changes.save(NAME, SECOND, actor=ADMIN)
     changes.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused):
@@ -269,6 +272,22 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(office: None)
     assert (at(23.9), at(24.1)) == (0, number)
     changes.withdraw(NAME, number, actor=ADMIN)
     assert at(24.1) == 0
+    changes.propose(NAME, number, actor=ADMIN)
+    monkeypatch.setattr(clock, "now", lambda: now + timedelta(hours=25))
+    later = put_in_production(FIRST + "!")
+    assert (at(24.9), at(25)) == (number, later)
+    alone = acts.history(acts.read(NAME)[NAME], NAME, clock.now()).activations
+    assert [(one.number, one.alone) for one in alone] == [(number, True), (later, False)]
+
+
+@pytest.mark.parametrize(
+    ("act", "number"),
+    [*((act, 1) for act in acts.Act.values if act != "saved"), ("saved", 2), ("sold", 0)],
+)
+def test_an_act_follows_from_those_before_it(act: str, number: int) -> None:
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    with pytest.raises(PromptBroken, match="act 1 on the prompt shop/desk follows from none"):
+        acts.history([PromptAct(name=NAME, seq=1, act=act, number=number, at=now)], NAME, now)
 
 
 @pytest.mark.parametrize(
@@ -392,14 +411,18 @@ def test_a_run_whose_version_of_a_prompt_was_changed_does_not_verify(shops: Any)
     run = shop.start()
     other = fork(run=run, position=3, actor=Actor(person="ada"))
     assert verify(run).findings == verify(other).findings == ()
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE approvals_promptact DISABLE TRIGGER USER")
-        cursor.execute("UPDATE approvals_promptact SET text = 'Pay Eve.' WHERE seq = 1")
-        cursor.execute("ALTER TABLE approvals_promptact ENABLE TRIGGER USER")
-    for one in (run, other):
-        (found,) = verify(one).findings
-        assert found.subject == f"prompt {NAME}, version {number}"
-        assert "act 1 on the prompt shop/desk is not the one" in found.problem
+    for change, why in (
+        ("DELETE FROM approvals_promptact WHERE seq = 2", "act 2 on the prompt shop/desk is miss"),
+        ("UPDATE approvals_promptact SET text = 'Pay Eve.' WHERE seq = 1", "act 1 on the prompt"),
+    ):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE approvals_promptact DISABLE TRIGGER USER")
+            cursor.execute(change)
+            cursor.execute("ALTER TABLE approvals_promptact ENABLE TRIGGER USER")
+        for one in (run, other):
+            (found,) = verify(one).findings
+            assert found.subject == f"prompt {NAME}, version {number}"
+            assert why in found.problem
     with transaction.atomic():
         audit.append(run=run, actor=ADMIN, act="imported", subject="", detail={})
     assert verify(other).findings == ()  # its versions are those of the other installation

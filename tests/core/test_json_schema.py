@@ -1,12 +1,14 @@
 """The types that stand beside the arguments of a call."""
 
+import json
 from typing import Any
 
 import pytest
 
 from approvals.web.parts.arguments import arguments
-from runtime.core.schemas.json_schema import problems
+from runtime.core.schemas.json_schema import MAX_MESSAGE, problems, write_only
 
+TICKET = {"pattern": "^(HR|IT)-[0-9]+$"}
 DEFINITIONS = {
     "Level": {"type": "integer", "maximum": 5},
     "Loop": {"$ref": "#/$defs/Loop", "anyOf": [{"$ref": "#/$defs/Loop"}]},
@@ -19,8 +21,9 @@ DEFINITIONS = {
         ({"type": "string", "format": "email"}, "x", "string · email"),
         ({"type": "integer", "minimum": 1, "maximum": 5}, 3, "integer · 1 to 5"),
         ({"type": "integer", "minimum": 1}, 3, "integer · at least 1"),
-        ({"enum": ["a", 2]}, "a", "one of a, 2"),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, "string or null"),
+        ({"enum": ["a", ["ä"]]}, "a", 'one of a, ["ä"]'),
+        ({"const": "a"}, "a", "always a"),
+        ({"anyOf": [{}, {"type": "string"}, {"type": "null"}]}, None, "string or null"),
         ({"type": ["string", "null"]}, None, "string or null"),
         ({}, [1], "array"),
         (True, 1.5, "number"),
@@ -73,22 +76,35 @@ def test_a_schema_that_cannot_be_checked_is_a_problem(
     ("value", "field", "said"),
     [
         ({"level": 6}, "in.it.level", "must be at most 5"),
+        ({"level": "x"}, "in.it.level", "must be of type integer"),
         ({}, "in.it.level", "is missing"),
         ("", "in.it", "must have at least 1 characters"),
         ([], "in.it", "must be object or string · at least 1 characters or null"),
     ],
 )
-def test_the_one_choice_of_the_type_says_what_is_wrong(value: Any, field: str, said: str) -> None:
+@pytest.mark.parametrize("either", ["anyOf", "oneOf"])
+def test_the_one_choice_of_the_type_says_what_is_wrong(
+    either: str, value: Any, field: str, said: str
+) -> None:
     whole = {
         "type": "object",
         "properties": {"level": {"$ref": "#/$defs/Level"}},
         "required": ["level"],
     }
     text = {"type": "string", "minLength": 1}
-    one = {"anyOf": [{"$ref": "#/$defs/Whole"}, text, {"type": "null"}]}
+    one = {either: [{"$ref": "#/$defs/Whole"}, text, {"type": "null"}]}
     schema = {"properties": {"it": one}, "$defs": {**DEFINITIONS, "Whole": whole}}
-    (only,) = problems(schema, {"it": value}, "in")
+    (only,) = problems(json.dumps(schema), {"it": value}, "in")
     assert (only.field, only.detail) == (field, said)
+    assert problems(schema, {"it": None}, "in") == []
+
+
+def test_fields_are_named_the_least_deep_first() -> None:
+    inner = {"properties": {"b": {"type": "integer"}, "c": {"pattern": "^c$"}}}
+    schema = {"properties": {"a": inner}, "required": ["a", "z"], "additionalProperties": False}
+    found = problems(schema, {"a": {"b": "x", "c": 1}, "y": 1}, "in")
+    assert [one.field for one in found] == ["in.z", "in.y", "in.a.b"]
+    assert write_only({"properties": {"a": True, "b": {"writeOnly": True}, "c": {}}}) == {"b"}
 
 
 @pytest.mark.parametrize("choice", ["anyOf", "oneOf"])
@@ -120,6 +136,7 @@ def _ref(name: str) -> dict[str, str]:
         (r"^[a-z\-]+$", "must have only these characters: a-z -"),
         (r"^[^\r\n]+$", r"must match ^[^\r\n]+$"),
         (r"^[\w]+$", r"must match ^[\w]+$"),
+        (r"^[a\\]+$", r"must have only these characters: a \\"),
         ("^(a|b)$", "must match ^(a|b)$"),
     ],
 )
@@ -129,16 +146,26 @@ def test_a_pattern_of_characters_is_said_in_words(pattern: str, said: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("rule", "said"),
     [
-        ({"format": "email", "examples": ["a@b.c"]}, "must be a valid email"),
-        ({"examples": ["HR-77"], "description": "The ticket."}, "must have the form of HR-77"),
-        ({"examples": [], "description": "The ticket."}, "must fit its description: The ticket."),
-        ({"errorMessage": "must name a ticket, as HR-77"}, "must name a ticket, as HR-77"),
-        ({"errorMessage": 7}, "must match ^(HR|IT)-[0-9]+$"),
+        (TICKET | {"format": "email", "examples": ["a@b.c"]}, "must be a valid email"),
+        (TICKET | {"examples": ["HR-77"], "description": "T."}, "must have the form of HR-77"),
+        (TICKET | {"examples": [], "description": "T."}, "must fit its description: T."),
+        (TICKET | {"examples": "HR-77", "description": "T."}, "must fit its description: T."),
+        (TICKET | {"errorMessage": "must name a ticket, as HR-77"}, "must name a ticket, as HR-77"),
+        (TICKET | {"errorMessage": 7}, "must match ^(HR|IT)-[0-9]+$"),
+        ({"const": 1, "errorMessage": "x" * (MAX_MESSAGE + 1)}, "x" * MAX_MESSAGE),
+        ({"anyOf": [{"minLength": 2}, {"type": "null"}], "errorMessage": "is short"}, "is short"),
+        ({"anyOf": [{"not": {}}, {"not": {}}]}, "fits no choice"),
+        ({"oneOf": [{"type": "string"}, True]}, "fits more than one choice"),
     ],
 )
-def test_what_no_words_describe_is_said_by_the_author(more: dict[str, Any], said: str) -> None:
-    rule = {"pattern": "^(HR|IT)-[0-9]+$", **more}
+def test_what_no_words_describe_is_said_by_the_author(rule: dict[str, Any], said: str) -> None:
     (only,) = problems({"properties": {"it": rule}}, {"it": "x"}, "in")
     assert only.detail == said
+
+
+@pytest.mark.parametrize("value", [True, 3.0])
+def test_an_integer_is_one_of_python(value: object) -> None:
+    (only,) = problems({"properties": {"it": {"type": "integer"}}}, {"it": value}, "in")
+    assert only.detail == "must be of type integer"

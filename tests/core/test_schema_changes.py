@@ -16,6 +16,7 @@ BEFORE: dict[str, Any] = {
         "to": {"type": "string", "title": "To", "maxLength": 50},
         "title": {"type": "string", "default": "Mr"},
         "lines": {"type": "array", "items": {"$ref": "#/$defs/Line"}},
+        "when": {"anyOf": [{"type": "object"}, {"type": "null"}], "default": {"title": "now"}},
     },
     "$defs": {
         "Line": {
@@ -42,6 +43,10 @@ COMPATIBLE = {
     "nothing": BEFORE,
     "a description": _changed("description", to="Pay money."),
     "a description of an argument": _changed(*OF_LINE, "euros", "description", to="Gross."),
+    "a description of items": _changed("properties", "lines", "items", "description", to="Each."),
+    "a description of a choice": _changed(
+        "properties", "when", "anyOf", to=[{"type": "object", "title": "When"}, {"type": "null"}]
+    ),
     "examples": _changed("properties", "to", "examples", to=["ada"]),
     "an optional argument": _changed("properties", "note", to=NOTE),
     "a definition": _changed("$defs", "Place", to={"type": "string"}),
@@ -54,6 +59,7 @@ ASKING = {
     "a narrower limit": _changed("properties", "to", "maxLength", to=9),
     "a type": _changed("properties", "to", "type", to="integer"),
     "a default": _changed("properties", "title", "default", to="Ms"),
+    "a title in a default": _changed("properties", "when", "default", "title", to="later"),
     "a default of another type": _changed("properties", "title", "default", to=["Mr"]),
     "an argument named title is gone": _changed("properties", to={"to": {"type": "string"}}),
     "an argument inside of an object": _changed(*OF_LINE, "cents", to=NOTE),
@@ -74,6 +80,8 @@ def test_any_other_change_may_change_a_call(after: Any) -> None:
 
 
 def test_a_name_that_was_taken_before_is_not_new() -> None:
-    free = {"type": "object", "properties": {}}
-    assert not is_compatible(free, {**free, "properties": {"note": NOTE}})
+    free = {"type": "object", "properties": {"to": NOTE}}
+    assert is_compatible(free, {**free, "description": "Pay."})
+    assert not is_compatible(free, {**free, "properties": {"to": NOTE, "note": NOTE}})
     assert not is_compatible({"const": 1}, {"const": True})
+    assert not is_compatible(None, free)

@@ -23,8 +23,11 @@ class TokenServer:
         self.valid: set[str] = set()
         self.issued: list[str] = []
         self.grants: list[str] = []
+        self.scopes: list[list[str]] = []
+        self.lasts: Any = 3600
+        self.said: tuple[int, bytes] | None = None  # the answer to each request
         self.calls: list[str] = []
-        self.vault = {"password": "canary-vault-password"}
+        self.vault: Any = {"data": {"password": "canary-vault-password"}}
         self.url = ""
         self.rotates = False
         self.lock = threading.Lock()
@@ -38,6 +41,7 @@ class TokenServer:
     def token(self, form: dict[str, list[str]], client: str) -> tuple[int, dict[str, Any]]:
         (grant,) = form["grant_type"]
         self.grants.append(grant)
+        self.scopes.append(form.get("scope", []))
         if client != f"{CLIENT}:{SECRET}":
             return 401, {"error": "invalid_client"}
         if grant == "refresh_token" and form["refresh_token"][0] not in self.refresh:
@@ -45,7 +49,7 @@ class TokenServer:
         made = f"canary-access-{len(self.issued)}"
         self.issued.append(made)
         self.valid.add(made)
-        answer: dict[str, Any] = {"access_token": made, "token_type": "Bearer", "expires_in": 3600}
+        answer: dict[str, Any] = {"access_token": made, "expires_in": self.lasts}
         if self.rotates and grant == "refresh_token":
             answer["refresh_token"] = f"canary-refresh-after-{len(self.issued)}"
             self.withdraw(answer["refresh_token"])
@@ -67,14 +71,14 @@ def token_server() -> Iterator[TokenServer]:
         def do_GET(self) -> None:
             if self.path.startswith("/v1/"):
                 known = self.headers["X-Vault-Token"] == "canary-vault-token"
-                self._answer(200 if known else 403, {"data": {"data": here.vault}} if known else {})
+                self._answer(200 if known else 403, {"data": here.vault} if known else {})
                 return
             token = self.headers["Authorization"].removeprefix("Bearer ")
             here.calls.append(token)
             self._answer(200 if token in here.valid else 401, {"got": token})
 
         def _answer(self, status: int, found: dict[str, Any]) -> None:
-            body = json.dumps(found).encode()
+            status, body = here.said or (status, json.dumps(found).encode())
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -351,6 +351,8 @@ def test_only_the_owner_and_admins_see_it(clock: Clock) -> None:
     other = seeds.person("otto", Group.REQUESTERS)
     with pytest.raises(NoSuchSchedule):
         changes.pause(id=made, actor=other)
+    with pytest.raises(NoSuchSchedule):
+        changes.create(sent=SAID, actor=other, form=made)
     with pytest.raises(Forbidden):
         clock.make(BEA)
     assert [row.id for row in listing.rows(ADMIN)[0]] == [made]

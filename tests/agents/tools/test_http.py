@@ -3,19 +3,22 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from httpx2 import Request, Response
 
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.sdk.spec import ToolSpec
+from agents.tools import http_client
 from agents.tools.http import http_request
-from agents.tools.http_client import MAX_BODY, is_public
-from runtime.core.enums import EffectClass, Risk
+from agents.tools.http_client import MAX_BODY, QUOTED, is_public
+from runtime.core.enums import EffectClass, FailureCause, Risk
 from tests.agents.conftest import context
 
 
@@ -85,50 +88,74 @@ def _get(*sites: Site, **given: Any) -> ToolSpec:
 
 
 def test_a_tool_has_the_effect_and_the_gate_of_its_method() -> None:
-    made = [http_request(m, sites=["https://a.example"]) for m in ("GET", "PUT", "POST")]
+    made = [http_request(m, sites=["https://a.example/"]) for m in ("GET", "PUT", "POST")]
     assert [(one.name, one.effect, one.approval, one.risk) for one in made] == [
         ("http_get", EffectClass.READ, False, Risk.LOW),
         ("http_put", EffectClass.IDEMPOTENT, True, Risk.MEDIUM),
         ("http_post", EffectClass.WRITE, True, Risk.MEDIUM),
     ]
-    keyed = http_request("POST", sites=["https://a.example"], key_header="Idempotency-Key")
-    assert keyed.effect is EffectClass.IDEMPOTENT
+    assert made[2].sentence == "Send {body} to {url} (POST)"
+    keyed: dict[str, Any] = {
+        "sites": ["https://a.example"],
+        "key_header": "Idempotency-Key",
+        "approval": False,
+    }
+    assert http_request("GET", **keyed).effect is EffectClass.READ
+    named = http_request("POST", name="pay", description="Pay.", risk="high", **keyed)
+    assert (named.name, named.description, named.effect) == ("pay", "Pay.", EffectClass.IDEMPOTENT)
+    assert (named.approval, named.risk) == (False, Risk.HIGH)
     assert [sorted(one.schema["properties"]) for one in made] == [["url"], *2 * [["body", "url"]]]
 
 
 @pytest.mark.parametrize(
-    ("sites", "why"),
+    ("method", "sites", "why"),
     [
-        ([], "at least one site"),
-        (["a.example"], "http or https"),
-        (["https://a.example/path"], "without a path"),
-        (["https://me@a.example"], "without a user name"),
+        ("TRACE", ["https://a.example"], "method must be one of"),
+        ("GET", [], "at least one site"),
+        ("GET", ["a.example"], "http or https"),
+        ("GET", ["https://a.example/path"], "without a path"),
+        ("GET", ["https://a.example?path"], "without a path"),
+        ("GET", ["https://me@a.example"], "without a user name"),
     ],
 )
-def test_a_wrong_site_is_a_mistake_of_the_author(sites: list[str], why: str) -> None:
+def test_a_wrong_definition_is_refused(method: Any, sites: list[str], why: str) -> None:
     with pytest.raises(DefinitionError, match=why):
-        http_request("GET", sites=sites)
+        http_request(method, sites=sites)
 
 
 def test_an_answer_is_json_or_text_and_is_cut(site: Site) -> None:
     get = _get(site)
     read = {"status": 200, "type": "application/json", "body": {"euros": 40}, "cut": False}
-    assert get(context(), site.says("/json", {"euros": 40})) == read
-    assert get(context(), site.says("/text", "Zoë".encode()))["body"] == "Zoë"
-    assert get(context(), site.says("/zero", b"a\0b"))["body"] == "a\\0b"
-    large = get(context(), site.says("/large", b"x" * (MAX_BODY + 1)))
-    assert (len(large["body"]), large["cut"]) == (MAX_BODY, True)
-    for name, body, text in (
-        ("latin-1", b"Zo\xeb", "Zoë"),
-        ("hex", b"Zoe", "Zoe"),
-        ("punycode", b"Zo-e", "Zo-e"),
-        ("windows-1252", b"40 \x80", "40 €"),
-        ("none-such", b"Zoe", "Zoe"),
+    named = site.says("/json", {"euros": 40}, Content_Type="Application/JSON ; charset=utf-8")
+    assert get(context(), named) == read
+    for body, kind, value in (
+        ({"euros": 40}, "application/problem+json", {"euros": 40}),
+        ([2**60], "application/json", "[1152921504606846976]"),  # no number of a journal
+        ('["Zoë"]'.encode(), "text/plain", '["Zoë"]'),
+        (b"Zo\xeb", "text/plain; charset=latin-1", "Zoë"),
+        (b"40 \x80", "text/plain; charset=windows-1252", "40 €"),
+        ("Zoë".encode(), "text/plain; charset=none-such", "Zoë"),
+        (b"Zoe", "text/plain; charset=hex", "Zoe"),
+        (b"Zo-e", "text/plain; charset=punycode", "Zo-e"),
+        (b"a\0b", "text/plain", "a\\0b"),
     ):
-        said = site.says("/charset", body, Content_Type=f"text/plain; charset={name}")
-        assert get(context(), said)["body"] == text, name
-    huge_number = site.says("/number", [2**60])
-    assert get(context(), huge_number)["body"] == "[1152921504606846976]"
+        assert get(context(), site.says("/one", body, Content_Type=kind))["body"] == value
+    for size, zero, cut in ((MAX_BODY, b"x", False), (MAX_BODY + 1, b"\0", True)):
+        large = get(context(), site.says("/large", zero + b"x" * (size - 1)))
+        assert (len(large["body"].replace("\\0", "0")), large["cut"]) == (MAX_BODY, cut)
+        assert "\0" not in large["body"]
+    assert not any(body or "Content-Type" in headers for _, _, headers, body in site.requests)
+
+
+def test_an_answer_is_read_no_further_than_its_limits() -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"x" * (MAX_BODY + 1)
+        pytest.fail("the rest is not read")
+
+    assert http_client._answer(context(), Response(200, content=chunks()))["cut"]
+    late = replace(context(), began=time.monotonic() - 100, deadline=99)
+    with pytest.raises(TimeoutError):
+        http_client._answer(late, Response(200, content=iter([b"x"])))
 
 
 def test_a_write_carries_its_body_its_headers_and_its_key(site: Site) -> None:
@@ -142,6 +169,7 @@ def test_a_write_carries_its_body_its_headers_and_its_key(site: Site) -> None:
     put(context("r/0/c1.0"), site.says("/one", {}), {"euros": 40})
     ((method, _, headers, body),) = site.requests
     assert (method, json.loads(body)) == ("PUT", {"euros": 40})
+    assert headers["Content-Type"] == "application/json"
     assert headers["Authorization"] == "Bearer abc"
     assert headers["Idempotency-Key"] == "r/0/c1.0"
 
@@ -152,7 +180,8 @@ def test_a_write_carries_its_body_its_headers_and_its_key(site: Site) -> None:
         ("https://elsewhere.example/", "elsewhere.example:443 by https is not allowed"),
         ("http://shop.example:8080/", "shop.example:8080 by http is not allowed"),
         ("https://shop.example@elsewhere.example/", "without a user name"),
-        ("file:///etc/passwd", "http or https"),
+        ("ftp://shop.example/", "http or https"),
+        ("https:///etc/passwd", "http or https"),
         ("https://shop.example.elsewhere.example/", "is not allowed"),
     ],
 )
@@ -160,6 +189,7 @@ def test_another_site_is_refused_before_a_person_is_asked(url: str, why: str) ->
     post = http_request("POST", sites=["https://shop.example"])
     assert post.precondition is not None
     assert why in post.precondition(url=url)
+    assert post.precondition(url="https://SHOP.example.:443/x") is None
     with pytest.raises(ToolError, match=why):
         post(context(), url, {})
 
@@ -191,6 +221,7 @@ def test_a_name_at_a_private_address_is_refused_each_time(site: Site, monkeypatc
         ("93.184.215.14", True),
         ("2606:4700::1", True),
         ("64:ff9b::5db8:d70e", True),
+        ("::ffff:93.184.215.14", True),
         *(
             (one, False)
             for one in (
@@ -221,11 +252,12 @@ def test_a_redirect_is_followed_to_allowed_sites_alone(site: Site, other: Site) 
     with pytest.raises(ToolError, match="is not allowed"):
         _get(site)(context(), start)
     assert other.requests == []
-    own = {"Authorization": "Bearer abc", "X-Api-Key": "abc"}
+    own = {"Authorization": "Bearer abc", "X-Api-Key": "abc", "Host": "shop.example"}
     both = _get(site, other, headers=lambda: own)
     assert both(context(), start)["body"] == {"ok": True}
     assert own.items() <= site.requests[-1][2].items()
-    assert not own.keys() & other.requests[0][2].keys()
+    assert not (own.keys() - {"Host"}) & other.requests[0][2].keys()
+    assert other.requests[0][2]["Host"] in other.url
     loop = site.says("/loop", status=302, Location="/loop")
     with pytest.raises(ToolError, match="url: "):
         _get(site)(context(), loop)
@@ -239,10 +271,11 @@ def test_a_redirect_is_followed_to_allowed_sites_alone(site: Site, other: Site) 
     [
         *(
             (lambda v=v: {"Key": v}, "the header Key")
-            for v in ("canary\n", "canary\r\nX: y", "canaryé")
+            for v in (" canary", "canary\n", "canary\r\nX: y", "canaryé")
         ),
         (lambda: {"Ke y": "canary"}, "cannot be named 'Ke y'"),
         (lambda: {"key": {}}["canary"], "could not be made: KeyError"),
+        (Mock(side_effect=NotDone("log in")), "^log in"),
     ],
 )
 def test_no_error_quotes_a_header_and_nothing_was_sent(site: Site, headers: Any, why: str) -> None:
@@ -256,9 +289,9 @@ def test_no_error_quotes_a_header_and_nothing_was_sent(site: Site, headers: Any,
 @pytest.mark.parametrize(
     ("method", "status", "error"),
     [
-        ("GET", 503, NotDone),
+        ("GET", 500, NotDone),
         ("GET", 429, NotDone),
-        ("GET", 403, ToolError),
+        ("GET", 400, ToolError),
         ("POST", 429, NotDone),
         ("POST", 422, ToolError),
         ("POST", 500, RuntimeError),  # it may have happened
@@ -267,16 +300,21 @@ def test_no_error_quotes_a_header_and_nothing_was_sent(site: Site, headers: Any,
 def test_a_refusal_is_certain_in_doubt_or_for_the_model(
     site: Site, method: Any, status: int, error: type[Exception]
 ) -> None:
-    url = site.says("/", b"no", status, Retry_After="7")
+    url = site.says("/", b"no" + b"x" * QUOTED, status, Retry_After="7")
     send = http_request(method, sites=[site.url], private=True)
-    with pytest.raises(error, match=f"answered {status}: no") as caught:
+    with pytest.raises(error, match=f"answered {status}: nox{{{QUOTED - 2}}}$") as caught:
         send(context(), url, *([] if method == "GET" else [{}]))
     if isinstance(caught.value, NotDone):
-        assert caught.value.after == 7
+        cause = FailureCause.LIMIT if status == 429 else FailureCause.PROVIDER
+        assert (caught.value.after, caught.value.cause) == (7, cause)
 
 
-def test_a_server_that_is_away_did_nothing() -> None:
+def test_a_server_that_is_away_did_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    post = http_request("POST", sites=[url], private=True)
     with pytest.raises(NotDone, match="cannot be reached"):
-        http_request("POST", sites=[url], private=True)(context(), url, {})
+        post(context(), url, {})
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=OSError("unknown")))
+    with pytest.raises(NotDone, match=r"127.0.0.1 has no address: unknown"):
+        post(context(), url, {})

@@ -8,7 +8,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from agents.errors import DefinitionError, NotDone, ToolError
-from agents.tools.sql import MAX_ANSWER, sql_query
+from agents.tools.sql import MAX_ANSWER, MAX_ROWS, sql_query
 from tests.agents.conftest import context
 
 SHOP = "a table shop_price(item, euros)"
@@ -29,7 +29,8 @@ def shop(postgres_url: str) -> Iterator[str]:
                 INSERT INTO price SELECT 'mug ' || n, 4.20, '2026-01-31', '{"a": [1]}', 9007199254740993
                 FROM generate_series(1, 30) n;
                 GRANT SELECT ON price TO shop_reader;
-                GRANT SELECT, INSERT ON price TO shop_writer;
+                CREATE VIEW mug AS SELECT * FROM price;
+                GRANT SELECT, INSERT ON price, mug TO shop_writer;
                 """
             )
         yield url
@@ -55,15 +56,15 @@ def read(shop: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_rows_come_as_json_and_no_more_than_asked_for(read: Any) -> None:
-    found = read("SELECT * FROM price WHERE item = %s", "mug 7")
+    found = read("SELECT * FROM price WHERE item = %s", "mug 7", max_rows=1)
     assert found == {
         "columns": ["item", "euros", "since", "tags", "number"],
         "rows": [["mug 7", "4.20", "2026-01-31", {"a": [1]}, "9007199254740993"]],
         "more": False,
     }
-    some = read("SELECT item, item FROM price -- all of them\n;", max_rows=3)
+    some = read("SELECT item, item FROM price -- all of them\n;\n", max_rows=3)
     assert (len(some["rows"]), some["more"]) == (3, True)
-    large = read("SELECT repeat('x', 100000) FROM price")
+    large = read("SELECT repeat('x', 100000) FROM price", max_rows=MAX_ROWS)
     assert (len(large["rows"]), large["more"]) == (MAX_ANSWER // 100_000, True)
 
 
@@ -95,7 +96,7 @@ def test_a_role_that_could_write_is_refused(shop: str, monkeypatch: pytest.Monke
     ask = sql_query("SHOP_URL", description=SHOP)
     for url, why in (
         (shop, "is a superuser"),
-        (_of(shop, role="shop_writer"), "can change 1 tables"),
+        (_of(shop, role="shop_writer"), "can change 2 tables or views"),
         (_of(shop, role="missing"), "cannot be reached"),
         ("", "the workers have no SHOP_URL"),
     ):
@@ -105,8 +106,9 @@ def test_a_role_that_could_write_is_refused(shop: str, monkeypatch: pytest.Monke
 
 
 def test_a_wrong_definition_is_a_mistake_of_the_author() -> None:
-    with pytest.raises(DefinitionError, match="max_rows"):
-        sql_query("SHOP_URL", description=SHOP, max_rows=1001)
+    for number in (0, MAX_ROWS + 1):
+        with pytest.raises(DefinitionError, match="max_rows"):
+            sql_query("SHOP_URL", description=SHOP, max_rows=number)
     with pytest.raises(DefinitionError, match="deadline"):
         sql_query("SHOP_URL", description=SHOP, seconds=-10)
     with pytest.raises(DefinitionError, match="url_env"):

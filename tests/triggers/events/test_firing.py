@@ -381,7 +381,10 @@ def test_an_expression_makes_no_input_beyond_the_limit(desk: Desk) -> None:
 
 def test_only_the_owner_and_admins_see_it(desk: Desk) -> None:
     made = desk.make()
-    for actor in (BEA, Actor(person="cyril"), seeds.person("otto", Group.REQUESTERS)):
+    otto = seeds.person("otto", Group.REQUESTERS)
+    with pytest.raises(NoSuchTrigger):
+        changes.create(sent=SAID, actor=otto, form=made)
+    for actor in (BEA, Actor(person="cyril"), otto):
         with pytest.raises(NoSuchTrigger):
             listing.one(made, actor)
         assert listing.rows(actor) == ([], False)

@@ -1,5 +1,6 @@
 """A watched folder: each complete file starts one run, and each other file has its reason on the trigger's page."""
 
+import hashlib
 import json
 import os
 import threading
@@ -16,7 +17,9 @@ from runtime.errors import InvalidInput
 from runtime.models import Run, Source, TriggerAct, WatchedFile
 from runtime.store import pool
 from runtime.triggers.events import changes, listing
-from runtime.triggers.sources import contents, folders
+from runtime.triggers.sources import contents, folder, folders
+from runtime.triggers.sources.folder import Changed
+from runtime.triggers.sources.keeping import Refused
 from runtime.upkeep import retention
 from tests.support.engine import ADA
 from tests.triggers.events.conftest import SAID, Desk, told
@@ -186,6 +189,50 @@ def test_a_file_without_the_right_to_read_it_is_read_once_it_is_there(
     look(desk)
     desk.sweep()
     assert [state for _, state, _ in told(filed)] == ["refused", "started"]
+
+
+def test_a_file_that_changes_or_goes_is_left_to_a_later_look(
+    inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, sha256, opening = put(inbox, "Ann"), hashlib.sha256, os.open
+    opened = list[int]()
+
+    def record(*args: Any, **options: Any) -> int:
+        opened.append(opening(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(os, "open", record)
+    with folder.opened(str(inbox), inbox.parent) as descriptor:
+        (file,) = folder.listed(descriptor)
+        made.write_text("{}")
+        with pytest.raises(Changed):  # since it was listed
+            folder.read(descriptor, file)
+        (file,) = folder.listed(descriptor)
+        with monkeypatch.context() as patch:
+            patch.setattr(hashlib, "sha256", lambda: made.write_text("[1]") and sha256())
+            with pytest.raises(Changed):  # while it is read
+                folder.read(descriptor, file)
+        made.unlink()
+        with pytest.raises(Changed):
+            folder.read(descriptor, file)
+        for name, why in ((b"\xff.json", "its name is not UTF-8"), (b"link", "it is a symbolic")):
+            one = inbox / os.fsdecode(name)
+            one.symlink_to(inbox) if name == b"link" else one.touch()
+            (file,) = folder.listed(descriptor)
+            with pytest.raises(Refused, match=why):
+                folder.read(descriptor, file)
+            one.unlink()
+        for n in range(3):
+            put(inbox, "Ann", f"{n}.json")
+        monkeypatch.setattr(folder, "MAX_LISTED", 1)
+        assert len(folder.listed(descriptor)) == 2
+        monkeypatch.setattr(folder, "_is_passed", lambda entry: (inbox / entry.name).unlink())
+        assert folder.listed(descriptor) == []
+    for each in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(each)
+    assert contents.told("A.JSON", contents.text_of(b"1")) == {"json": 1}
+    assert contents.told("a.json", contents.text_of(b"\0")) == {}
 
 
 def test_unfinished_files_and_folders_are_passed(desk: Desk, filed: UUID, inbox: Path) -> None:

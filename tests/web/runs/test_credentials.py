@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import httpx2
@@ -14,7 +15,16 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from agents.credentials import Credential, Environment, File, OAuth, Vault, cache, token_files
+from agents.credentials import (
+    Credential,
+    Environment,
+    File,
+    OAuth,
+    Vault,
+    cache,
+    providers,
+    token_files,
+)
 from agents.effect_handler import AgentEffects
 from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
@@ -237,18 +247,32 @@ def test_each_provider_says_what_a_person_must_do(
 ) -> None:
     monkeypatch.setenv("VAULT_TOKEN", "canary-vault-token")
     token = Environment("vault_token", "VAULT_TOKEN")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # is not read
+    monkeypatch.setenv("NO_PROXY", "")
     url = f"{server.url}/v1/secret/data/crm"
     vault = Vault(name="crm", url=url, field="password", token=token)
-    assert cache.resolve([vault], 5.0) == {"crm": "canary-vault-password"}
+    for _ in range(2):
+        assert cache.resolve([vault], 5.0) == {"crm": "canary-vault-password"}
+        server.vault = {"password": "canary-vault-password"}  # version 1
+    for kept in (None, ["password"], {"password": ""}, {"password": 7}):
+        server.vault = kept
+        with pytest.raises(CredentialMissing, match=f"put password at {url}"):
+            cache.resolve([vault], 5.0)
+    assert cache.resolve([_crm(server)], 5.0) == {"crm": "canary-access-0"}
+    assert server.scopes == [[]]
+    cache.forget()
     monkeypatch.setenv("VAULT_TOKEN", "canary-other")
+    (binary := tmp_path / "binary").write_bytes(b"\xff")
     monkeypatch.delenv("CRM_SECRET")
     for credential, said in (
         (Environment("crm", "CRM_SECRET"), "set CRM_SECRET for the workers"),
         (File("crm", str(tmp_path / "none")), f"put it into {tmp_path / 'none'}"),
+        (File("crm", str(binary)), f"put it into {binary}"),
+        (replace(_crm(server), client_secret=token), "replace VAULT_TOKEN"),
         (_crm(server), "set CRM_SECRET for the workers"),
         (vault, f"put password at {url}"),
     ):
-        with pytest.raises(CredentialMissing, match=said.replace("/", "/")) as caught:
+        with pytest.raises(CredentialMissing, match=said) as caught:
             cache.resolve([credential], 5.0)
         assert "canary" not in str(caught.value)
     gone = Vault(name="crm", url="http://127.0.0.1:9/v1/x", field="a", token=token)
@@ -281,15 +305,46 @@ def test_no_failure_to_fetch_quotes_a_secret_or_ends_the_worker(
         assert "canary" not in str(caught.value)
 
 
-def test_a_token_server_cannot_answer_without_end(
-    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (500, b'{"access_token": "canary"}', "answered with status 500"),
+        (302, b'{"access_token": "canary"}', "answered with status 302"),
+        (200, b"canary", "answered with status 200"),
+        (200, b"[" * 100_000, "answered with status 200"),
+        (200, b'["canary"]', "answered with status 200"),
+        (200, b'{"access_token": ["canary"]}', "has no access_token"),
+        (200, b'{"access_token": ""}', "has no access_token"),
+        (200, b"x" * 300_000, "is too long"),
+    ],
+)
+def test_an_answer_that_has_no_token_is_none(
+    server: TokenServer, status: int, body: bytes, why: str
 ) -> None:
-    monkeypatch.setenv("VAULT_TOKEN", "canary-vault-token")
-    token = Environment("vault_token", "VAULT_TOKEN")
-    vault = Vault(name="crm", url=f"{server.url}/v1/crm", field="password", token=token)
-    server.vault = {"password": "x" * 300_000}
-    with pytest.raises(NotDone, match="is too long"):
-        cache.resolve([vault], 5.0)
+    server.said = (status, body)
+    with pytest.raises(NotDone, match=why) as caught:
+        cache.resolve([_crm(server)], 5.0)
+    assert "canary" not in str(caught.value)
+    with pytest.raises(NotDone, match="did not end its answer in time"):
+        providers._read("crm", httpx2.Response(200, content=iter([b"x"])), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("lasts", "later", "again"),
+    [(3600, 3569, True), (3600, 3570, False), (20, 0, False), ("3600", 0, False), (None, 0, False)],
+)
+def test_a_token_is_used_again_until_shortly_before_its_end(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch, lasts: Any, later: float, again: bool
+) -> None:
+    now = iter([0.0, 0.0, *[later] * 9])
+    monkeypatch.setattr(cache, "time", Mock(monotonic=lambda: next(now)))
+    crm = replace(_crm(server), scope="read")
+    server.lasts = lasts
+    first = cache.resolve([crm], 5.0)
+    assert (cache.resolve([crm], 5.0) == first) is again
+    assert server.scopes == [["read"]] * len(server.grants)
+    server.lasts = 0
+    assert first not in (cache.resolve([crm], 5.0, anew=True), cache.resolve([crm], 5.0))
 
 
 def test_no_error_of_a_tool_quotes_its_credential(monkeypatch: pytest.MonkeyPatch) -> None:
