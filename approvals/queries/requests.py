@@ -177,8 +177,20 @@ def approvals(
 
 def approval(request: UUID, *, actor: Actor) -> Approval:
     """Return one approval. Raises NotFound if there is none or the actor may not read it."""
-    principal = principals.principal_of(actor)
+    return approval_for(request, principals.principal_of(actor))
+
+
+def approval_for(request: UUID, principal: principals.Principal | None) -> Approval:
+    """Return one approval to a reader with these rights. Raises NotFound as `approval`."""
     return to_view(readable(request, principal), principal)
+
+
+def kind_of(request: UUID) -> str:
+    """Return the kind of a request, for a caller that checks the rights next. Raises NotFound."""
+    kind = Request.objects.filter(pk=request).values_list("kind", flat=True).first()
+    if kind is None:
+        raise NotFound
+    return kind
 
 
 def several(ids: Collection[UUID], *, actor: Actor) -> tuple[Approval, ...]:

@@ -45,6 +45,17 @@ class Aftermath:
     in_doubt: UUID | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a decision waits for. `held` names what must be resumed first, with its verb, empty for nothing.
+
+    `counts_at` is the end of the time in which it can be undone, None without one and if something must be resumed.
+    """
+
+    held: str
+    counts_at: datetime | None
+
+
 def aftermath(
     shown: requests.Approval, status: str, call: CallRecord | None, transcript: Transcript
 ) -> Aftermath | None:
@@ -92,21 +103,23 @@ def _recorded(shown: requests.Approval) -> Aftermath | None:
     )
 
 
-def outcome_text(shown: requests.Approval, decided: str, then: str) -> str:
+def outlook(shown: requests.Approval) -> Outlook:
+    """Read what a decision that was just made waits for."""
+    held = _blocked_by(shown, reachable_transcript(shown.run))
+    return Outlook(held=held, counts_at=None if held else shown.effective_at)
+
+
+def outcome_text(shown: requests.Approval, outlook: Outlook, decided: str, then: str) -> str:
     """Word the message after a decision: the part that must be resumed first, else the effect.
 
     For a decision that can still be undone, the time at which it takes effect belongs after the message.
     """
-    held = _blocked_by(shown, reachable_transcript(shown.run))
-    if held:
+    if outlook.held:
         starts = shown.status == "approved" and shown.kind not in FRAME_GATES
-        return f"{decided}. It {'starts' if starts else 'takes effect'} when {held} resumed."
+        return (
+            f"{decided}. It {'starts' if starts else 'takes effect'} when {outlook.held} resumed."
+        )
     return f"{decided}." if shown.effective_at is not None else f"{decided}. {then}"
-
-
-def counts_at(shown: requests.Approval) -> datetime | None:
-    """Return when a decision that can still be undone takes effect; None if something must be resumed first."""
-    return _counts_at(shown, reachable_transcript(shown.run))
 
 
 def _counts_at(shown: requests.Approval, transcript: Transcript) -> datetime | None:

@@ -43,14 +43,15 @@ _SAID = {
 def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Show a request of any kind."""
     actor = principals.actor_of(request.user)
-    shown = requests.approval(approval, actor=actor)
+    principal = principals.principal_of(actor)
+    shown = requests.approval_for(approval, principal)
     if shown.kind == GateKind.IN_DOUBT:
         return in_doubt.page(request, shown, actor)
     if shown.kind in FRAME_GATES:
         return frame_gate.page(request, shown, actor)
     if shown.kind == GateKind.QUESTION:
         return question.page(request, shown, actor)
-    return _page(request, shown, actor)
+    return _show(request, shown, principal)
 
 
 @require_POST
@@ -81,14 +82,20 @@ def answer_instead(request: HttpRequest, approval: UUID) -> HttpResponse:
     shown = requests.approval(approval, actor=principals.actor_of(request.user))
     if shown.kind == GateKind.QUESTION:
         return question.answer(request, shown)
-    return _decide(request, approval, Verdict.ANSWER)
+    return _decide(request, approval, Verdict.ANSWER, shown)
 
 
-def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpResponse:
-    shown = requests.approval(approval, actor=principals.actor_of(request.user))
-    if shown.kind in FRAME_GATES:
+def _decide(
+    request: HttpRequest,
+    approval: UUID,
+    verdict: Verdict,
+    shown: requests.Approval | None = None,
+) -> HttpResponse:
+    """Handle a decision. That it may be made is checked with it; an answer needs the request that was `shown`."""
+    kind = shown.kind if shown else requests.kind_of(approval)
+    if kind in FRAME_GATES:
         raise Http404
-    is_question, answers = shown.kind == GateKind.QUESTION, verdict is Verdict.ANSWER
+    is_question = kind == GateKind.QUESTION
     return handle_decision(
         request,
         approval,
@@ -99,7 +106,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             digest=request.POST.get("digest"),
             reason=denial.reason(request),
             actor=actor,
-            result=result_field.read(request, shown) if answers else results.ABSENT,
+            result=result_field.read(request, shown) if shown else results.ABSENT,
             confirm=second_step.given(request),
         ),
         page=question.page if is_question else _page,
@@ -116,9 +123,17 @@ def _page(
     request: HttpRequest,
     shown: requests.Approval,
     actor: Actor,
+    problem: Problem,
+) -> HttpResponse:
+    return _show(request, shown, principals.principal_of(actor), problem)
+
+
+def _show(
+    request: HttpRequest,
+    shown: requests.Approval,
+    principal: Principal | None,
     problem: Problem | None = None,
 ) -> HttpResponse:
-    principal = principals.principal_of(actor)
     opened = second_step.is_opened_by(request, problem)
     seen = page_context(request, shown, principal, None if opened else problem)
     beside = requests.beside(shown, principal)

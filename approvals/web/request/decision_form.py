@@ -41,18 +41,18 @@ def handle_decision(
     approval: UUID,
     verdict: Verdict,
     *,
-    act: Callable[[Actor], object],
+    act: Callable[[Actor], requests.Approval],
     page: Callable[[HttpRequest, requests.Approval, Actor, Problem], HttpResponse],
     said: tuple[str, str],
 ) -> HttpResponse:
     """Handle a decision, then show the next request of the inbox, or this one if there is no other.
 
-    `act` records the decision, `page` shows the form again with the problem. `said` holds the words for the decision
-    and for its effect if the run is neither paused nor stopped.
+    `act` records the decision and returns the request, `page` shows the form again with the problem. `said` holds the
+    words for the decision and for its effect if the run is neither paused nor stopped.
     """
     actor = principals.actor_of(request.user)
     try:
-        act(actor)
+        decided = act(actor)
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return already_closed(request, requests.approval(approval, actor=actor), verdict, exc)
     except (
@@ -65,7 +65,6 @@ def handle_decision(
         InvalidInput,
     ) as exc:
         return page(request, requests.approval(approval, actor=actor), actor, exc)
-    decided = requests.approval(approval, actor=actor)
     reading.record(request, decided, actor)
     following = _following(request, decided, actor)
     if decided.status == "pending":  # the policy demands more people
@@ -74,10 +73,11 @@ def handle_decision(
             "Other people must approve too.",
         )
     what = f"{said[0]}: {_short(decided.sentence)}" if following else said[0]
+    outlook = call_status.outlook(decided)
     messages.success(
         request,
-        call_status.outcome_text(decided, what, said[1]),
-        extra_tags=_links(decided, linked=bool(following)),
+        call_status.outcome_text(decided, outlook, what, said[1]),
+        extra_tags=_links(decided, outlook, linked=bool(following)),
     )
     return to_page(request, following or approval)
 
@@ -105,7 +105,7 @@ def _short(sentence: str) -> str:
     )
 
 
-def _links(decided: requests.Approval, *, linked: bool) -> str:
+def _links(decided: requests.Approval, outlook: call_status.Outlook, *, linked: bool) -> str:
     """Return what the template `_toast.html` reads beside the text of the message, separated by spaces.
 
     First the request to view and to undo, `-` on its own page, which has both; then, if the decision can be undone, for
@@ -115,5 +115,4 @@ def _links(decided: requests.Approval, *, linked: bool) -> str:
     left = ceil((decided.effective_at - clock.now()).total_seconds()) if decided.effective_at else 0
     if left <= 0:
         return place
-    counts_at = call_status.counts_at(decided)
-    return f"{place} {left} {counts_at.isoformat() if counts_at else ''}"
+    return f"{place} {left} {outlook.counts_at.isoformat() if outlook.counts_at else ''}"

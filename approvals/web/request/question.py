@@ -61,7 +61,7 @@ def answer(request: HttpRequest, shown: requests.Approval) -> HttpResponse:
         found = wrong or answer_form.problem(shown.result_schema, problem)
         return page(request, shown, actor, problem, found)
 
-    def act(actor: Actor) -> object:
+    def act(actor: Actor) -> requests.Approval:
         if wrong:  # only a person who may decide learns about fields
             decide.require_open(request=shown.id, digest=request.POST.get("digest"), actor=actor)
             raise InvalidInput("result", "does not fit")

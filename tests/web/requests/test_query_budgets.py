@@ -1,9 +1,13 @@
 """Pages take few queries, also for a request with everything beside it that a page can show."""
 
+from typing import Any
 from urllib.parse import urlencode
 
+import psycopg
+import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from pytest_django import Settings
 
 from approvals.policy import Group
 from runtime.core.enums import GateKind
@@ -11,10 +15,15 @@ from tests.approvals.allowances.office import proposed
 from tests.support import seeds
 from tests.support.crowd import crowded
 from tests.support.office import SCHEMA, Office
-from tests.support.pages import log_in, queries_at_most, shows
+from tests.support.pages import log_in, queries_at_most, send, shows
 from tests.support.released import account_agent, released
 
 INBOX, ONE, MANY = 8, 16, 20
+DECIDED, NEXT = (
+    13,
+    13,
+)  # statements of a decision that can be undone, and of the next request beside the list
+BESIDE = {"HX-Request": "true", "HX-Target": "panel"}
 
 
 def test_every_page_of_requests_takes_few_queries(bea: Client, office: Office) -> None:
@@ -55,3 +64,26 @@ def test_every_page_of_requests_takes_few_queries(bea: Client, office: Office) -
         shows(anne, path, words)
         with queries_at_most(ONE):
             shows(anne, path)
+
+
+def test_a_decision_and_the_next_request_take_few_statements(
+    bea: Client, office: Office, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 10
+    office.approve(office.start())
+    first, second, third = (office.request(office.start()) for _ in range(3))
+    send(bea, first, "approve")  # this process now remembers the schemas
+    shows(bea, third)
+    made: list[Any] = []
+    execute: Any = psycopg.Cursor.execute
+
+    def counted(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        made.append(query)
+        return execute(self, query, *args, **more)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", counted)
+    answer = send(bea, second, "approve")
+    decided = len(made)
+    assert bea.get(answer["Location"], headers=BESIDE).status_code == 200
+    assert decided <= DECIDED, made
+    assert len(made) - decided <= NEXT, made[decided:]
