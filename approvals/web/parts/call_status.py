@@ -47,7 +47,7 @@ class Aftermath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a decision waits for. `held` names what must be resumed first, with its verb, empty for nothing.
+    """The reasons for which a decision waits. `held` names the one to resume first, with its verb, empty for none.
 
     `counts_at` is the end of the time in which it can be undone, None without one and if something must be resumed.
     """
@@ -104,7 +104,7 @@ def _recorded(shown: requests.Approval) -> Aftermath | None:
 
 
 def outlook(shown: requests.Approval) -> Outlook:
-    """Read what a decision that was just made waits for."""
+    """Read the reasons for which a decision that was just made waits."""
     held = _blocked_by(shown, reachable_transcript(shown.run))
     return Outlook(held=held, counts_at=None if held else shown.effective_at)
 
