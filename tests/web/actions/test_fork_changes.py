@@ -187,7 +187,7 @@ def test_a_typed_answer_fits_its_schema(
 
 
 CALL = {"tool": "set_privileges", "arguments": LOWER}
-SECRET = {"tool": "dial", "arguments": {"pin": "1234"}}
+SECRET = {"tool": "dial", "arguments": {"hint": "1234"}}
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ SECRET = {"tool": "dial", "arguments": {"pin": "1234"}}
         ({"text": "\u0000"}, ".text"),
         ({"text": "x" * 65_536}, ""),
         ({"text": "••••"}, ".text"),
-        ({"text": "", "by": "bea"}, ""),
+        ({"text": "Hello.", "by": "bea"}, ""),
         ({"calls": CALL}, ".calls"),
         ({"calls": [CALL] * 129}, ".calls"),
         ({"calls": ["set_privileges"]}, ".calls.0"),
@@ -222,7 +222,11 @@ SECRET = {"tool": "dial", "arguments": {"pin": "1234"}}
             ".calls.0.arguments.username",
         ),
         ({"calls": [{**CALL, "arguments": {**LOWER, "security_level": 3}}]}, ""),
-        ({"calls": [SECRET]}, ".calls.0.arguments.pin"),
+        ({"calls": [SECRET]}, ".calls.0.arguments.hint"),
+        (
+            {"calls": [{**SECRET, "arguments": {"note": {"$secret": "v1"}}}]},
+            ".calls.0.arguments.note",
+        ),
         ({"calls": [{**SECRET, "arguments": {}}]}, ".calls.0.arguments.pin"),
         (
             {"text": "I set it.", "calls": [{**CALL, "arguments": {**LOWER, "security_level": 3}}]},
@@ -234,7 +238,8 @@ def test_a_reply_that_does_not_fit_names_its_field(
     ada_api: Caller, office: Office, run: UUID, value: Any, field: str | None
 ) -> None:
     row = PublishedAgent.objects.get(name="account_agent")
-    pin = {**object_of(pin={"type": "string", "writeOnly": True})}
+    secret = {"type": "string", "writeOnly": True}
+    pin = {**object_of(pin=secret), "properties": {"pin": secret, "hint": secret, "note": {}}}
     row.tools.append({**row.tools[0], "name": "dial", "schema": pin})
     row.save()
     change = {"kind": "reply", "frame": "0.c1.0", "value": value}
