@@ -21,6 +21,7 @@ from agents.isolation.processes import Children
 from agents.llm import pricing
 from agents.llm.call import KEY_WAIT, call_model
 from agents.llm.outages import Outages
+from agents.llm.providers import is_scripted
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import conditions, inputs, outputs
@@ -142,6 +143,10 @@ class AgentEffects:
                 messages=position.messages,
             )
         )
+
+    def is_scripted(self, agent: str) -> bool:
+        """Say whether a script replies for the agent. Raise UnknownAgent."""
+        return is_scripted(self.registry.get(agent))
 
     def start_model_call(
         self,

@@ -44,6 +44,7 @@ from runtime.web.api.agent_messages import router as agent_messages_router
 from runtime.web.api.archive import router as archive_router
 from runtime.web.api.events import router as events_router
 from runtime.web.api.history import router as history_router
+from runtime.web.api.replays import router as replays_router
 from runtime.web.api.runs import router as runtime_router
 from runtime.web.api.schedules import router as schedules_router
 from runtime.web.api.triggers import router as triggers_router
@@ -181,6 +182,7 @@ api.add_decorator(strict)
 api.add_router("", runtime_router)
 api.add_router("", history_router)
 api.add_router("", archive_router)
+api.add_router("", replays_router)
 api.add_router("", agent_messages_router)
 api.add_router("", events_router)
 api.add_router("", schedules_router)

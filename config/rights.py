@@ -40,6 +40,7 @@ TABLES = {
     ),  # people restore runs; the sweeper does the rest
     "runtime_droppedobject": (READ, ALL),  # the sweeper deletes the objects
     "runtime_prompttrial": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers try
+    "runtime_runreplay": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers replay
     "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),

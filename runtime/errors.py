@@ -119,6 +119,30 @@ class NotHeld(RequestError):
     status, code = 409, "not_held"
 
 
+class NothingToReplay(RequestError):
+    """The contents of this run were removed: nothing is left to compare."""
+
+    status, code = 409, "nothing_to_replay"
+
+
+class ReplayNotEnded(RequestError):
+    """Another replay of this run has not ended."""
+
+    status, code = 409, "replay_not_ended"
+
+
+class AgentWithoutWorker(RequestError):
+    """No live worker has the agent of this run."""
+
+    status, code = 409, "agent_without_worker"
+
+
+class NoSuchReplay(RequestError):
+    """There is no such replay of this run."""
+
+    status, code = 404, "not_found"
+
+
 class NotImportable(RequestError):
     """The file is not a run that can be imported."""
 

@@ -606,3 +606,32 @@ class PromptTrial(models.Model):
                 condition=models.Q(ended_at__isnull=True),
             ),
         ]
+
+
+class RunReplay(models.Model):
+    """A replay of a run with today's code. At most one of each run has not ended."""
+
+    id = models.UUIDField(primary_key=True)
+    run = models.UUIDField()
+    by = models.TextField()
+    token = models.TextField(null=True)  # the API token that was used
+    at = models.DateTimeField(db_default=Now())
+    state = models.TextField()  # queued, running, done or failed
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    host = models.TextField(db_default="")  # of the worker
+    process = models.IntegerField(null=True)
+    compared = models.BigIntegerField(db_default=0)  # entries so far
+    entries = models.BigIntegerField(db_default=0)  # that the run had then
+    result = models.TextField(db_default="")  # JSON text, without secrets
+    problem = models.TextField(db_default="")  # why it ended early
+
+    class Meta:
+        indexes = [models.Index(fields=["run"], name="run_replay_of")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run"],
+                name="run_replay_at_once",
+                condition=models.Q(ended_at__isnull=True),
+            ),
+        ]

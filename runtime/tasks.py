@@ -1,4 +1,4 @@
-"""Defines the Celery tasks, which advance a run or try a prompt, and sets up, drains and stops a worker process."""
+"""Defines the Celery tasks: advance a run, try a prompt, replay a run. Sets up, drains and stops a worker process."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from celery import current_app, shared_task
 from django.conf import settings
 
 from runtime.broker import dispatch
-from runtime.broker.dispatch import ADVANCE, ISOLATED, TRY_PROMPT
+from runtime.broker.dispatch import ADVANCE, ISOLATED, REPLAY_RUN, TRY_PROMPT
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
@@ -35,6 +35,20 @@ def try_prompt(trial: object = None, *_: object, **__: object) -> None:
     draining = worker_context().heartbeat.draining
     if (named := _named(trial)) is not None and not draining.started:
         queued.perform(named, handler=worker_context().handler, drains=lambda: draining.started)
+
+
+@shared_task(name=REPLAY_RUN)
+def replay_run(replay: object = None, *_: object, **__: object) -> None:
+    """Perform a replay that waits. A hint for another one, or in a draining process, has no effect."""
+    context = worker_context()
+    draining = context.heartbeat.draining
+    if (named := _named(replay)) is not None and not draining.started:
+        queued.perform_replay(
+            named,
+            handler=context.handler,
+            approvals=context.approvals,
+            drains=lambda: draining.started,
+        )
 
 
 def _named(given: object) -> UUID | None:

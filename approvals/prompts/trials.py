@@ -14,8 +14,8 @@ from runtime.broker import dispatch
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables import prompt_trials
-from runtime.store.tables.prompt_trials import MAX_RUNS, StoredTrial
+from runtime.store.tables.jobs import prompt_trials
+from runtime.store.tables.jobs.prompt_trials import MAX_RUNS, StoredTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Sends Celery messages (hints that a run or a trial waits) and live updates. No other module sends to the broker.
+"""Sends Celery messages (hints that a run or a job waits) and live updates. No other module sends to the broker.
 
 Background threads send, so a decision never waits for the broker and opens no connection to it. Their queues are
 bounded. Lost messages do no harm: the sweeper sends another hint, and a page that missed an update polls.
@@ -29,9 +29,12 @@ log = logging.getLogger(__name__)
 
 ADVANCE = "runtime.advance"
 TRY_PROMPT = "runtime.try_prompt"
+REPLAY_RUN = "runtime.replay"
 NEW, RESUMED, ISOLATED = QUEUES = "runs", "resumed", "isolated"
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
 TRIAL = "trial"  # in place of a queue: the id is that of a trial of a prompt, which waits like a new run
+REPLAY = "replay"  # as above, of the replay of a run
+_JOBS = {TRIAL: TRY_PROMPT, REPLAY: REPLAY_RUN}  # their tasks
 _KEEP = "keep"  # in place of a queue: no hint, but a note that this process keeps the run
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
@@ -216,8 +219,8 @@ def send_all(hints: Sequence[Message]) -> None:
     for run, queue_name in hints:
         if queue_name == STICKY:
             sticky.append(run)
-        elif queue_name == TRIAL:
-            messages[NEW].append(_message(run, NEW, TRY_PROMPT))
+        elif queue_name in _JOBS:
+            messages[NEW].append(_message(run, NEW, _JOBS[queue_name]))
         else:
             messages[queue_name].append(_message(run, queue_name))
     with _reached() as broker:

@@ -265,6 +265,9 @@ class EffectHandler(Protocol):
     def hold_reason(self, position: "TurnBoundary") -> str:
         """Return the reason to stop the agent before its next model call; empty to continue. Must be quick."""
 
+    def is_scripted(self, agent: str) -> bool:
+        """Say whether a script of this process replies for the agent, at once. Raise UnknownAgent."""
+
     def preview(self, request: PreviewRequest) -> Preview:
         """Preview a call, from any thread. Never raises: every failure is a `missing`."""
 

@@ -17,7 +17,7 @@ from runtime.ports import wiring
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import objects, spent
-from runtime.upkeep import archiving, due_runs, history, partitions, prompt_trials, retention
+from runtime.upkeep import archiving, due_runs, history, jobs, partitions, retention
 from runtime.upkeep.alarm import Alarm
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def run(stop: threading.Event, *more: Loop) -> None:
         Loop(name="retention", duty=retention.enforce),
         Loop(name="archive", duty=archiving.enforce),
         Loop(name="history", duty=history.shorten_all, seconds=KEEP_SECONDS),
-        Loop(name="trials", duty=prompt_trials.look_after, seconds=KEEP_SECONDS),
+        Loop(name="trials", duty=jobs.look_after, seconds=KEEP_SECONDS),
         Loop(name="ledger", duty=compare_ledger),
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),

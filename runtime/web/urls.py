@@ -8,11 +8,12 @@ from runtime.web.manual import manual
 from runtime.web.pages.archive import hold, lift_hold, removed, restore
 from runtime.web.pages.blobs import blob
 from runtime.web.pages.cancel import cancel
-from runtime.web.pages.comparison import compare
 from runtime.web.pages.fork import fork, newest
 from runtime.web.pages.kill_switches import disengage, engage, list_switches
 from runtime.web.pages.message import message
 from runtime.web.pages.pause import pause, resume
+from runtime.web.pages.recorded.comparison import compare
+from runtime.web.pages.recorded.replay import replay
 from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
 from runtime.web.pages.runs import compare_chosen, runs
@@ -46,6 +47,7 @@ urlpatterns = [
     path("stops/<int:stop>/lift/", disengage, name="disengage"),
     path("runs/<uuid:run>/readmit/", release, name="release"),
     path("runs/<uuid:run>/retry/", retry, name="retry"),
+    path("runs/<uuid:run>/replay/", replay, name="replay"),
     path("runs/<uuid:run>/removed/", removed, name="removed_entries"),
     path("runs/<uuid:run>/restore/", restore, name="restore"),
     path("runs/<uuid:run>/hold/", hold, name="hold"),

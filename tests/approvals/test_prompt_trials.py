@@ -19,9 +19,10 @@ from runtime.execution.recorded.prompt_trial import STOPPED
 from runtime.models import JournalEntry, PromptTrial, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import Outcome
-from runtime.store.tables import prompt_trials
+from runtime.store.tables.jobs import prompt_trials
+from runtime.store.tables.jobs.queue import KEPT_DAYS, LOST_SECONDS, RESEND_SECONDS
 from runtime.upkeep import retention
-from runtime.upkeep.prompt_trials import look_after
+from runtime.upkeep.jobs import look_after
 from tests.approvals.test_prompts import NAME, PAID, SECOND, Shop, desk, listens
 from tests.support.pages import has, log_in, shows, text, text_of
 from tests.support.seeds import Cast
@@ -142,15 +143,15 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     lost = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
     look_after(own, threading.Event())
     assert sent == []  # its first hint may be on its way
-    later(prompt_trials.RESEND_SECONDS)
+    later(RESEND_SECONDS)
     look_after(own, threading.Event())
     assert sent == [(lost, dispatch.TRIAL)]
     prompt_trials.begin(own, lost)
     look_after(own, threading.Event())
     assert PromptTrial.objects.get().state == "running"
-    later(prompt_trials.LOST_SECONDS)
+    later(LOST_SECONDS)
     look_after(own, threading.Event())
-    shows(log_in(cast.admin), PAGE, "failed", prompt_trials.LOST)
+    shows(log_in(cast.admin), PAGE, "failed", prompt_trials.JOBS.lost)
     assert not prompt_trials.save(own, lost, [], [])
     assert len(sent) == 1
     silent = Silent(shop.registry, lambda: None, prompts=in_production.StoredPrompts())
@@ -163,7 +164,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     )
     assert (drained.state, drained.problem) == ("failed", queued.DRAINED)
     assert STOPPED in drained.result
-    later(prompt_trials.KEPT_DAYS * 24 * 3600)
+    later(KEPT_DAYS * 24 * 3600)
     look_after(own, threading.Event())
     assert not PromptTrial.objects.exists()
 

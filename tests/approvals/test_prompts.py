@@ -187,15 +187,14 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     changes.propose(NAME, 1, actor=None)  # roll back
     changes.confirm(NAME, 1, actor=None)
     assert told(shop.start()) == [(1, "Serve A-1.!")]
-    with pool.in_transaction() as held:
-        found = replay(
-            held,
-            run,
-            handler=shop.agents,
-            approvals=Approvals(),
-            is_scripted=lambda agent: True,
-            clock=clock.now,
-        )
+    found = replay(
+        pool.in_transaction,
+        run,
+        handler=shop.agents,
+        approvals=Approvals(),
+        is_scripted=lambda agent: True,
+        clock=clock.now,
+    )
     assert (found.agents, found.divergences) == (2, [])
 
 

@@ -40,7 +40,11 @@ def broker(live_broker: str) -> Iterator["redis.Redis"]:
 
 @pytest.mark.parametrize(
     ("task", "queue"),
-    [(dispatch.ADVANCE, dispatch.NEW), (dispatch.TRY_PROMPT, dispatch.TRIAL)],
+    [
+        (dispatch.ADVANCE, dispatch.NEW),
+        (dispatch.TRY_PROMPT, dispatch.TRIAL),
+        (dispatch.REPLAY_RUN, dispatch.REPLAY),
+    ],
 )
 def test_a_message_equals_one_of_celery(broker: "redis.Redis", task: str, queue: str) -> None:
     """Or a version of Celery or kombu has changed the form, and `dispatch._message` must follow."""

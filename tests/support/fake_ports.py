@@ -155,6 +155,9 @@ class FakeEffects:
             return None
         return self.changes.get((name, fingerprint), VersionChange(agent=info, changes=()))
 
+    def is_scripted(self, agent: str) -> bool:
+        return True
+
     def receive(self, agent: str, value: Any) -> Any:
         return value
 

@@ -26,6 +26,7 @@ from approvals.policy import Group
 from approvals.policy_versions import changes
 from approvals.prompts import changes as prompt_changes
 from approvals.prompts import trials
+from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
@@ -34,7 +35,8 @@ from runtime.models import BlobReference, KillSwitch, Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
-from runtime.store.tables import prompt_trials
+from runtime.store.tables.jobs import prompt_trials
+from runtime.store.tables.jobs.replays import JOBS
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
 from runtime.triggers.webhooks import changes as webhook_changes
@@ -161,6 +163,7 @@ def places(
         ),
         "content": BlobReference.objects.get(run=run).content_id,
         **_prompt(),
+        "replay": _replay(run),
     }
 
 
@@ -173,11 +176,19 @@ def _prompt() -> Places:
     return {"prompt": PROMPT, "version": 1, "draft": 2, "trial": _trial()}
 
 
+def _replay(run: UUID) -> UUID:
+    """A replay of the run, which has ended."""
+    replay = replays.ask(run=run, actor=Actor(person="admin")).id
+    for end in (JOBS.begin, JOBS.end):
+        end(pool.djangos(), replay)
+    return replay
+
+
 def _trial() -> UUID:
     """A trial of the draft, which has ended."""
     trial = trials.ask(PROMPT, 2, 1, actor=Actor(person="admin")).stored.id
     prompt_trials.begin(pool.djangos(), trial)
-    prompt_trials.end(pool.djangos(), trial)
+    prompt_trials.JOBS.end(pool.djangos(), trial)
     return trial
 
 
@@ -329,7 +340,17 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     if row.is_api:
         bodies |= {
             act: {}
-            for act in ("end", "undo", "claim", "release", "resume", "export", "lift", "confirm")
+            for act in (
+                "end",
+                "undo",
+                "claim",
+                "release",
+                "resume",
+                "export",
+                "lift",
+                "confirm",
+                "replays",
+            )
         }
         bodies |= dict.fromkeys(("pause", "cancel", "readmit"), why)
     *_, before, last = row.path.rstrip("/").split("/")

@@ -12,7 +12,7 @@ from approvals.permissions.scopes import Scope
 from approvals.prompts import trials
 from approvals.prompts.trials import Trial
 from approvals.web.api.prompts import PromptNumberIn, name_in, number_in
-from runtime.store.tables.prompt_trials import MAX_RUNS
+from runtime.store.tables.jobs.prompt_trials import MAX_RUNS
 from runtime.web.requests import Authenticated
 
 router = Router(tags=["prompts"])

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import listing, trials
 from runtime.errors import InvalidInput
-from runtime.store.tables.prompt_trials import MAX_RUNS, StoredTrial
+from runtime.store.tables.jobs.prompt_trials import MAX_RUNS, StoredTrial
 from runtime.web.requests import actor_of, admins_only, form_text
 
 

@@ -31,22 +31,21 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from agents.effect_handler import AgentEffects
-        from agents.llm.providers import is_scripted
         from runtime.execution.recorded.replay import replay
 
         if not Run.objects.filter(id=options["run"]).exists():
             raise CommandError(f"there is no run {options['run']}")
         try:
             registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
-            with pool.in_transaction() as connection:
-                found = replay(
-                    connection,
-                    options["run"],
-                    handler=AgentEffects(registry, prompts=StoredPrompts()),
-                    approvals=wiring.approvals(),
-                    is_scripted=lambda agent: is_scripted(registry.get(agent)),
-                    clock=timezone.now,
-                )
+            handler = AgentEffects(registry, prompts=StoredPrompts())
+            found = replay(
+                pool.in_transaction,
+                options["run"],
+                handler=handler,
+                approvals=wiring.approvals(),
+                is_scripted=handler.is_scripted,
+                clock=timezone.now,
+            )
         except (RegistryError, RuntimeFault) as exc:
             raise CommandError(str(exc)) from exc
         if not found.compared:

@@ -14,7 +14,7 @@ from approvals.prompts.in_production import StoredPrompts
 from runtime.errors import RuntimeFault
 from runtime.execution.recorded.trials import MAX_SECONDS
 from runtime.queries.redaction import redact
-from runtime.store.tables.prompt_trials import MAX_RUNS
+from runtime.store.tables.jobs.prompt_trials import MAX_RUNS
 
 DEFAULT_RUNS = 3
 

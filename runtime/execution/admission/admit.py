@@ -54,9 +54,13 @@ _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """The admission of a call: the reason if it is refused, else whether a person is asked, and its effect class."""
+    """The admission of a call: the reason if it is refused, else whether a person is asked, and its effect class.
+
+    `held` is the error with which the author's code failed, so that its agent is held; empty if none.
+    """
 
     refused: str = ""
+    held: str = ""
     asks: bool = False
     effect: EffectClass | None = None
 
@@ -111,11 +115,17 @@ class Admission:
 
     def foresee(self, now: Continuation, frame: str, call: str) -> Foreseen:
         """Say what `check` would do with a proposed call, without a preview and without opening a gate."""
-        found = now.call(frame, call)
         try:
-            info, terms = self._considered(now, frame, found)
+            return self._foresee(now, frame, now.call(frame, call))
         except (CallRejected, NotJson) as exc:
             return Foreseen(refused=plain(str(exc)))
+        except _OURS:
+            raise
+        except Exception as exc:
+            return Foreseen(held=type(exc).__name__)
+
+    def _foresee(self, now: Continuation, frame: str, found: Call) -> Foreseen:
+        info, terms = self._considered(now, frame, found)
         asks = info.question or self._is_changed(now, frame, found, terms)
         ruling = self.approvals.judge(info, facts_of(now, frame, found))
         return Foreseen(asks=asks or ruling.gated, effect=terms.effect)

@@ -21,6 +21,7 @@ from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.effects.requests import request_for
+from runtime.execution.recorded.said import Said, said
 from runtime.ports.effects import (
     EffectHandler,
     ModelAnswer,
@@ -48,16 +49,6 @@ class Asked:
     reply: ModelReplied
     request: ModelRequest
     pinned: PinnedPrompt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """The reply of a model: a text, calls, or a typed result."""
-
-    text: str
-    calls: tuple[dict[str, Any], ...]
-    output: Any
-    cost: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +119,7 @@ def tried(
             position=one.position,
             path=one.path,
             version=one.pinned.number,
-            recorded=_said(one.reply),
+            recorded=said(one.reply),
         )
         if stops():
             yield replace(tried, error=STOPPED)
@@ -139,7 +130,7 @@ def tried(
             yield replace(tried, error=str(exc))
             continue
         if isinstance(outcome, ModelAnswer):
-            yield replace(tried, tried=_said(outcome))
+            yield replace(tried, tried=said(outcome))
         else:
             yield replace(tried, error=_why(outcome))
 
@@ -178,11 +169,6 @@ def _ask(
 def _words(said: Said) -> Any:
     """Return the words of a reply, without secrets: two seals of one value differ."""
     return redact([said.text, list(said.calls), said.output])
-
-
-def _said(reply: ModelReplied | ModelAnswer) -> Said:
-    calls = tuple({"tool": call.tool, "args": call.args} for call in reply.calls)
-    return Said(text=reply.text, calls=calls, output=reply.output, cost=reply.cost)
 
 
 def _why(outcome: Outcome) -> str:

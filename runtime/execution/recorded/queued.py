@@ -1,22 +1,41 @@
-"""Performs a trial of a prompt that a person has asked for, in a worker, and stores each run when it was tried."""
+"""Performs the jobs that people give to a worker: the trial of a prompt, and the replay of a run.
+
+A process performs one replay at a time, so that its runs keep most of the processor.
+"""
 
 import logging
+import os
+import socket
+import threading
 import time
 from collections.abc import Callable
 from uuid import UUID
 
-from runtime.errors import RequestError
+from django.utils import timezone
+
+from runtime.core.errors import CoreError
+from runtime.errors import KeyMissing, ObjectStoreDown, RequestError, Tampered, UnknownAgent
+from runtime.execution.recorded.replay import replay
 from runtime.execution.recorded.trials import MAX_SECONDS, try_each
+from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler
 from runtime.store import pool
-from runtime.store.tables import prompt_trials
-from runtime.store.tables.prompt_trials import StoredTrial
+from runtime.store.tables.jobs import prompt_trials, replays
+from runtime.store.tables.jobs.prompt_trials import StoredTrial
+from runtime.store.tables.jobs.replays import StoredReplay
 
 log = logging.getLogger(__name__)
 
 DRAINED = "The worker was stopped before the trial was done. Start another trial."
 GONE = "One of its runs was erased or archived meanwhile. Start another trial."
 BROKEN = "The worker met an error, which is in its log."
+REPLAY_DRAINED = "The worker was stopped before the replay was done. Start another replay."
+TOO_LONG = f"The replay took more than {MAX_SECONDS:.0f} seconds. The entries below were compared."
+EMPTY = "The run has no step that can be compared."
+MAX_DIVERGENCES = 20  # that are stored
+NOTE_SECONDS = 1.0  # between two notes of the number of entries compared
+
+_replaying = threading.Lock()
 
 
 def perform(trial: UUID, *, handler: EffectHandler, drains: Callable[[], bool]) -> None:
@@ -25,15 +44,49 @@ def perform(trial: UUID, *, handler: EffectHandler, drains: Callable[[], bool]) 
         wanted = prompt_trials.begin(connection, trial)
     if wanted is None:
         return
-    try:
-        problem = _try(wanted, handler, drains)
-    except RequestError as exc:  # the version is not there, or its rows do not verify
-        problem = str(exc)
-    except Exception:
-        log.exception("Trial %s of the prompt %s: failed", trial, wanted.prompt)
-        problem = BROKEN
+    problem = _problem_of(
+        lambda: _try(wanted, handler, drains), f"Trial {trial} of the prompt {wanted.prompt}"
+    )
     with pool.pooled() as connection:
-        prompt_trials.end(connection, trial, problem)
+        prompt_trials.JOBS.end(connection, trial, problem)
+
+
+def perform_replay(
+    job: UUID, *, handler: EffectHandler, approvals: Approvals, drains: Callable[[], bool]
+) -> None:
+    """Perform a queued replay once.
+
+    Does nothing if it was begun or does not exist, and while this process performs another one: then the sweeper
+    sends it again.
+    """
+    if not _replaying.acquire(blocking=False):
+        return
+    try:
+        with pool.pooled() as connection:
+            wanted = replays.begin(connection, job, host=socket.gethostname(), process=os.getpid())
+        if wanted is None:
+            return
+        problem = _problem_of(
+            lambda: _replay(wanted, handler, approvals, drains),
+            f"Run {wanted.run}: replay {job}",
+        )
+        with pool.pooled() as connection:
+            replays.JOBS.end(connection, job, problem)
+    finally:
+        _replaying.release()
+
+
+def _problem_of(work: Callable[[], str], what: str) -> str:
+    """Return why the job ended early, or an empty text."""
+    try:
+        return work()
+    except RequestError as exc:  # the version is not there, or its rows do not verify
+        return str(exc)
+    except (Tampered, KeyMissing, CoreError, ObjectStoreDown) as exc:
+        return f"The run cannot be read: {exc}."
+    except Exception:
+        log.exception("%s: failed", what)
+        return BROKEN
 
 
 def _try(wanted: StoredTrial, handler: EffectHandler, drains: Callable[[], bool]) -> str:
@@ -56,3 +109,41 @@ def _try(wanted: StoredTrial, handler: EffectHandler, drains: Callable[[], bool]
         if drains():
             return DRAINED
     return ""
+
+
+def _replay(
+    wanted: StoredReplay,
+    handler: EffectHandler,
+    approvals: Approvals,
+    drains: Callable[[], bool],
+) -> str:
+    """Replay the run, store the divergences, and return why the replay ended early, or an empty text."""
+    try:
+        handler.agent(wanted.agent)
+    except UnknownAgent:
+        return f"The worker has no agent {wanted.agent}. Start a worker that has it, then another replay."
+    until = time.monotonic() + MAX_SECONDS
+    noted = float("-inf")
+
+    def goes_on(compared: int, entries: int) -> bool:
+        nonlocal noted
+        if (now := time.monotonic()) > noted + NOTE_SECONDS:
+            noted = now
+            with pool.pooled() as connection:
+                replays.note(connection, wanted.id, compared=compared, entries=entries)
+        return not drains() and now <= until
+
+    found = replay(
+        pool.pooled,
+        wanted.run,
+        handler=handler,
+        approvals=approvals,
+        is_scripted=handler.is_scripted,
+        clock=timezone.now,
+        goes_on=goes_on,
+    )
+    with pool.pooled() as connection:
+        replays.save(connection, wanted.id, found.document(MAX_DIVERGENCES))
+    if found.whole:
+        return "" if found.compared else EMPTY
+    return REPLAY_DRAINED if drains() else TOO_LONG

@@ -6,7 +6,8 @@ a person gave in a fork.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import singledispatchmethod
 from typing import Any
@@ -17,18 +18,21 @@ from runtime.core.continuation import CallState, Continuation
 from runtime.core.documents.blobs import Blob, InlinedMessages, value_of
 from runtime.core.enums import EffectClass, GateKind
 from runtime.core.events import (
+    AgentChanged,
     CallAdmitted,
     CallRefused,
     Event,
     FrameOpened,
     GateOpened,
     ModelReplied,
+    Remembered,
 )
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.requests import request_for
+from runtime.execution.recorded.said import Said, said
 from runtime.keyring import held, sealing
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome
@@ -38,24 +42,37 @@ from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
 _BEFORE_TIMES = datetime.min.replace(tzinfo=UTC)  # of a frame that names none, and no prompt
+_SHOWN = ("begins", "until", "whole", "agents", "replies", "kept", "calls", "versions")
 _ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """A step that would now go another way. `path` goes from the run's agent to the agent or tool of the step."""
+    """A step that would now go another way. `path` goes from the run's agent to the agent or tool of the step.
+
+    The step of a model also has both replies, if there is one today.
+    """
 
     position: int
     path: tuple[str, ...]
     recorded: str
     today: str
+    recorded_reply: Said | None = None
+    today_reply: Said | None = None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON, without secrets."""
+        found: dict[str, Any] = redact(asdict(self))
+        return found
 
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
     """The divergences of a run in order, and the numbers of steps compared. `kept` replies are those of the record.
 
-    `begins` is the first entry that the run still has.
+    `begins` is the first entry that the run still has, `until` the last one that was compared, of all if `whole`.
+    `versions` are those of each agent, recorded last and today.
     """
 
     divergences: list[Divergence] = field(default_factory=list)
@@ -64,56 +81,73 @@ class Replay:
     kept: int = 0
     calls: int = 0
     begins: int = 1
+    until: int = 0
+    whole: bool = True
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def compared(self) -> int:
         """The number of steps that were compared, or whose reply stood."""
         return self.agents + self.replies + self.kept + self.calls
 
+    def document(self, most: int) -> dict[str, Any]:
+        """Return the fields as JSON, with at most so many divergences, and how many `more` there are."""
+        shown = {one: getattr(self, one) for one in _SHOWN}
+        return {
+            **shown,
+            "divergences": [one.document for one in self.divergences[:most]],
+            "more": max(0, len(self.divergences) - most),
+        }
+
 
 def replay(
-    connection: Connection,
+    connect: Callable[[], AbstractContextManager[Connection]],
     run: UUID,
     *,
     handler: EffectHandler,
     approvals: Approvals,
     is_scripted: Callable[[str], bool],
     clock: Callable[[], datetime],
+    goes_on: Callable[[int, int], bool] = lambda compared, entries: True,
 ) -> Replay:
     """Replay the journal of a run, also an archived one. `is_scripted` says whether a script answers for an agent.
+
+    `connect` yields a connection for each read, so that none is held while a script is asked. `goes_on` gets the
+    number of entries compared, and that of all; it ends the replay early.
 
     Raises Tampered, KeyMissing, NewerSchema or ObjectStoreDown for a journal that cannot be read. A run without entries
     has no steps.
     """
     admission = Admission(handler=handler, approvals=approvals, clock=clock)
-    kept = archive.read(connection, run)
+    with connect() as connection:
+        kept = archive.read(connection, run)
+        history = journal.history(connection, run) if kept is None else kept.history()
+        entries = list(history.entries)
 
     def fetch(digest: str) -> Any:
-        if kept is None:
+        if kept is not None:
+            return value_of(Blob(digest=digest, text=kept.contents[digest]))
+        with connect() as connection:
             return blobs.fetch(connection, digest)
-        return value_of(Blob(digest=digest, text=kept.contents[digest]))
 
-    inlined = InlinedMessages(
-        fetch, lambda memory: blobs.remembered(connection, [one.digest for one in memory])
-    )
-    replayer = _Replayer(handler, admission, inlined, is_scripted)
-    history = journal.history(connection, run) if kept is None else kept.history()
-    now = history.start
-    replayer.found.begins = history.mark.position + 1
-    for sealed, entry in history.entries:
-        before = now
+    def remembered(memory: Sequence[Remembered]) -> dict[str, str]:
+        with connect() as connection:
+            return blobs.remembered(connection, [one.digest for one in memory])
+
+    replayer = _Replayer(handler, admission, InlinedMessages(fetch, remembered), is_scripted)
+    now, found = history.start, replayer.found
+    found.begins = history.mark.position + 1
+    for compared, (sealed, entry) in enumerate(entries):
+        if not goes_on(compared, len(entries)):
+            found.whole = False
+            break
+        replayer.position, before = sealed.position, now
         for event in entry.events:
-            for recorded, today, path in replayer.compare(event, before):
-                found = Divergence(
-                    position=sealed.position, path=path, recorded=recorded, today=today
-                )
-                replayer.found.divergences.append(found)
+            found.divergences += replayer.compare(event, before)
             before = evolve(before, event)
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-    return replayer.found
-
-
-Difference = tuple[str, str, tuple[str, ...]]  # recorded, today, path
+        found.until = sealed.position
+    return found
 
 
 class _Replayer:
@@ -129,35 +163,45 @@ class _Replayer:
         self._handler, self._admission = handler, admission
         self._inlined, self._is_scripted = inlined, is_scripted
         self.found = Replay()
+        self.position = 0
 
     @singledispatchmethod
-    def compare(self, event: Event, now: Continuation) -> Iterator[Difference]:
-        """Yield the differences of one event, which was recorded in the state `now`."""
+    def compare(self, event: Event, now: Continuation) -> Iterator[Divergence]:
+        """Yield the divergences of one event, which was recorded in the state `now`."""
         yield from ()
 
     @compare.register
-    def _opened(self, event: FrameOpened, now: Continuation) -> Iterator[Difference]:
+    def _opened(self, event: FrameOpened, now: Continuation) -> Iterator[Divergence]:
         self.found.agents += 1
         parents = () if event.parent is None else now.path(event.parent)
         path = (*parents, event.agent)
         try:
             ours = self._handler.agent(event.agent)
         except UnknownAgent:
-            yield "the agent started", "there is no such agent", path
+            yield self._divergence(path, "the agent started", "there is no such agent")
             return
+        self.found.versions[event.agent] = (event.fingerprint, ours.fingerprint)
         at = event.pinned.at if event.pinned else event.at or _BEFORE_TIMES
         try:
             told = self._handler.instruct(event.agent, event.input, at=at).text
         except InvalidInput as exc:
-            yield "instructions made of its input", f"none: {exc}", path
+            yield self._divergence(path, "instructions made of its input", f"none: {exc}")
             return
         if told != event.instructions:
-            yield "instructions made of its input", "others of the same input", path
+            made, other = "instructions made of its input", "others of the same input"
+            yield self._divergence(path, made, other)
         elif not told and ours.prompt != event.prompt:
-            yield "its instructions", "other instructions", path
+            yield self._divergence(path, "its instructions", "other instructions")
 
     @compare.register
-    def _replied(self, event: ModelReplied, now: Continuation) -> Iterator[Difference]:
+    def _changed(self, event: AgentChanged, now: Continuation) -> Iterator[Divergence]:
+        agent = now.frame(event.frame).agent
+        if agent in self.found.versions:
+            self.found.versions[agent] = (event.fingerprint, self.found.versions[agent][1])
+        yield from ()
+
+    @compare.register
+    def _replied(self, event: ModelReplied, now: Continuation) -> Iterator[Divergence]:
         agent = now.frame(event.frame).agent
         if not self._known(agent):
             return
@@ -166,17 +210,22 @@ class _Replayer:
             return
         self.found.replies += 1
         today = self._ask(now, event.frame)
-        if isinstance(today, str):
-            yield _said(event), today, now.path(event.frame)
-        elif _opened(today) != _opened(event):
-            yield _said(event), _said(today), now.path(event.frame)
+        if isinstance(today, str) or _opened(today) != _opened(event):
+            yield Divergence(
+                position=self.position,
+                path=now.path(event.frame),
+                recorded=_said(event),
+                today=today if isinstance(today, str) else _said(today),
+                recorded_reply=said(event),
+                today_reply=None if isinstance(today, str) else said(today),
+            )
 
     @compare.register
-    def _admitted(self, event: CallAdmitted, now: Continuation) -> Iterator[Difference]:
+    def _admitted(self, event: CallAdmitted, now: Continuation) -> Iterator[Divergence]:
         yield from self._call(now, event, Foreseen(effect=event.terms.effect))
 
     @compare.register
-    def _refused(self, event: CallRefused, now: Continuation) -> Iterator[Difference]:
+    def _refused(self, event: CallRefused, now: Continuation) -> Iterator[Divergence]:
         preview = now.call(event.frame, event.call).preview
         if (
             preview is None or not preview.refused
@@ -184,7 +233,7 @@ class _Replayer:
             yield from self._call(now, event, Foreseen(refused=event.reason))
 
     @compare.register
-    def _gated(self, event: GateOpened, now: Continuation) -> Iterator[Difference]:
+    def _gated(self, event: GateOpened, now: Continuation) -> Iterator[Divergence]:
         if event.call and event.terms is not None and event.kind in _ASKED_ABOUT:
             yield from self._call(now, event, Foreseen(asks=True, effect=event.terms.effect))
 
@@ -193,18 +242,18 @@ class _Replayer:
         now: Continuation,
         event: CallAdmitted | CallRefused | GateOpened,
         recorded: Foreseen,
-    ) -> Iterator[Difference]:
+    ) -> Iterator[Divergence]:
         call = now.call(event.frame, event.call)
         if call.state is not CallState.PROPOSED or not self._known(now.frame(event.frame).agent):
             return
         self.found.calls += 1
         today = self._admission.foresee(now, event.frame, event.call)
-        if (bool(today.refused), today.asks, today.effect) != (
-            bool(recorded.refused),
-            recorded.asks,
-            recorded.effect,
-        ):
-            yield _admission(recorded), _admission(today), now.path(event.frame, call.tool)
+        if _kind(today) != _kind(recorded):
+            path = now.path(event.frame, call.tool)
+            yield self._divergence(path, _admission(recorded), _admission(today))
+
+    def _divergence(self, path: tuple[str, ...], recorded: str, today: str) -> Divergence:
+        return Divergence(position=self.position, path=path, recorded=recorded, today=today)
 
     def _known(self, agent: str) -> bool:
         try:
@@ -234,7 +283,7 @@ def _opened(reply: ModelReplied | ModelAnswer) -> str:
 def _said(reply: ModelReplied | ModelAnswer) -> str:
     """Say a reply in words, without its secrets."""
     calls = [(call.tool, redact(call.args)) for call in reply.calls]
-    return _in_words(redact(reply.text), calls, reply.output)
+    return _in_words(redact(reply.text), calls, redact(reply.output))
 
 
 def _in_words(text: str, calls: Sequence[tuple[str, Any]], output: Any) -> str:
@@ -247,7 +296,14 @@ def _in_words(text: str, calls: Sequence[tuple[str, Any]], output: Any) -> str:
     return " and ".join(said) or "says nothing"
 
 
+def _kind(found: Foreseen) -> tuple[object, ...]:
+    """Return the parts that two admissions are compared by: not the words of a refusal."""
+    return bool(found.refused), found.held, found.asks, found.effect
+
+
 def _admission(found: Foreseen) -> str:
+    if found.held:
+        return f"the check of the call fails, and the agent is held: {found.held}"
     if found.refused:
         return f"refused: {found.refused}"
     asked = "waits for a person" if found.asks else "starts without a person"

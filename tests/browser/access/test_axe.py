@@ -24,6 +24,7 @@ from approvals.models import Request, VersionDecision
 from approvals.policies.rules import Demands
 from approvals.policy import Group
 from approvals.version_changes.acts import sign
+from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.start import create
@@ -31,6 +32,7 @@ from runtime.core.budgets import Budget
 from runtime.models import Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.store import pool
+from runtime.store.tables.jobs.replays import JOBS, save
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
 from runtime.triggers.webhooks import changes as webhook_changes
@@ -72,6 +74,23 @@ def _allowance(request: Request) -> UUID:
     dora = person("dora", Group.REVIEWERS)
     any_value = {name: {"rule": "any"} for name in ("username", "security_level")}
     return allowance_changes.propose(request.id, limits=any_value, count=5, days=3, actor=dora)
+
+
+def _replayed(office: Office) -> UUID:
+    """A run with a replay that found a step that differs."""
+    run = office.start()
+    replay = replays.ask(run=run, actor=Actor(person="admin")).id
+    said = {"text": "", "calls": [{"tool": "pay", "args": {"euros": 40}}], "output": None}
+    step = {"position": 2, "path": ["hr_onboarding"], "recorded": "a", "today": "b"}
+    with_words = {**step, "recorded_reply": None, "today_reply": None}
+    found = {"begins": 1, "until": 4, "agents": 1, "replies": 2, "kept": 1, "calls": 1, "more": 3}
+    steps = [{**step, "recorded_reply": said, "today_reply": said}, with_words]
+    versions = {"hr_onboarding": ["sha256:a", "sha256:b"]}
+    JOBS.begin(pool.djangos(), replay)
+    stored = {**found, "whole": True, "versions": versions, "divergences": steps}
+    save(pool.djangos(), replay, stored)
+    JOBS.end(pool.djangos(), replay)
+    return run
 
 
 def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]]:
@@ -168,6 +187,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/version-changes/",
             ),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),
+            *(f"{run}replay/", f"/runs/{_replayed(office)}/replay/"),
             *(f"/runs/{archived}/", f"/runs/{archived}/restore/", f"/runs/{archived}/lift-hold/"),
             *(f"/runs/{shortened}/", f"/runs/{shortened}/removed/"),
         ],

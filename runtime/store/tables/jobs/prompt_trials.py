@@ -1,7 +1,7 @@
 """Trials of versions of prompts on recorded runs: who asked, how far it is, and the recorded and the tried replies.
 
-One worker begins a trial, once. A trial has contents of its runs, so it is deleted with the first of them, and nothing
-of a run that was erased meanwhile is stored.
+A trial is a job. It has contents of its runs, so it is deleted with the first of them, and nothing of a run that was
+erased meanwhile is stored.
 """
 
 import json
@@ -14,13 +14,14 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from runtime.store.pool import Connection
+from runtime.store.tables.jobs.queue import Jobs
 
 MAX_RUNS = 5  # of one trial
-RESEND_SECONDS = 10  # after which a trial that no worker has begun is sent again
-LOST_SECONDS = 180  # after its start; a worker that lives has ended the trial by then
-KEPT_DAYS = 30
 MAX_LISTED = 20  # trials of one version
-LOST = "The worker ended before the trial did. Start another trial."
+JOBS = Jobs(
+    table="runtime_prompttrial",
+    lost="The worker ended before the trial did. Start another trial.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +99,7 @@ def listed(connection: Connection, prompt: str, number: int) -> list[StoredTrial
 
 def begin(connection: Connection, trial: UUID) -> StoredTrial | None:
     """Begin a queued trial. Return None if it was begun already."""
-    done = connection.execute(
-        """
-        UPDATE runtime_prompttrial SET state = 'running', started_at = clock_timestamp()
-        WHERE id = %(trial)s AND state = 'queued'
-        """,
-        {"trial": trial},
-    )
-    return find(connection, trial) if done.rowcount else None
+    return find(connection, trial) if JOBS.begin(connection, trial) else None
 
 
 def save(
@@ -128,52 +122,6 @@ def save(
         {"trial": trial, "runs": list(runs), "result": json.dumps(found)},
     )
     return done.rowcount == 1
-
-
-def end(connection: Connection, trial: UUID, problem: str = "") -> None:
-    """End a trial that is running: done, or failed with a problem."""
-    connection.execute(
-        """
-        UPDATE runtime_prompttrial SET ended_at = clock_timestamp(), problem = %(problem)s,
-            state = CASE WHEN %(problem)s = '' THEN 'done' ELSE 'failed' END
-        WHERE id = %(trial)s AND state = 'running'
-        """,
-        {"trial": trial, "problem": problem},
-    )
-
-
-def end_lost(connection: Connection) -> None:
-    """End the trials whose worker has ended without a word."""
-    connection.execute(
-        """
-        UPDATE runtime_prompttrial SET ended_at = clock_timestamp(), problem = %(lost)s, state = 'failed'
-        WHERE state = 'running' AND started_at < clock_timestamp() - %(after)s * interval '1 second'
-        """,
-        {"lost": LOST, "after": LOST_SECONDS},
-    )
-
-
-def waiting(connection: Connection) -> list[UUID]:
-    """Return the trials that no worker has begun for some seconds. There is at most one of each prompt."""
-    rows = connection.execute(
-        """
-        SELECT id FROM runtime_prompttrial
-        WHERE state = 'queued' AND at < clock_timestamp() - %(after)s * interval '1 second'
-        """,
-        {"after": RESEND_SECONDS},
-    )
-    return [trial for (trial,) in rows.fetchall()]
-
-
-def prune(connection: Connection) -> None:
-    """Delete old trials."""
-    connection.execute(
-        """
-        DELETE FROM runtime_prompttrial
-        WHERE ended_at < clock_timestamp() - %(days)s * interval '1 day'
-        """,
-        {"days": KEPT_DAYS},
-    )
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:

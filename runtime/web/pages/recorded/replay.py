@@ -1,0 +1,87 @@
+"""The page on which an admin has a worker replay a run with today's code."""
+
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_http_methods
+
+from runtime.control import replay as replays
+from runtime.control.access import readable
+from runtime.errors import RequestError
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.queries.version_diff import Difference, differences
+from runtime.store.tables.jobs.replays import StoredReplay
+from runtime.web.pages import query_params
+from runtime.web.requests import actor_of, admins_only
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def replay(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Show the chosen or last replay of a run, or have a worker replay it.
+
+    For a page that is already open, only the part that changes.
+    """
+    actor = actor_of(request)
+    readable(run, actor)
+    if request.method != "POST":
+        return _page(request, run, actor)
+    try:
+        replays.ask(run=run, actor=actor)
+    except RequestError as refused:
+        return _page(request, run, actor, refused)
+    return redirect("replay", run=run)
+
+
+def _page(
+    request: HttpRequest, run: UUID, actor: Actor, refused: RequestError | None = None
+) -> HttpResponse:
+    shown = readable(run, actor)
+    listed = replays.listed(run=run, actor=actor)
+    chosen = _chosen(request, listed)
+    one = replays.find(run=run, replay=chosen.id, actor=actor) if chosen else None
+    is_last = chosen is not None and chosen.id == listed[0].id
+    context = {
+        "section": "runs",
+        "run": shown,
+        "one": one,
+        "found": one.found if one else None,
+        "changed": _changed(one) if one else [],
+        "others": [other for other in listed if chosen and other.id != chosen.id],
+        "is_last": is_last,
+        "is_open": bool(listed) and listed[0].ended_at is None,
+        "refused": refused,
+    }
+    live = query_params.is_htmx(request)
+    answer = render(
+        request,
+        "runs/replay.html#live" if live else "runs/replay.html",
+        context,
+        status=refused.status if refused else 200,
+    )
+    patch_vary_headers(answer, ["HX-Request"])
+    return answer
+
+
+def _changed(one: StoredReplay) -> list[tuple[str, tuple[Difference, ...] | None]]:
+    """Return the agents that were changed since the run, with the differences; None if a version is not known here."""
+    found = []
+    for agent, (recorded, today) in sorted(one.found.get("versions", {}).items()):
+        if recorded != today:
+            changes = wiring.catalogue().changes_between(agent, recorded, today)
+            found.append((agent, None if changes is None else differences(changes)))
+    return found
+
+
+def _chosen(request: HttpRequest, listed: list[StoredReplay]) -> StoredReplay | None:
+    """Return the replay of the address, without one the last; None if there is none."""
+    wanted = request.GET.get("replay")
+    if wanted is None:
+        return listed[0] if listed else None
+    for one in listed:
+        if str(one.id) == wanted:
+            return one
+    raise Http404
