@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from re import Pattern
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from redis import Redis
 from agents.sdk.scripts.conversation_texts import SUM_UP_MEMORY
 from agents.sdk.spec import AgentSpec
 from tests.browser.conftest import logged_in
+from tests.support import processes
 from tests.support.commands import Done, manage
 from tests.support.oauth_server import SECRET, TokenServer, token_server
 from tests.support.people import Office, until
@@ -37,6 +39,7 @@ PASSWORDS = {"chief": "a second admin"}
 ANSWER = "Give the answer to the requester"
 STREAM = "parcels"
 SUMMARY = "Parcel P-1 came on time."
+NEWER = {"ABEYANCE_MODEL": "", agents.NEWER: "1"}  # the environment of a worker with newer scripts
 
 
 class Model(Provider):
@@ -135,6 +138,18 @@ class Desk:
         """Add an entry to the stream of parcels."""
         with Redis.from_url(self.environ("web")["REDIS_URL"]) as broker:
             broker.xadd(STREAM, entry)
+
+    def expect_replay(self, run: str, said: Pattern[str]) -> None:
+        """Have a worker with newer scripts, alone, replay the run, and expect these words of the steps that differ."""
+        admin, older = self.page("admin"), processes.of(self.office.stack, "worker").process
+        older.suspend()
+        with processes.another(self.office.stack, "worker", "newer", **NEWER):
+            admin.goto(f"/runs/{run}/")
+            admin.get_by_role("link", name="Replay with today's code…").click()
+            admin.get_by_role("button", name="Replay with today's code").click()
+            steps = admin.get_by_role("region", name="Steps that would go another way")
+            expect(steps).to_contain_text(said, timeout=60_000)  # the sweeper may send it again
+        older.resume()
 
 
 @contextmanager
