@@ -124,6 +124,7 @@ def _read(
             if TOO_LARGE in str(exc):
                 raise ToolError(f"query: {TOO_LARGE}") from exc
             raise ToolError(f"query: {plain(str(exc))}") from exc
+        connection.rollback()  # a commit would send the notifications of the query
     return _answer(columns, rows, max_rows)
 
 

@@ -92,6 +92,15 @@ def test_anything_but_a_short_select_is_refused(read: Any, query: str, why: str)
         read(query, seconds=0.2)
 
 
+def test_a_query_sends_no_notification(shop: str, read: Any) -> None:
+    with psycopg.connect(shop, autocommit=True) as listener:
+        listener.execute("LISTEN told")
+        read("SELECT pg_notify('told', 'by the query')")
+        listener.execute("NOTIFY told, 'by the test'")
+        (first, *_) = listener.notifies(timeout=60, stop_after=1)
+        assert first.payload == "by the test"
+
+
 def test_a_role_that_could_write_is_refused(shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = sql_query("SHOP_URL", description=SHOP)
     for url, why in (
