@@ -127,8 +127,11 @@ _WHO: dict[str, dict[str, str]] = {
 
 def _remembered(one: dict[str, Any]) -> dict[str, Any]:
     who = _WHO[one["kind"]] or {"asked_by": one["by"]}
-    text = {"erased": True} if one["text"] is None else {"text": held.open_text(one["text"])}
-    return {"at": one["at"], **who, **text}
+    if one["text"] is None:
+        return {"at": one["at"], **who, "erased": True}
+    # A person could write the sealed text of a model into a message.
+    text = held.open_text(one["text"]) if one["kind"] == "summary" else one["text"]
+    return {"at": one["at"], **who, "text": text}
 
 
 def _last_reply(conversation: list[ModelMessage]) -> ModelResponse:

@@ -77,7 +77,10 @@ def from_provider(
 
 def from_person(agent: AgentSpec, given: GivenReply) -> ModelAnswer:
     """Read the reply that a person gave in a fork as one of the model. Raise as secrets.open_args."""
-    parts: list[Any] = [TextPart(content=held.open_text(given.text))] if given.text else []
+    # A text without calls is the answer, which is not sealed again.
+    is_kept = agent.seals_texts and bool(given.calls)
+    text = held.open_text(given.text) if is_kept else given.text
+    parts: list[Any] = [TextPart(content=text)] if text else []
     for call in given.calls:
         tool = agent.tool(call.tool)
         args = call.args if tool is None else secrets.open_args(tool, call.args)

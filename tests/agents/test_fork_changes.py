@@ -10,6 +10,7 @@ from agents.llm.messages import to_provider
 from agents.sdk import tool
 from agents.sdk.scripts import Reply, Turn
 from agents.testing import Flow, call, drive, say, together
+from agents.tools.requester import tell_requester
 from runtime.core.continuation import Continuation, GivenReply
 from runtime.core.documents.codec import decode_entry
 from runtime.core.events import ForkChange, Proposal
@@ -17,6 +18,7 @@ from runtime.core.machine.calls.fork_changes import changed
 from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.replay import initial, step
 from runtime.execution.effects.perform import perform
+from runtime.keyring.held import sealed_text
 from runtime.ports.effects import ModelAnswer
 from tests.support.specs import Frame, handler_of, spec_of
 
@@ -114,6 +116,8 @@ def test_a_given_reply_is_read_as_one_of_the_model() -> None:
     assert "It is done." not in held._worker.journal[-1]
     assert held.approve().output == "It is done."
     assert DONE == ["a"]
+    sealed = sealed_text("It is secret.")
+    assert replied(sealed, tools=[look, pay, tell_requester()]).output == sealed
 
 
 def test_the_calls_of_a_given_reply_are_asked_and_the_model_reads_whose_reply_it_was() -> None:

@@ -30,6 +30,7 @@ from agents.sdk.scripts import conversation_texts
 from agents.sdk.scripts.conversation_texts import SUM_UP_MEMORY
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
+from runtime.keyring import held
 from runtime.ports.effects import ModelAnswer, ModelFailure, Outcome
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
@@ -124,12 +125,14 @@ def test_a_question_goes_out_after_results_of_all_calls_and_allows_none(
 
 def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -> None:
     frame = at()
-    frame.messages[0]["memory"] = MEMORY
+    sealed = held.sealed_text("This is not for ada.")
+    frame.messages[0]["memory"] = (*MEMORY, {**MEMORY[0], "text": sealed})
     assert [call.tool for call in frame.ask().calls] == ["create_account"]
     told, given = [
         one["content"] for one in provider.bodies[-1]["messages"] if one["role"] == "user"
     ]
-    assert told == conversation_texts.MEMORY + "\n".join(MEMORY_LINES)
+    assert told.startswith(conversation_texts.MEMORY + "\n".join(MEMORY_LINES))
+    assert json.loads(told.splitlines()[-1])["text"] == sealed
     assert json.loads(given) == NEWCOMER
 
 

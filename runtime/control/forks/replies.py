@@ -44,6 +44,8 @@ def given_reply(
     calls = _calls(frame, recorded, value.get("calls", []), f"{where}.calls")
     if not text.strip() and not calls:
         raise InvalidInput(where, "must have a text or a call")
+    if not calls and redact(text) != text:  # the worker would open it, and the requester read it
+        raise InvalidInput(f"{where}.text", "is hidden, so it cannot be the answer")
     if not calls:
         _check_answer(frame, text, f"{where}.text")
     if recorded is not None and (text, calls) == (text_of(recorded), recorded.calls):
@@ -54,6 +56,8 @@ def given_reply(
 def _text(recorded: ModelReplied | None, given: object, where: str) -> str:
     if not isinstance(given, str):
         raise InvalidInput(where, "must be a text")
+    if redact(given) != given:
+        raise InvalidInput(where, "must not hold a sealed secret")
     if sealing.REDACTED not in given:
         return given
     old = text_of(recorded) if recorded else ""

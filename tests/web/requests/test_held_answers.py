@@ -22,10 +22,13 @@ from approvals.models import Request
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import Verdict
+from runtime.core.events import ModelReplied
 from runtime.errors import Forbidden
 from runtime.models import Run
 from runtime.ports.access import Actor
-from tests.support.api_client import Caller
+from runtime.store import pool
+from runtime.store.tables import journal
+from tests.support.api_client import Caller, field_of
 from tests.support.engine import HandDriven
 from tests.support.pages import send, shows, text, text_of
 from tests.support.specs import Question, registry_of
@@ -248,3 +251,25 @@ def test_a_message_that_was_denied_is_never_shown(
     assert ada_api.get(f"/runs/{run}/agent-messages").json() == []
     seen = _seen_by(ada, ada_api, run, request.id)
     assert not [one for one in (EARLY, LATER) if one in seen + _stored()]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_no_reply_given_in_a_fork_gives_a_held_text_away(
+    desk: Desk, ada: Client, ada_api: Caller, sealed: bool
+) -> None:
+    """The form of the fork has the hidden text; a program may have read the sealed one in Postgres."""
+    run = desk.start(TELLER).run_id
+    with pool.in_transaction() as connection:
+        found = [(one.position, e) for one, e in journal.history(connection, run).entries]
+    position, said = next(
+        (position, event)
+        for position, entry in found
+        for event in entry.events
+        if isinstance(event, ModelReplied)
+    )
+    text = said.text if sealed else '"••••"'
+    shows(ada, f"/runs/{run}/fork/{position - 1}/", "Next reply of the model", "&quot;••••&quot;")
+    calls = [{"tool": "tell_requester", "arguments": {"message": "Hello."}}] if sealed else []
+    change = {"kind": "reply", "frame": "0", "value": {"text": text, "calls": calls}}
+    refused = ada_api.post(f"/runs/{run}/fork", {"position": position - 1, "change": change})
+    assert field_of(refused) == (422, "change.value.text")
