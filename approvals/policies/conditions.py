@@ -6,15 +6,21 @@ from typing import Any
 from runtime.core import expressions
 from runtime.core.expressions import ExpressionError as ConditionError
 
-__all__ = ["FACTS", "ConditionError", "check", "holds"]
+__all__ = ["FACTS", "ConditionError", "check", "check_new", "holds"]
 
 FACTS = ("tool", "agent", "risk", "effect", "requester", "path", "args")
 _LARGE = "args"
+_SAMPLES = {**dict.fromkeys(FACTS, "text"), "path": ["text"], "args": {}}
 
 
 def check(text: str) -> None:
     """Raise ConditionError unless the text is a condition within the bounds."""
     expressions.check(text, FACTS, _LARGE)
+
+
+def check_new(text: str) -> None:
+    """Do the same, and raise ConditionError for one that cannot be true or false. A stored one may be older."""
+    expressions.check_condition(text, FACTS, _LARGE, _SAMPLES)
 
 
 def holds(text: str, facts: Mapping[str, Any]) -> bool:

@@ -18,7 +18,9 @@ from approvals.accounts.log import record
 from approvals.errors import PolicyRefused
 from approvals.permissions import assignments, principals
 from approvals.permissions.scopes import Scope
+from approvals.policies import conditions
 from approvals.policies import text as texts
+from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import OnExpiry, Policy, Rule
 from approvals.policy import DECIDING, Group
 from approvals.policy_versions import acts, in_force
@@ -45,7 +47,8 @@ def check(text: object) -> Policy:
     except texts.PolicyInvalid as exc:
         raise InvalidInput(FIELD, f"has an error in {exc}") from exc
     known = wiring.catalogue().tools()
-    for rule in policy.rules:
+    for number, rule in enumerate(policy.rules, 1):
+        _check_condition(rule, number)
         if unknown := sorted(rule.tools - known):
             raise InvalidInput(
                 FIELD, f"names the tool {unknown[0]} in the rule {rule.name}, which no agent has"
@@ -61,6 +64,16 @@ def check(text: object) -> Policy:
     if problem is not None:
         raise InvalidInput(FIELD, f"cannot be met: {problem}")
     return policy
+
+
+def _check_condition(rule: Rule, number: int) -> None:
+    """Raise InvalidInput if the condition of the rule can never be one: it would fail at each call."""
+    try:
+        if rule.when:
+            conditions.check_new(rule.when)
+    except ConditionError as exc:
+        why = f"has an error in rules[{number}].when, of the rule {rule.name}: {exc}"
+        raise InvalidInput(FIELD, why) from exc
 
 
 def _check_groups(rule: Rule) -> None:

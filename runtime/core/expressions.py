@@ -28,6 +28,10 @@ class ExpressionError(Exception):
     """An expression that cannot be used, or that failed for its facts; the message says why."""
 
 
+class NotBoolean(ExpressionError):
+    """A condition that is neither true nor false for its facts."""
+
+
 def check(text: str, names: tuple[str, ...], large: str) -> None:
     """Raise ExpressionError unless the text is an expression over facts of these names, within the bounds.
 
@@ -36,10 +40,23 @@ def check(text: str, names: tuple[str, ...], large: str) -> None:
     _program(text, names, large)
 
 
-def check_condition(text: str, names: tuple[str, ...], large: str) -> None:
-    """Do the same, and raise ExpressionError for a condition without facts that is not true or false."""
-    if not _program(text, names, large).variables():
-        holds(text, dict.fromkeys(names), names, large)
+def check_condition(
+    text: str, names: tuple[str, ...], large: str, samples: Mapping[str, Any]
+) -> None:
+    """Do the same, and raise ExpressionError for a condition that is not true or false for the samples.
+
+    One that names a fact without a sample, or that fails for the samples, may be so for other facts.
+    """
+    named = set(_program(text, names, large).variables()) & set(names)
+    if not named <= samples.keys():
+        return
+    try:
+        holds(text, {**dict.fromkeys(names), **samples}, names, large)
+    except NotBoolean:
+        raise
+    except ExpressionError:
+        if not named:
+            raise
 
 
 def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> Any:
@@ -60,7 +77,7 @@ def holds(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: st
     """Evaluate a condition. Raise ExpressionError if it fails for these facts, or is not true or false."""
     found = value(text, facts, names, large)
     if not isinstance(found, bool):
-        raise ExpressionError("its result is neither true nor false")
+        raise NotBoolean("its result is neither true nor false")
     return found
 
 

@@ -92,6 +92,9 @@ def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: No
         ("rules: [{name: A, match: {tool: refnud}}]", "tool refnud"),
         ("rules: [{name: A, match: {agent: shop}}]", "agent shop"),
         ("rules: [{name: A, quorum: 0}]", r"line 1, rules\[1\].quorum"),
+        ("rules: [{name: A, when: '1'}]", r"rules\[1\].when, of the rule A: its result is neither"),
+        ("rules: [{name: A, when: 'size(args)'}]", r"rules\[1\].when, of the rule A"),
+        ("rules: [{name: A}, {name: B, when: 'path[0]'}]", r"rules\[2\].when, of the rule B"),
     ],
 )
 def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str, why: str) -> None:

@@ -143,6 +143,9 @@ def test_a_list_over_the_bound_and_a_value_that_is_no_truth_count_as_errors() ->
     for found in (
         judged(rules("when: 'args.items.all(x, true)'"), args=many),
         judged(rules("when: args.amount")),
+        judged(
+            rules("when: '1'")
+        ),  # of a version that was saved before such a condition was refused
     ):
         assert found.demands is not None
         assert found.demands.failed

@@ -350,6 +350,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"filter": "secret"}, "filter: names secret, but the facts are id, source, name"),
     ({"filter": "data.a =="}, "filter: is not valid CEL"),
     ({"filter": "size('x')"}, "filter: its result is neither true nor false"),
+    ({"filter": "name"}, "filter: its result is neither true nor false"),
     ({"mapping": {"full_name": "{{data.x}}"}}, "mapping.level: is missing"),
     ({"mapping": {"level": 1, "full_name": "{{x}}"}}, "mapping.full_name: names x, but"),
     ({"mapping": {"level": "{{id}}", "full_name": 3}}, "mapping.full_name: must be of type string"),
