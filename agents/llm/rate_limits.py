@@ -1,9 +1,9 @@
 """Limits the rate of requests to a provider that rejected some: one row per provider, shared by all workers.
 
 After an answer 429 or 529, or a named time, the provider gets no request until that time. Then requests are sent one
-by one. Each takes a queue number, and the highest released number grows by one in each interval (`gap`). Each success
-shortens the interval until it is zero; each rejection doubles it. Times are the database's. A waiting request holds
-neither a thread nor a connection.
+by one. Each takes a queue number, and the highest released number grows by one in each interval (`gap`), which begins
+with the named time, up to a minute. Each success shortens the interval until it is zero; each rejection doubles it.
+Times are the database's. A waiting request holds neither a thread nor a connection.
 """
 
 import logging
@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 
 import psycopg
 
+from runtime.core.call_options import MAX_RETRY_AFTER
 from runtime.store import pool
 
 log = logging.getLogger(__name__)
 
 DEFAULT_PAUSE_SECONDS = 1.0  # used if the provider names none
-MAX_PAUSE_SECONDS = 600.0
+MAX_INTERVAL_SECONDS = 60.0  # after the first rejection
 EASE = 0.85  # factor of the interval after each success
 MIN_INTERVAL_SECONDS = 0.02  # a shorter interval counts as none
 MAX_WAIT_SECONDS = 5.0  # a longer wait is checked again, because the interval may be shorter
@@ -36,11 +37,11 @@ _TAKE = f"""
 # Concurrent requests are refused together, so only the first refusal doubles the interval.
 _ON_REJECTED = f"""
     INSERT INTO agents_brake AS b (provider, gap, served, since, issued, hit_at)
-    VALUES (%(provider)s, %(pause)s, 1, clock_timestamp() + %(pause)s * interval '1 second', 0,
+    VALUES (%(provider)s, %(interval)s, 1, clock_timestamp() + %(pause)s * interval '1 second', 0,
         clock_timestamp())
     ON CONFLICT (provider) DO UPDATE SET
-        gap = CASE WHEN b.gap = 0 THEN %(pause)s WHEN b.hit_at >= %(began)s THEN b.gap
-            ELSE least(2 * b.gap, 2 * %(pause)s) END,
+        gap = CASE WHEN b.gap = 0 THEN %(interval)s WHEN b.hit_at >= %(began)s THEN b.gap
+            ELSE least(2 * b.gap, 2 * %(interval)s) END,
         served = CASE WHEN b.gap = 0 THEN b.issued + 1 ELSE {_RELEASED} END,
         since = greatest(b.since, clock_timestamp() + %(pause)s * interval '1 second'),
         hit_at = CASE WHEN b.hit_at >= %(began)s THEN b.hit_at ELSE clock_timestamp() END
@@ -89,10 +90,16 @@ class RateLimits:
         pause = (
             DEFAULT_PAUSE_SECONDS
             if after is None
-            else min(max(after, MIN_INTERVAL_SECONDS), MAX_PAUSE_SECONDS)
+            else min(max(after, MIN_INTERVAL_SECONDS), MAX_RETRY_AFTER)
         )
         log.warning("Provider %s: wants fewer requests, its calls are rate limited", provider)
-        _change(_ON_REJECTED, {"provider": provider, "pause": pause, "began": permit.at})
+        values = {
+            "provider": provider,
+            "pause": pause,
+            "interval": min(pause, MAX_INTERVAL_SECONDS),
+            "began": permit.at,
+        }
+        _change(_ON_REJECTED, values)
 
     def on_success(self, provider: str, permit: Permit) -> None:
         """Record that the provider answered while it had an interval."""

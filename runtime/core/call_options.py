@@ -25,6 +25,7 @@ class RetryPolicy:
 TOOL_RETRIES = RetryPolicy(attempts=3, base=0.5, ceiling=10.0)
 MODEL_RETRIES = RetryPolicy(attempts=6, base=1.0, ceiling=60.0)
 MODEL_DEADLINE = 120.0
+MAX_RETRY_AFTER = 3600.0  # the longest wait that a model's provider may ask for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

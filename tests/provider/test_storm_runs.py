@@ -197,6 +197,16 @@ def test_calls_wait_for_the_named_time_then_go_one_by_one(braked: RateLimits) ->
     assert isinstance(braked.acquire("anthropic", 0), Permit)  # other providers are not limited
 
 
+def test_an_hour_that_a_provider_asks_for_is_waited_and_then_one_call_goes_each_minute(
+    transactional_db: None,
+) -> None:
+    rate_limits = RateLimits()
+    begun = _go(rate_limits)
+    rate_limits.on_rejected("openai", begun, 3600.0)
+    assert _wait(rate_limits).until >= begun.at + timedelta(hours=1)
+    assert _gap() == 60.0
+
+
 def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> None:
     ticket = _wait(braked).queue_number
     _pass_ten_seconds()

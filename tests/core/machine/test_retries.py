@@ -94,7 +94,8 @@ def test_a_call_that_was_never_judged_has_not_been_started() -> None:
 @pytest.mark.parametrize(("after", "waits"), [(3.0, 3.0), (-1.0, 0.0), (3600.0, 10.0)])
 def test_a_requested_delay_counts_up_to_the_ceiling(after: float, waits: float) -> None:
     until = AT + timedelta(seconds=waits)
-    assert _again(FRAME, FailureCause.LIMIT, retry_after=after).until == until
+    event = _again(FRAME, FailureCause.WORKER, retry_after=after)
+    assert (event.until, event.asks_at) == (until, None)
     called = retries.on_not_performed("0", CALL, "no", **NOT_DONE | {"retry_after": after})
     assert isinstance(called, RetryScheduled)
     assert called.until == until
@@ -156,10 +157,14 @@ def test_rounds_get_rarer_up_to_the_longest_wait(rounds: int, jitter: float) -> 
     assert event.until == AT + timedelta(seconds=bound * (1 + jitter) / 2)
 
 
-def test_a_round_waits_as_long_as_the_provider_asks() -> None:
-    for after, waits in ((60.0, 60.0), (3600.0, retries.MAX_ROUND_SECONDS)):
-        event = _again(_out(1), FailureCause.LIMIT, retry_after=after)
-        assert event.until == AT + timedelta(seconds=waits)
+def test_a_model_waits_an_hour_at_most_if_its_provider_asks() -> None:
+    for frame in (FRAME, _out(1)):
+        for after, waits in ((60.0, 60.0), (3600.0, 3600.0), (86400.0, 3600.0)):
+            event = _again(frame, FailureCause.LIMIT, retry_after=after)
+            assert event.until == AT + timedelta(seconds=waits)
+    other = _asked(FRAME, FailureCause.LIMIT, retry_after=3600.0, fallback="openai:b")
+    assert isinstance(other, RetryScheduled)
+    assert (other.until, other.instead) == (AT, "openai:b")
 
 
 def test_people_are_asked_a_timeout_after_the_first_failure() -> None:

@@ -1,17 +1,18 @@
 """Decides what follows an attempt without a result: a retry and its time, or a failure.
 
 Chance and time are arguments. The wait before a retry is drawn evenly from zero to a bound that doubles ("full
-jitter"), unless the other side asked for a wait. No wait exceeds the policy's ceiling. A policy says which causes of a
-failure are worth a retry.
+jitter"), unless the other side asked for a wait. No wait before another attempt exceeds the policy's ceiling. A policy
+says which causes of a failure are worth a retry.
 
 A failing provider does not fail a model call. Once the attempts at each of the agent's models are used up, the worker
-calls all of them in rounds. The pauses grow until one replies or people are asked.
+calls all of them in rounds. The pauses grow until one replies or people are asked. A provider that asks for a wait
+over the ceiling gets no request before its end, or for MAX_RETRY_AFTER.
 """
 
 from datetime import datetime, timedelta
 from typing import Literal
 
-from runtime.core.call_options import CallOptions, RetryPolicy
+from runtime.core.call_options import MAX_RETRY_AFTER, CallOptions, RetryPolicy
 from runtime.core.continuation import Call, Frame
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import FailureCause
@@ -111,14 +112,17 @@ def on_no_reply(
 ) -> RetryScheduled | ModelFailed:
     """Return the event for a model call without a reply; `retryable` says whether a retry can help.
 
-    Once the attempts at `model` are used up, the worker calls the `fallback` model at once, if there is one and the
-    cause may spare it. Otherwise it calls all models again later. After `timeout` people are asked.
+    Once the attempts at `model` are used up, or its provider asks for a wait over the ceiling, the worker calls the
+    `fallback` model at once, if there is one and the cause may spare it. Otherwise it calls all models again later.
+    After `timeout` people are asked.
     """
     policy = frame.terms.retry
     since, rounds = (frame.outage.since, frame.outage.rounds) if frame.outage else (at, 0)
     attempts = policy.attempts if rounds == 0 else 1
     wait, instead, asks_at = _wait(policy, frame.failures, retry_after, jitter), "", None
-    if not retryable or not _worth(policy, cause) or frame.failures + 1 >= attempts:
+    asked = (retry_after or 0.0) if cause in FALLBACK_CAUSES else 0.0
+    spent = frame.failures + 1 >= attempts or asked > max(policy.ceiling, MIN_ROUND_SECONDS)
+    if not retryable or not _worth(policy, cause) or spent:
         if fallback and cause in FALLBACK_CAUSES:
             wait, instead = timedelta(), fallback
         elif not retryable or cause is FailureCause.REQUEST:
@@ -195,7 +199,7 @@ def _wait(
 def _round_wait(rounds: int, retry_after: float | None, jitter: float) -> timedelta:
     """Return a pause in the upper half of the bound, or the one that the other side asked for if it is longer."""
     bound = min(MAX_ROUND_SECONDS, MIN_ROUND_SECONDS * 2 ** min(rounds, 60))
-    asked = min(max(retry_after or 0.0, 0.0), MAX_ROUND_SECONDS)
+    asked = min(max(retry_after or 0.0, 0.0), MAX_RETRY_AFTER)
     return timedelta(seconds=max(asked, bound * (1 + jitter) / 2))
 
 
