@@ -136,9 +136,16 @@ def test_only_reviewers_read_a_held_answer_before_its_release(
     shows(ada, f"/runs/?q={DRAFT}", "No matching runs")
     shows(ada, run, "Give the answer to the requester", "final_answer")
     assert "canary" not in text(admin, f"/runs/{run}/?tab=transcript")
-    shows(bea, request, DRAFT, "Too harsh.", hides=["Reason given by the agent"])
+    shows(
+        bea,
+        request,
+        DRAFT,
+        "Too harsh.",
+        "as for all who may read the run",
+        hides=["Reason given by the agent"],
+    )
     assert bea_api.get(f"/approvals/{request.id}").json()["args"] == {"answer": DRAFT}
-    shows(bea, run, hides=[DRAFT])
+    shows(bea, f"/runs/{run}/?tab=transcript", "its reviewers read it on the page", hides=[DRAFT])
     with pytest.raises(Forbidden):
         decide(
             request=request.id,
