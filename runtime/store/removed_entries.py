@@ -24,7 +24,7 @@ def write(place: str, run: UUID, mark: PruneMark, rows: Sequence[Row]) -> Writte
     """Write the entries that follow the mark under a reserved key. Raises ObjectStoreDown or TooLarge."""
     document = {"previous": mark.head, "entries": [list(row[1:4]) for row in rows]}
     text = json.dumps(document, separators=(",", ":"))
-    return sealed_files.write(place, name=_name(run, mark.position + 1), text=text)
+    return sealed_files.write(place, name=name(run, mark.position + 1), text=text)
 
 
 def read(connection: Connection, run: UUID, *, after: int = 0) -> Iterator[Row]:
@@ -57,7 +57,7 @@ def check(
 
 
 def _read(run: UUID, file: EntriesFile) -> Iterator[Row]:
-    text = sealed_files.read(file.place, name=_name(run, file.first), digest=file.digest)
+    text = sealed_files.read(file.place, name=name(run, file.first), digest=file.digest)
     document = json.loads(text)
     mark = PruneMark(position=file.first - 1, head=document["previous"])
     rows = ((at, *entry) for at, entry in enumerate(document["entries"], start=file.first))
@@ -68,5 +68,6 @@ def _read(run: UUID, file: EntriesFile) -> Iterator[Row]:
         raise Tampered(f"the object {file.place} ends at entry {last}")
 
 
-def _name(run: UUID, first: int) -> str:
+def name(run: UUID, first: int) -> str:
+    """Return the name that the head of a file has."""
     return f"entries of run {run} from {first}"

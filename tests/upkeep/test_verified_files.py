@@ -23,14 +23,16 @@ from approvals.requests import snapshot, statements
 from config.env.environment import ROOT
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import digest_of
+from runtime.core.documents.signed_gzip import digest_of as digest_of_file
 from runtime.core.enums import EffectClass, Verdict
 from runtime.keyring import archive_keys, files, purposes
-from runtime.models import ArchivedRun
+from runtime.models import ArchivedEntries, ArchivedRun
 from runtime.ports.effects import ToolResult
 from runtime.store import pool, sealed_files
 from runtime.upkeep import archiving
 from tests.approvals.policies.office import put_in_force
 from tests.support.fake_ports import FakeTool
+from tests.support.long_runs import long_office_run
 from tests.support.object_stores import Breakable
 from tests.support.office import BEA, Target
 from tests.support.seeds import decide, person
@@ -289,6 +291,44 @@ def test_a_signed_file_that_says_something_else_is_refused(
         assert (problem in said, code) == (True, 1), (forgery, said)
     copy.write_bytes(original)
     assert verify()
+
+
+def _name_file(run: Path, digest: str) -> None:
+    """Let the file of the run name another file of removed entries."""
+    resign(run, lambda _, record: record["removed"][0].__setitem__(3, digest))
+
+
+def test_removed_entries_are_verified_from_their_files(
+    target: Target, object_store: Breakable, tmp_path: Path, verify: Callable[..., list[str]]
+) -> None:
+    run = long_office_run(target, archives=True)
+    target.decide(run, Verdict.APPROVE, "as agreed")
+    archived(target, run, object_store, tmp_path)
+    file, path = ArchivedEntries.objects.get(), tmp_path / "entries.gz"
+    path.write_bytes(object_store.get(file.place) or b"")
+    named = f"not verified: {file.last} entries that were removed before, to {file.place}"
+    assert named in verify()
+    lines = verify("--entries", str(path))
+    assert f"verified: the signatures of 1 files with {file.last} removed entries" in lines
+    assert "verified: the removed entries lead to the state where the others begin" in lines
+    assert not [line for line in lines if "removed before" in line]
+    assert verify(*["--entries", str(path)] * 2) == lines
+    text = json.loads(sealed_files.opened(path.read_bytes()))
+    name = f"entries of run {run} from 1"
+    rows, record = text["entries"], partial(_name_file, tmp_path / "run.gz")
+    for problem, said_name, entries in (
+        ("names no file of entries with these bytes", "", rows[1:]),
+        ("is 'entries of run", f"{name}1", rows),
+        (f"has {len(rows) - 1} entries", name, rows[1:]),
+        ("cannot follow", name, rows[::-1]),
+        ("to another state", name, [*rows[:-1], [rows[-1][0], "f" * 64, "k"]]),
+    ):
+        changed = json.dumps({**text, "entries": entries})
+        path.write_bytes(sealed_files._signed(said_name or name, changed))
+        if said_name:
+            record(digest_of_file(path.read_bytes()))
+        said, code = refused(verify, "--entries", str(path))
+        assert (problem in said, code) == (True, 1), said
 
 
 def test_the_votes_of_a_decision_are_verified_and_counted(

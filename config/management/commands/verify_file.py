@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from approvals.upkeep import verified_evidence
 from approvals.upkeep.verified_evidence import VerifiedEvidence
-from runtime.control.archive import verified_file
+from runtime.control.archive import verified_entries, verified_file
+from runtime.control.archive.verified_entries import VerifiedEntries
 from runtime.control.archive.verified_file import VerifiedFile
 from runtime.core.continuation import status_of
 from runtime.errors import Tampered
@@ -52,6 +53,14 @@ class Command(BaseCommand):
             metavar="KEYS",
             help="its rights.public; without it no allowance is verified",
         )
+        parser.add_argument(
+            "--entries",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="a file of entries that were removed before; give each that the file of the run names",
+        )
         parser.add_argument("--run", type=run_id, help="refuse the file of another run")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -61,11 +70,7 @@ class Command(BaseCommand):
         keys = PublicKeys(
             keys={purpose: _keys(file, purpose) for purpose, file in given.items() if file}
         )
-        try:
-            with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except OSError as exc:
-            raise CommandError(f"{path}: {exc.strerror}", returncode=UNREADABLE) from exc
+        data = _bytes(path)
         try:
             found = verified_file.verify(data, archives.values(), options["run"])
             evidence = verified_evidence.verify(
@@ -73,12 +78,18 @@ class Command(BaseCommand):
             )
         except Tampered as exc:
             raise CommandError(f"{path} is refused: {exc}") from exc
+        try:
+            before = verified_entries.verify(
+                found, map(_bytes, options["entries"]), tuple(archives.values())
+            )
+        except Tampered as exc:
+            raise CommandError(f"A file of removed entries is refused: {exc}") from exc
         self.stdout.write(
             f"Run {found.run} of {found.now.agent}, started by {found.now.requester}:"
             f" {status_of(found.now, held=False)}\n"
             f"File sha256:{hashlib.sha256(data).hexdigest()}"
         )
-        for line in (*_verified(found, evidence), *_not_verified(found, evidence)):
+        for line in (*_verified(found, evidence, before), *_not_verified(found, evidence, before)):
             self.stdout.write(line)
 
 
@@ -93,10 +104,24 @@ def _keys(path: Path, purpose: str) -> dict[str, bytes]:
         ) from exc
 
 
-def _verified(found: VerifiedFile, evidence: VerifiedEvidence) -> Iterator[str]:
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as exc:
+        raise CommandError(f"{path}: {exc.strerror}", returncode=UNREADABLE) from exc
+
+
+def _verified(
+    found: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
+) -> Iterator[str]:
     yield f"verified: the signature over every byte, with key {found.signer}"
     yield f"verified: the digests of {found.entries} entries, {len(found.contents)} contents and the record"
     yield "verified: the entries lead to the state that the run's row has"
+    if before.files:
+        yield f"verified: the signatures of {len(before.files)} files with {before.entries} removed entries"
+    if before.are_whole:
+        yield "verified: the removed entries lead to the state where the others begin"
     yield f"verified: the digests of {evidence.requests} requests"
     if evidence.decisions:
         yield (
@@ -107,20 +132,23 @@ def _verified(found: VerifiedFile, evidence: VerifiedEvidence) -> Iterator[str]:
         yield f"verified: the signatures of {evidence.allowed} allowances that passed calls"
 
 
-def _not_verified(found: VerifiedFile, evidence: VerifiedEvidence) -> Iterator[str]:
+def _not_verified(
+    found: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
+) -> Iterator[str]:
     if evidence.unverified:
         yield (
             f"not verified: {evidence.unverified} decisions or allowances: their public keys are not given, or"
             " arguments are sealed"
         )
-    if found.removed:
-        places = ", ".join(found.removed_to) or "no file"
-        yield f"not verified: {found.removed} entries that were removed before, to {places}"
+    if missing := found.removed - before.entries:
+        left = [file.place for file in found.removed_to if file not in before.files]
+        places = ", ".join(left) or "no file"
+        yield f"not verified: {missing} entries that were removed before, to {places}"
     if evidence.expired:
         yield f"not verified: {evidence.expired} decisions of the clock, which are not signed"
     if found.elsewhere:
         yield f"not verified: {found.elsewhere} decisions that were made on another installation"
     yield (
-        f"not verified: the MACs of {found.entries} entries, {evidence.requests} requests and {evidence.audit} audit"
-        " rows, which need the secret keys of the installation"
+        f"not verified: the MACs of {found.entries + before.entries} entries, {evidence.requests} requests and"
+        f" {evidence.audit} audit rows, which need the secret keys of the installation"
     )

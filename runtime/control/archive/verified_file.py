@@ -20,10 +20,21 @@ from runtime.store import sealed_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedFile:
+    """A file with removed entries, as the file of the run names it: its first and last entry, key and digest."""
+
+    first: int
+    last: int
+    place: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedFile:
     """The run in a verified file. `signer` is the id of the key.
 
-    The file has `entries`; `removed` ones before them had left the journal before, for the files `removed_to` by key.
+    The file has `entries`; `removed` ones before them had left the journal before, for the files `removed_to`.
+    Its entries follow the state `start`, None for a whole journal.
     `decided` are the decisions in its journal, `elsewhere` counts those before it was imported. `approvals` has
     the rows that `Approvals.evidence` returned when the file was written.
     """
@@ -33,7 +44,8 @@ class VerifiedFile:
     now: Continuation
     entries: int
     removed: int
-    removed_to: tuple[str, ...]
+    removed_to: tuple[RemovedFile, ...]
+    start: Continuation | None
     contents: dict[str, str]
     decided: tuple[GateDecided, ...]
     elsewhere: int
@@ -49,7 +61,11 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         record = json.loads(file.record)
         _check_row(record["row"], record["seals"], file, now)
         decided, elsewhere = _decided(file)
-        removed_to = tuple(str(place) for _, _, place, _ in record.get("removed", []))
+        removed_to = tuple(
+            RemovedFile(first=int(first), last=int(last), place=str(place), digest=str(digest))
+            for first, last, place, digest in record.get("removed", [])
+        )
+        beginning = export_file.beginning_of(file)
         approvals = dict(record["approvals"])
     except (CoreError, ValueError, LookupError, TypeError) as exc:
         raise Tampered(f"the file {head.name!r} is signed, but {exc}") from exc
@@ -63,6 +79,7 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         entries=len(file.entries),
         removed=manifest.removed,
         removed_to=removed_to,
+        start=beginning.state if beginning else None,
         contents=file.contents,
         decided=decided,
         elsewhere=elsewhere,
