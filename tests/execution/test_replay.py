@@ -19,7 +19,7 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from runtime.control.start import create
 from runtime.core.enums import Verdict
-from runtime.execution.recorded.replay import Replay, replay
+from runtime.execution.recorded.replay import MAX_WORDS, Replay, replay
 from runtime.models import Run
 from runtime.store import pool
 from runtime.upkeep import archiving, retention
@@ -177,6 +177,9 @@ def test_each_change_is_found_at_its_step(engine: Engine) -> None:
         assert said(today(run, spec)) == divergences
     first = today(run, clerk(model=generous)).divergences[0]
     assert first.position == 5  # after start, agent, price and its result
+    long = today(run, clerk(model=script(lambda turn: say("x" * 5000)))).document(1)
+    (step,) = long["divergences"]
+    assert (len(step["today"]), step["today_reply"], long["more"]) == (MAX_WORDS + 1, None, 2)
 
 
 @tool(effect="read", secret_args=("pin",))

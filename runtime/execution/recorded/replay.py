@@ -41,6 +41,7 @@ from runtime.store import archive
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
+MAX_WORDS = 4_000  # of a step, in characters
 _BEFORE_TIMES = datetime.min.replace(tzinfo=UTC)  # of a frame that names none, and no prompt
 _SHOWN = ("begins", "until", "whole", "agents", "replies", "kept", "calls", "versions")
 _ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
@@ -62,8 +63,11 @@ class Divergence:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The fields as JSON, without secrets."""
+        """The fields as JSON, without secrets. A long reply is told by the beginning of its words alone."""
         found: dict[str, Any] = redact(asdict(self))
+        for words, reply in (("recorded", "recorded_reply"), ("today", "today_reply")):
+            if len(found[words]) > MAX_WORDS:
+                found |= {words: f"{found[words][:MAX_WORDS]}…", reply: None}
         return found
 
 
