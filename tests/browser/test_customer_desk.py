@@ -260,6 +260,7 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
             ada.goto(earlier.get_attribute("href") or "")
     result.click()
     ada.get_by_label("Your result as JSON").fill('{"euros": 15}')
+    place = ada.url
     ada.get_by_role("button", name="Fork with this change").click()
     ada.wait_for_url(lambda url: "/fork/" not in url)
     fork = run_of(ada)
@@ -267,6 +268,25 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
     desk.finish(fork, "Pay 15 euros back for order A-1")
     ada.goto(f"/runs/{fork}/?tab=transcript")
     expect(ada.get_by_text("given by ada").first).to_be_visible()
+
+    ada.goto(place)
+    ada.locator("summary", has_text="Next reply of the model").click()
+    reply = ada.get_by_label("Text of your reply")
+    calls = ada.get_by_label("Calls of your reply as JSON")
+    calls.fill("[{")
+    ada.get_by_role("button", name="Fork with this change").locator("visible=true").click()
+    expect(ada.get_by_role("alert")).to_contain_text("is not JSON (line 1)")
+    reply.fill("We paid you by hand.")
+    calls.fill("")
+    ada.get_by_role("button", name="Fork with this change").locator("visible=true").click()
+    ada.wait_for_url(lambda url: "/fork/" not in url)
+    given = run_of(ada)
+    appears(ada, ada.get_by_role("cell", name="reply given by ada"))
+    bea = desk.open_request(given, ANSWER)
+    expect(bea.get_by_text("We paid you by hand.").first).to_be_visible()
+    desk.approve(given, ANSWER)
+    desk.office.wait(given, "completed")
+    assert desk.office.run(given)["output"] == "We paid you by hand."
     assert desk.office.run(first)["output"].startswith("40 euros")
 
 
