@@ -74,6 +74,17 @@ def test_a_change_of_any_byte_is_refused(data: bytes) -> None:
             refused(open_file, other)
 
 
+def test_a_text_is_whole_and_alone_and_not_too_large(data: bytes) -> None:
+    most = len(TEXT)
+    assert signed_gzip.text_of(data, most=most) == TEXT
+    not_ascii = gzip.compress("é".encode())
+    for other in (data[:-1], data + b"\0", data[:-20] + b"x" * 20, not_ascii):
+        with pytest.raises(signed_gzip.Unreadable):
+            signed_gzip.text_of(other, most=most)
+    with pytest.raises(signed_gzip.Unreadable, match="too large"):
+        signed_gzip.text_of(data, most=most - 1)
+
+
 def refused(open_file: Callable[[bytes], object], data: bytes) -> None:
     with pytest.raises((Tampered, KeyMissing)):
         open_file(data)

@@ -4,8 +4,10 @@ import json
 import threading
 from datetime import timedelta
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
+from psycopg import OperationalError
 
 from approvals.accounts import people
 from approvals.models import Request
@@ -192,7 +194,7 @@ def test_an_error_in_one_schedule_keeps_no_other_waiting(
 
     def fail(connection: Any, row: Any, now: Any) -> None:
         if row.id == bad:
-            raise ValueError("no such thing")
+            connection.execute("SELECT 1 / 0")  # ends the transaction around it
         handle(connection, row, now)
 
     monkeypatch.setattr(firing, "handle", fail)
@@ -201,6 +203,9 @@ def test_an_error_in_one_schedule_keeps_no_other_waiting(
     monkeypatch.setattr(firing, "handle", handle)
     clock.sweep(NOON + timedelta(seconds=61))
     assert [len(told(one)) for one in (bad, good)] == [1, 1]
+    monkeypatch.setattr(firing, "handle", Mock(side_effect=OperationalError("gone")))
+    with pytest.raises(OperationalError):  # the loop tries again
+        clock.sweep(NOON + HOUR)
 
 
 def test_pause_resume_and_end(clock: Clock) -> None:

@@ -36,6 +36,7 @@ from runtime.queries import journal as lines
 from runtime.queries.history import entries
 from runtime.store import pool, sealed_files
 from runtime.store.tables import objects, pruning
+from runtime.store.tables.archive import archived_runs
 from runtime.upkeep import archiving, retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.fake_ports import FakeTool
@@ -131,12 +132,16 @@ def test_a_run_leaves_postgres_and_its_file_has_all_of_it(
 
 
 def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
-    target: Target, object_store: Breakable, monkeypatch: pytest.MonkeyPatch
+    target: Target,
+    object_store: Breakable,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run = ended(target)
+    run, _ = ended(target), ended(target)
     object_store.is_down = True
     with pool.own() as own:
         assert archiving.enforce(own, threading.Event()) == 0
+    assert caplog.text.count("Runs are archived later") == 1
     object_store.is_down = False
     ArchivedRun.objects.all().delete()
     given = object_store.get
@@ -145,6 +150,25 @@ def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
         assert archiving.enforce(own, threading.Event()) == 0
     assert JournalEntry.objects.filter(run_id=run).exists()
     assert Run.objects.get(id=run).archived_at is None
+
+
+def test_a_run_that_does_not_verify_or_is_too_large_stays_and_holds_up_no_other(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged, good = ended(target), ended(target)
+    JournalEntry.objects.filter(run_id=forged, position=2).update(mac="00")
+    for room, name, value in (
+        (sealed_files, "MAX_BYTES", 10),
+        (archived_runs, "keep", lambda *_, **__: False),  # it was held meanwhile
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(room, name, value)
+            assert enforced() == 0
+        assert JournalEntry.objects.filter(run_id=good).exists()
+        ArchivedRun.objects.all().delete()
+    assert enforced() == 1
+    assert JournalEntry.objects.filter(run_id=forged).exists()
+    assert Run.objects.get(archived_at=None).id == forged
 
 
 def test_a_restored_run_is_as_it_was_and_stays(target: Target, object_store: Breakable) -> None:

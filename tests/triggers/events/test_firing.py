@@ -3,8 +3,10 @@
 import json
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from psycopg import OperationalError
 
 from approvals.accounts import people
 from approvals.models import Request
@@ -277,7 +279,7 @@ def test_an_error_in_one_trigger_keeps_no_other_waiting(
 
     def fail(connection: Any, row: Any, now: Any) -> bool:
         if row.id == bad:
-            raise ValueError("no such thing")
+            connection.execute("SELECT 1 / 0")  # ends the transaction around it
         return handle(connection, row, now)
 
     monkeypatch.setattr(firing, "handle", fail)
@@ -288,6 +290,10 @@ def test_an_error_in_one_trigger_keeps_no_other_waiting(
     assert [told(one)[0][1] for one in (bad, good)] == ["new", "started"]
     desk.sweep(1)
     assert told(bad)[0][1] == "started"
+    monkeypatch.setattr(firing, "handle", Mock(side_effect=OperationalError("gone")))
+    desk.send()
+    with pytest.raises(OperationalError):  # the loop tries again
+        desk.sweep()
 
 
 def test_pause_resume_and_end(desk: Desk) -> None:

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
+from psycopg import OperationalError
 from pytest_django import Settings
 
 from runtime.errors import InvalidInput
 from runtime.models import Run, Source, TriggerAct, WatchedFile
 from runtime.store import pool
 from runtime.triggers.events import changes, listing
-from runtime.triggers.sources import contents, folder, folders
+from runtime.triggers.sources import contents, folder, folders, rounds
 from runtime.triggers.sources.folder import Changed
 from runtime.triggers.sources.keeping import Refused
 from runtime.upkeep import retention
@@ -285,6 +287,31 @@ def test_a_folder_that_cannot_be_read_says_why_on_the_page(
     assert (source(filed).problem, source(filed).late) == ("", False)
     desk.at += timedelta(seconds=200)
     assert source(filed).late
+
+
+def test_an_error_at_one_source_keeps_no_other_waiting(
+    desk: Desk, filed: UUID, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, taken = desk.make(**{**FILED, "folder": str(inbox)}), folders._taken
+
+    def fail(connection: Any, id: UUID, *rest: Any) -> Any:
+        if id == filed:
+            connection.execute("SELECT 1 / 0")  # ends the transaction around it
+        return taken(connection, id, *rest)
+
+    monkeypatch.setattr(folders, "_taken", fail)
+    made = put(inbox, "Ann")
+    for _ in range(2):
+        look(desk)
+    made.unlink()
+    look(desk)
+    desk.sweep()
+    assert (source(filed).problem, told(filed)) == (rounds.UNKNOWN, [])
+    assert (source(other).problem, told(other)) == ("", [("a.json", "started", "")])
+    assert WatchedFile.objects.get().gone_at is not None
+    monkeypatch.setattr(folders, "_taken", Mock(side_effect=OperationalError("gone")))
+    with pytest.raises(OperationalError):  # the loop tries again
+        look(desk)
 
 
 def test_a_paused_trigger_leaves_its_files_and_an_ended_one_forgets_them(
