@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pytest_django import Settings
 
 from runtime.core.documents import signed_gzip
+from runtime.core.errors import Unreadable
 from runtime.errors import KeyMissing, Tampered
 from runtime.keyring import archive_keys, files, macs, purposes
 from runtime.ports.objects import ObjectStore
@@ -79,9 +80,9 @@ def test_a_text_is_whole_and_alone_and_not_too_large(data: bytes) -> None:
     assert signed_gzip.text_of(data, most=most) == TEXT
     not_ascii = gzip.compress("é".encode())
     for other in (data[:-1], data + b"\0", data[:-20] + b"x" * 20, not_ascii):
-        with pytest.raises(signed_gzip.Unreadable):
+        with pytest.raises(Unreadable):
             signed_gzip.text_of(other, most=most)
-    with pytest.raises(signed_gzip.Unreadable, match="too large"):
+    with pytest.raises(Unreadable, match="too large"):
         signed_gzip.text_of(data, most=most - 1)
 
 
