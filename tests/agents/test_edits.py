@@ -160,6 +160,8 @@ def test_a_secret_stays_and_is_not_read_by_its_editor() -> None:
     )
     with pytest.raises(InvalidInput, match="secret and cannot be changed"):
         flow.edit({"password": "mine"})
+    with pytest.raises(InvalidInput, match="must not hold a sealed secret"):
+        at_desk(PAY).edit({"memo": {sealing.MARK: "k:x"}})
     flow.edit({"system": "b", "password": sealing.REDACTED})
     assert "b with hunter2" in str(flow.output)
     assert f"'password': '{sealing.REDACTED}'" in str(flow.output)

@@ -29,47 +29,21 @@ def _call(office: Office) -> Request:
     return office.request(office.start())
 
 
-def _talk(office: Office) -> Request:
-    request = _call(office)
-    reseal([request], rule=Demands(rule="Talk", reviewer_may_write=True).stored())
+def _resealed(request: Request, **changes: object) -> Request:
+    reseal([request], **changes)
     return request
 
 
-def _risky(office: Office) -> Request:
-    request = _call(office)
-    reseal([request], risk="high")
-    return request
+def _doubt(office: Office, risk: str = "low") -> Request:
+    return _resealed(office.in_doubt_request(office.in_doubt()), risk=risk, not_before=None)
 
 
-def _doubt(office: Office) -> Request:
-    request = office.in_doubt_request(office.in_doubt())
-    reseal([request], risk="low", not_before=None)
-    return request
-
-
-def _risky_doubt(office: Office) -> Request:
-    request = _doubt(office)
-    reseal([request], risk="high")
-    return request
-
-
-def _held(office: Office) -> Request:
-    return office.held()
-
-
-def _short(office: Office) -> Request:
-    return office.short(Budget(turns=1))
-
-
-def _question(office: Office) -> Request:
-    return office.question("Which cost centre pays?", {"type": "string"})
-
-
+TALK = Demands(rule="Talk", reviewer_may_write=True).stored()
 # A button is pressed, a card unfolded, a link followed, or a field filled with a text.
 PRESS, OPEN, FOLLOW = "press", "open", "follow"
 CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
     "approve a high risk": (
-        _risky,
+        lambda office: _resealed(_call(office), risk="high"),
         [("Approve…", PRESS), ("Type newhire", "newhire"), ("Approve", PRESS)],
         "Approved by bea",
         "approved",
@@ -87,13 +61,13 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
         "answered",
     ),
     "write": (
-        _talk,
+        lambda office: _resealed(_call(office), rule=TALK),
         [("Write to the run", OPEN), ("Message to the agent", "Mind the gap."), ("Send", PRESS)],
         "Set the privileges of newhire",
         "pending",
     ),
     "answer a question": (
-        _question,
+        lambda office: office.question("Which cost centre pays?", {"type": "string"}),
         [("Answer", "4711"), ("Answer", PRESS)],
         "Answered by bea",
         "answered",
@@ -122,7 +96,7 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
         "approved",
     ),
     "run a high risk again": (
-        _risky_doubt,
+        lambda office: _doubt(office, "high"),
         [("Run it again…", PRESS), ("#confirm", "newhire"), ("Run it again", PRESS)],
         "To be run again, approved by bea",
         "approved",
@@ -133,15 +107,15 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
         "Given up by bea",
         "denied",
     ),
-    "continue": (_held, [("Continue", PRESS)], "Continued by bea", "approved"),
+    "continue": (Office.held, [("Continue", PRESS)], "Continued by bea", "approved"),
     "allow more": (
-        _short,
+        lambda office: office.short(Budget(turns=1)),
         [("More turns", "5"), ("Allow", PRESS)],
         "Continued by bea",
         "approved",
     ),
     "stop": (
-        _held,
+        Office.held,
         [("#reason", "No."), ("Stop the run", PRESS)],
         "The run was stopped by bea",
         "denied",

@@ -244,30 +244,23 @@ def test_an_absence_that_its_person_did_not_sign_makes_no_deputy(
     assert refused(request, CORA) == "not_eligible"
 
 
-def no_place(request: Request) -> None:
-    """As if she had decided for herself."""
-    request.decided_for = None
-    request.save()
+PLACES: dict[str, Callable[[int], object]] = {
+    "none, as if she had decided for herself": lambda pk: Request.objects.filter(pk=pk).update(
+        decided_for=None
+    ),
+    "another": lambda pk: Vote.objects.filter(request=pk).update(for_person="eva"),
+    "her own vote": lambda pk: Vote.objects.filter(request=pk).update(for_person=None),
+}
 
 
-def other_place(request: Request) -> None:
-    Vote.objects.filter(request=request).update(for_person="eva")
-
-
-def own_vote(request: Request) -> None:
-    Vote.objects.filter(request=request).update(for_person=None)
-
-
-@pytest.mark.parametrize("forge", [no_place, other_place, own_vote])
-def test_the_worker_verifies_in_whose_place_a_deputy_voted(
-    forge: Callable[[Request], None],
-) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_the_worker_verifies_in_whose_place_a_deputy_voted(place: str) -> None:
     request = asked(ONLY_BEA)
     away()
     decide(request, CORA)
     request.refresh_from_db()
     said = seeds.heard(request)
-    forge(request)
+    PLACES[place](request.pk)
     request.refresh_from_db()
     for verify in (seeds.verify_approval, lambda one: seeds.verify_decision(one, said)):
         with pytest.raises(NotConfirmed):
@@ -348,6 +341,9 @@ def test_the_command_lists_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_outlook_names_deputies_and_who_is_away() -> None:
+    later = asked(ONLY_BEA, expires_at=clock.now() + timedelta(days=4))
+    away(after=1)
+    assert deciders.outlook(later, deciders.deciders()).suffice  # cora decides in her place then
     request = asked("rules: [{name: All, quorum: 2, people: [bea, eva]}]")
     away()
     found = deciders.outlook(request, deciders.deciders())

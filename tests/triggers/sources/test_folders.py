@@ -113,47 +113,27 @@ def test_the_data_of_a_file(desk: Desk, inbox: Path) -> None:
     ] * 2
 
 
-def _half(inbox: Path) -> None:
-    (inbox / "a.json").write_text('{"who": ')
-
-
-def _large(inbox: Path) -> None:
-    with (inbox / "a.json").open("wb") as made:
-        made.truncate(1024**3)
-
-
-def _out(inbox: Path) -> None:
-    (inbox.parents[1] / "secret").write_text("key")
-    (inbox / "a.json").symlink_to(inbox.parents[1] / "secret")
-
-
-def _pipe(inbox: Path) -> None:
-    os.mkfifo(inbox / "a.json")
-
-
-def _deep(inbox: Path) -> None:
-    (inbox / "a.json").write_text("[" * 60_000)
-
-
-def _nul(inbox: Path) -> None:
-    (inbox / "a.json").write_text('{"who": "\\u0000"}')
-
-
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_half, "it is no JSON: Expecting value"),
-        (_large, "it has 1073741824 bytes, at most 67108864"),
-        (_out, "it is a symbolic link"),
-        (_pipe, "it is no regular file"),
-        (_deep, "it is no JSON"),
-        (_nul, "its json.who: contains a NUL character"),
+        (lambda file: file.write_text('{"who": '), "it is no JSON: Expecting value"),
+        (
+            lambda file: file.touch() or os.truncate(file, 1024**3),
+            "it has 1073741824 bytes, at most 67108864",
+        ),
+        (lambda file: file.symlink_to("/etc/passwd"), "it is a symbolic link"),
+        (os.mkfifo, "it is no regular file"),
+        (lambda file: file.write_text("[" * 60_000), "it is no JSON"),
+        (
+            lambda file: file.write_text('{"who": "\\u0000"}'),
+            "its json.who: contains a NUL character",
+        ),
     ],
 )
 def test_a_file_that_is_no_event_is_refused_once_and_stops_no_other(
-    desk: Desk, filed: UUID, inbox: Path, make: Callable[[Path], None], why: str
+    desk: Desk, filed: UUID, inbox: Path, make: Callable[[Path], object], why: str
 ) -> None:
-    make(inbox)
+    make(inbox / "a.json")
     put(inbox, "Ann", "b.json")
     for _ in range(4):
         look(desk)
@@ -343,11 +323,7 @@ def test_a_source_that_a_program_wrote_to_postgres_is_not_read(
     assert told(filed) == []
     TriggerAct.objects.update(body="{}")
     look(desk)
-    assert source_problem(filed) == "the trigger does not verify"
-
-
-def source_problem(id: UUID) -> str:
-    return Source.objects.get(trigger=id).problem
+    assert Source.objects.get(trigger=filed).problem == "the trigger does not verify"
 
 
 def test_files_beyond_what_waits_and_what_is_listed(
