@@ -5,7 +5,6 @@ from uuid import UUID
 import pytest
 
 from runtime.broker import dispatch
-from runtime.ports.access import Actor
 from tests.support import seeds
 from tests.support.mail import sink  # noqa: F401 - a fixture
 from tests.support.seeds import GROUPS
@@ -19,25 +18,8 @@ def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     return told
 
 
-@pytest.fixture
-def ada() -> Actor:
-    """Starts runs, and reviews those of others."""
-    return seeds.person("ada", *GROUPS["ada"])
-
-
-@pytest.fixture
-def bea() -> Actor:
-    """Reviews."""
-    return seeds.person("bea", *GROUPS["bea"])
-
-
-@pytest.fixture
-def cyril() -> Actor:
-    """Has no right."""
-    return seeds.person("cyril", *GROUPS["cyril"])
-
-
-@pytest.fixture
-def admin() -> Actor:
-    """Looks after the installation; decides nothing."""
-    return seeds.person("admin", *GROUPS["admin"])
+# Ada starts runs, and reviews those of others; Bea reviews; Cyril has no right; the admin decides nothing.
+ada, bea, cyril, admin = (
+    pytest.fixture(lambda name=name: seeds.person(name, *GROUPS[name]))
+    for name in ("ada", "bea", "cyril", "admin")
+)

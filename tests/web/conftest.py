@@ -3,7 +3,6 @@
 from uuid import UUID
 
 import pytest
-from django.test import Client
 
 from approvals.models import Request
 from tests.support.api_client import Caller
@@ -15,25 +14,15 @@ from tests.web.matrix import places
 
 __all__ = ["places"]  # the fixture with everything that the matrix names
 
-
-@pytest.fixture
-def bea(cast: Cast) -> Client:
-    return log_in(cast.bea)
-
-
-@pytest.fixture
-def ada(cast: Cast) -> Client:
-    return log_in(cast.ada)
-
-
-@pytest.fixture
-def cyril(cast: Cast) -> Client:
-    return log_in(cast.cyril)
-
-
-@pytest.fixture
-def admin(cast: Cast) -> Client:
-    return log_in(cast.admin)
+# Each person with a browser, and those with a token of every scope
+ada, bea, cyril, admin = (
+    pytest.fixture(lambda cast, name=name: log_in(getattr(cast, name)))
+    for name in ("ada", "bea", "cyril", "admin")
+)
+ada_api, bea_api, admin_api = (
+    pytest.fixture(lambda cast, name=name: Caller(getattr(cast, name)))
+    for name in ("ada", "bea", "admin")
+)
 
 
 @pytest.fixture
@@ -42,21 +31,6 @@ def published(cast: Cast) -> None:
     kinds = {"full_name": "string", "username": "string", "security_level": "integer"}
     schema = object_of(**{name: {"type": kind} for name, kind in kinds.items()})
     publish(input_schema=schema, tools=[], subagents=[], steps=None)
-
-
-@pytest.fixture
-def ada_api(cast: Cast) -> Caller:
-    return Caller(cast.ada)
-
-
-@pytest.fixture
-def bea_api(cast: Cast) -> Caller:
-    return Caller(cast.bea)
-
-
-@pytest.fixture
-def admin_api(cast: Cast) -> Caller:
-    return Caller(cast.admin)
 
 
 @pytest.fixture

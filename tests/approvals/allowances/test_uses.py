@@ -128,7 +128,9 @@ def another_schema(allowance: UUID, office: Office) -> None:
     office_module.SCHEMA = {**office_module.SCHEMA, "properties": properties}
 
 
-FORGED = "UPDATE approvals_allowanceact SET terms = replace(terms, '\"count\":10', '\"count\":11')"
+MORE_USES = (
+    "UPDATE approvals_allowanceact SET terms = replace(terms, '\"count\":10', '\"count\":11')"
+)
 
 
 def a_use_is_gone(allowance: UUID, office: Office) -> None:
@@ -147,7 +149,7 @@ CHANGES: dict[str, Change] = {
     "others": OTHERS,
     "others and a deputy": others_and_a_deputy,
     "another schema": another_schema,
-    "forged": lambda *_: _write(FORGED),
+    "forged": lambda *_: _write(MORE_USES),
     "a use is gone": a_use_is_gone,
 }
 
