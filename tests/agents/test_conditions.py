@@ -113,21 +113,16 @@ def test_an_approval_counts_only_for_the_risk_that_was_approved(now: str, asked:
         assert paid == [20]
 
 
-def test_a_call_that_needs_a_person_by_its_start_is_not_made_without() -> None:
-    given = iter([False, True, True])
-    limits["approval"] = lambda euros: next(given)
-    flow = at_desk(5)
-    assert [gate.args["euros"] for gate in flow.gates] == [5]
-    assert paid == []
-
-
-def test_a_call_of_a_higher_risk_by_its_start_is_asked_about() -> None:
-    given = iter(["low", "high", "high"])
-    limits["risk"] = lambda euros: next(given)
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [("approval", [False, True, True]), ("risk", ["low", "high", "high"])],
+)
+def test_a_call_that_needs_a_person_by_its_start_waits(condition: str, values: list[Any]) -> None:
+    given = iter(values)
     limits["approval"] = lambda euros: False
+    limits[condition] = lambda euros: next(given)
     flow = at_desk(5)
-    assert [gate.args["euros"] for gate in flow.gates] == [5]
-    assert paid == []
+    assert ([gate.args["euros"] for gate in flow.gates], paid) == ([5], [])
 
 
 def test_conditions_are_part_of_the_version_and_of_the_catalogue() -> None:
