@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from threading import Event
+from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -244,7 +245,7 @@ def test_an_absence_that_its_person_did_not_sign_makes_no_deputy(
     assert refused(request, CORA) == "not_eligible"
 
 
-PLACES: dict[str, Callable[[int], object]] = {
+PLACES: dict[str, Callable[[UUID], object]] = {
     "none, as if she had decided for herself": lambda pk: Request.objects.filter(pk=pk).update(
         decided_for=None
     ),

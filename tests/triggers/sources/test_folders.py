@@ -113,14 +113,16 @@ def test_the_data_of_a_file(desk: Desk, inbox: Path) -> None:
     ] * 2
 
 
+def _large(file: Path) -> None:
+    with file.open("wb") as made:
+        made.truncate(1024**3)
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
         (lambda file: file.write_text('{"who": '), "it is no JSON: Expecting value"),
-        (
-            lambda file: file.touch() or os.truncate(file, 1024**3),
-            "it has 1073741824 bytes, at most 67108864",
-        ),
+        (_large, "it has 1073741824 bytes, at most 67108864"),
         (lambda file: file.symlink_to("/etc/passwd"), "it is a symbolic link"),
         (os.mkfifo, "it is no regular file"),
         (lambda file: file.write_text("[" * 60_000), "it is no JSON"),
