@@ -133,7 +133,7 @@ def test_instructions_made_of_the_input_and_a_memory_are_those_of_the_run(
     assert (said(today(found, spec)), today(found, spec).replies) == ([], 1)
 
 
-def test_each_change_is_found_at_its_step(engine: Engine) -> None:
+def test_each_change_is_found_at_its_step(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recorded(engine)
 
     @script
@@ -177,7 +177,10 @@ def test_each_change_is_found_at_its_step(engine: Engine) -> None:
         assert said(today(run, spec)) == divergences
     first = today(run, clerk(model=generous)).divergences[0]
     assert first.position == 5  # after start, agent, price and its result
-    long = today(run, clerk(model=script(lambda turn: say("x" * 5000)))).document(1)
+    monkeypatch.setattr("runtime.execution.recorded.replay.MAX_KEPT", 2)
+    many = today(run, clerk(model=script(lambda turn: say("x" * 5000))))
+    assert len(many.divergences) == 2
+    long = many.document(1)
     (step,) = long["divergences"]
     assert (len(step["today"]), step["today_reply"], long["more"]) == (MAX_WORDS + 1, None, 2)
 

@@ -15,8 +15,6 @@ from runtime.models import Run
 from runtime.ports import wiring
 from runtime.store import pool
 
-SHOWN = 50  # divergences
-
 
 class Command(BaseCommand):
     """Replays one run and prints where it diverges."""
@@ -52,11 +50,11 @@ class Command(BaseCommand):
             raise CommandError(f"nothing of the run {options['run']} is left to compare")
         if found.begins > 1:
             self.stdout.write(f"History before entry {found.begins} was removed: not compared")
-        for one in found.divergences[:SHOWN]:
+        for one in found.divergences:
             self.stdout.write(f"Entry {one.position}, {' › '.join(one.path)}")
             self.stdout.write(f"  recorded: {one.recorded}\n  today:    {one.today}")
-        if len(found.divergences) > SHOWN:
-            self.stdout.write(f"{len(found.divergences) - SHOWN} more")
+        if more := found.differing - len(found.divergences):
+            self.stdout.write(f"{more} more")
         compared = (
             f"compared: {found.agents} agents, {found.replies} replies, {found.calls} calls;"
             f" taken from the record: {found.kept} replies of models"

@@ -5,7 +5,7 @@ A script is asked again. Any other model answers differently each time, so its r
 a person gave in a fork.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from runtime.core.events import (
     CallAdmitted,
     CallRefused,
     Event,
+    Forked,
     FrameOpened,
     GateOpened,
     ModelReplied,
@@ -42,8 +43,9 @@ from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
 MAX_WORDS = 4_000  # of a step, in characters
+MAX_KEPT = 50  # divergences; of the others only their number
 _BEFORE_TIMES = datetime.min.replace(tzinfo=UTC)  # of a frame that names none, and no prompt
-_SHOWN = ("begins", "until", "whole", "agents", "replies", "kept", "calls", "versions")
+_SHOWN = ("begins", "until", "whole", "agents", "begun", "replies", "kept", "calls", "versions")
 _ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
 
 
@@ -63,7 +65,7 @@ class Divergence:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The fields as JSON, without secrets. A long reply is told by the beginning of its words alone."""
+        """The fields as JSON, without secrets. Of a long reply only the first MAX_WORDS characters are kept."""
         found: dict[str, Any] = redact(asdict(self))
         for words, reply in (("recorded", "recorded_reply"), ("today", "today_reply")):
             if len(found[words]) > MAX_WORDS:
@@ -73,14 +75,18 @@ class Divergence:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """The divergences of a run in order, and the numbers of steps compared. `kept` replies are those of the record.
+    """The first divergences of a run, and the numbers of steps compared. `kept` replies are those of the record.
 
+    `differing` is the number of all divergences.
     `begins` is the first entry that the run still has, `until` the last one that was compared, of all if `whole`.
-    `versions` are those of each agent, recorded last and today.
+    `begun` agents are those of the original of a fork, or of history that was removed: their instructions are not
+    compared. `versions` are those of each agent, recorded last and today.
     """
 
     divergences: list[Divergence] = field(default_factory=list)
+    differing: int = 0
     agents: int = 0
+    begun: int = 0
     replies: int = 0
     kept: int = 0
     calls: int = 0
@@ -94,13 +100,20 @@ class Replay:
         """The number of steps that were compared, or whose reply stood."""
         return self.agents + self.replies + self.kept + self.calls
 
+    def add(self, divergences: Iterable[Divergence]) -> None:
+        """Count these divergences, and keep them while there are few."""
+        for one in divergences:
+            self.differing += 1
+            if len(self.divergences) < MAX_KEPT:
+                self.divergences.append(one)
+
     def document(self, most: int) -> dict[str, Any]:
         """Return the fields as JSON, with at most so many divergences, and how many `more` there are."""
         shown = {one: getattr(self, one) for one in _SHOWN}
         return {
             **shown,
             "divergences": [one.document for one in self.divergences[:most]],
-            "more": max(0, len(self.divergences) - most),
+            "more": max(0, self.differing - most),
         }
 
 
@@ -112,12 +125,12 @@ def replay(
     approvals: Approvals,
     is_scripted: Callable[[str], bool],
     clock: Callable[[], datetime],
-    goes_on: Callable[[int, int], bool] = lambda compared, entries: True,
+    may_continue: Callable[[int, int], bool] = lambda compared, entries: True,
 ) -> Replay:
     """Replay the journal of a run, also an archived one. `is_scripted` says whether a script answers for an agent.
 
-    `connect` yields a connection for each read, so that none is held while a script is asked. `goes_on` gets the
-    number of entries compared, and that of all; it ends the replay early.
+    `connect` yields a connection for each read, so that none is held while a script is asked. `may_continue` gets the
+    number of entries compared, and that of all. If it returns False, the replay ends early.
 
     Raises Tampered, KeyMissing, NewerSchema or ObjectStoreDown for a journal that cannot be read. A run without entries
     has no steps.
@@ -141,14 +154,17 @@ def replay(
     replayer = _Replayer(handler, admission, InlinedMessages(fetch, remembered), is_scripted)
     now, found = history.start, replayer.found
     found.begins = history.mark.position + 1
+    replayer.begin_with(now)
     for compared, (sealed, entry) in enumerate(entries):
-        if not goes_on(compared, len(entries)):
+        if not may_continue(compared, len(entries)):
             found.whole = False
             break
         replayer.position, before = sealed.position, now
         for event in entry.events:
-            found.divergences += replayer.compare(event, before)
+            found.add(replayer.compare(event, before))
             before = evolve(before, event)
+            if isinstance(event, Forked):
+                replayer.begin_with(before)
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         found.until = sealed.position
     return found
@@ -168,6 +184,14 @@ class _Replayer:
         self._inlined, self._is_scripted = inlined, is_scripted
         self.found = Replay()
         self.position = 0
+
+    def begin_with(self, now: Continuation) -> None:
+        """Count the agents that have begun in this first state, and note their versions."""
+        self.found.begun += len(now.frames)
+        for frame in now.frames.values():
+            if self._known(frame.agent):
+                ours = self._handler.agent(frame.agent).fingerprint
+                self.found.versions[frame.agent] = (frame.fingerprint, ours)
 
     @singledispatchmethod
     def compare(self, event: Event, now: Continuation) -> Iterator[Divergence]:
@@ -192,8 +216,8 @@ class _Replayer:
             yield self._divergence(path, "instructions made of its input", f"none: {exc}")
             return
         if told != event.instructions:
-            made, other = "instructions made of its input", "others of the same input"
-            yield self._divergence(path, made, other)
+            other = "different instructions from the same input"
+            yield self._divergence(path, "instructions made of its input", other)
         elif not told and ours.prompt != event.prompt:
             yield self._divergence(path, "its instructions", "other instructions")
 

@@ -47,13 +47,16 @@ class AgentVersionsOut(Schema):
 class ComparedOut(Schema):
     """The steps that were compared, from entry `begins` to entry `until`: earlier ones were removed.
 
-    `agents`, `replies` and `calls` were compared. `kept` replies are those of the record, because their models are not
-    asked again. `divergences` are the first ones, without `more`; with none the run goes the same way.
+    `agents`, `replies` and `calls` were compared, but no instructions of the agents that had `begun` before: in the
+    original of a fork, or in history that was removed. `kept` replies are those of the record, because their models are
+    not asked again. `divergences` are the first 20; `more` says how many others there are. Without any, the run goes
+    the same way.
     """
 
     begins: int
     until: int
     agents: int
+    begun: int = 0
     replies: int
     kept: int
     calls: int
