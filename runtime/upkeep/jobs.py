@@ -1,4 +1,4 @@
-"""Looks after the jobs of workers: sends them again, ends those whose worker is gone, deletes old ones."""
+"""Sends jobs of workers again, ends lost ones, and deletes old ones."""
 
 import threading
 
@@ -10,7 +10,10 @@ _KINDS = ((prompt_trials.JOBS, dispatch.TRIAL), (replays.JOBS, dispatch.REPLAY))
 
 
 def look_after(connection: Connection, stop: threading.Event) -> None:
-    """Do all three once. A lost hint is sent again while its queue has room; raise ConnectionError without a broker."""
+    """Send jobs again, end lost ones, and delete old ones.
+
+    A job is sent again while its queue has room. Raise ConnectionError without a broker.
+    """
     waiting = []
     for jobs, queue in _KINDS:
         jobs.end_lost(connection)

@@ -21,6 +21,7 @@ MAX_LISTED = 20  # trials of one version
 JOBS = Jobs(
     table="runtime_prompttrial",
     lost="The worker ended before the trial did. Start another trial.",
+    of_erased="EXISTS (SELECT FROM runtime_run WHERE runtime_run.id = ANY(runs) AND removed_at IS NOT NULL)",
 )
 
 

@@ -19,11 +19,13 @@ KEPT_DAYS = 30
 class Jobs:
     """The jobs of one kind. Their `table` has id, state, at, started_at, ended_at and problem.
 
-    `lost` is the problem of a job whose worker is gone.
+    `lost` is the problem of a job that its worker did not end in time. `of_erased` is a condition in SQL: a run of the
+    job was erased.
     """
 
     table: str
     lost: str
+    of_erased: str
 
     def begin(self, connection: Connection, job: UUID) -> bool:
         """Begin a queued job. Return False if it was begun already, or does not exist."""
@@ -46,7 +48,7 @@ class Jobs:
         )
 
     def end_lost(self, connection: Connection) -> None:
-        """End the jobs whose worker has ended without a word."""
+        """End the jobs whose worker did not end them in time."""
         connection.execute(
             f"""
             UPDATE {self.table} SET ended_at = clock_timestamp(), problem = %(lost)s, state = 'failed'
@@ -68,9 +70,9 @@ class Jobs:
         return [job for (job,) in rows.fetchall()]
 
     def prune(self, connection: Connection) -> None:
-        """Delete old jobs."""
+        """Delete old jobs, and those with contents of an erased run: a sweeper of an older release keeps them."""
         connection.execute(
             f"DELETE FROM {self.table}"
-            " WHERE ended_at < clock_timestamp() - %(days)s * interval '1 day'",
+            f" WHERE ended_at < clock_timestamp() - %(days)s * interval '1 day' OR {self.of_erased}",
             {"days": KEPT_DAYS},
         )

@@ -19,7 +19,8 @@ from runtime.store.tables.jobs.queue import Jobs
 MAX_LISTED = 20  # replays of one run
 JOBS = Jobs(
     table="runtime_runreplay",
-    lost="The worker ended before the replay did. Start another replay.",
+    lost="The worker did not end the replay in time, or ended itself. Start another replay.",
+    of_erased="EXISTS (SELECT FROM runtime_run WHERE runtime_run.id = run AND removed_at IS NOT NULL)",
 )
 
 
