@@ -51,6 +51,18 @@ def sweeper_name() -> str:
     return f"{SWEEPER}{socket.gethostname()}"[:63]
 
 
+def have_agent(connection: Connection, agent: str) -> bool:
+    """Return whether a live worker that performs jobs has the agent."""
+    row = connection.execute(
+        """
+        SELECT FROM runtime_worker
+        WHERE agents ? %s AND lease_until >= clock_timestamp() AND NOT isolated AND NOT hung LIMIT 1
+        """,
+        (agent,),
+    ).fetchone()
+    return row is not None
+
+
 def suspects_of_last(connection: Connection, run: UUID) -> int:
     """Count the isolated runs that were lost by the same worker as this run's last loss; 0 if it is not known."""
     row = connection.execute(

@@ -19,7 +19,8 @@ from runtime.execution.recorded.replay import replay
 from runtime.execution.recorded.trials import MAX_SECONDS, try_each
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler
-from runtime.store import pool
+from runtime.store import pool, workers
+from runtime.store.pool import Connection
 from runtime.store.tables.jobs import prompt_trials, replays
 from runtime.store.tables.jobs.prompt_trials import StoredTrial
 from runtime.store.tables.jobs.replays import StoredReplay
@@ -56,13 +57,15 @@ def perform_replay(
 ) -> None:
     """Perform a queued replay once.
 
-    Does nothing if it was begun or does not exist, and while this process performs another one: then the sweeper
-    sends it again.
+    Does nothing if it was begun or does not exist. Also does nothing while this process performs another one, and if
+    it does not have the run's agent but a live worker has: then the sweeper sends it again.
     """
     if not _replaying.acquire(blocking=False):
         return
     try:
         with pool.pooled() as connection:
+            if _is_for_another(connection, job, handler):
+                return
             wanted = replays.begin(connection, job, host=socket.gethostname(), process=os.getpid())
         if wanted is None:
             return
@@ -74,6 +77,22 @@ def perform_replay(
             replays.JOBS.end(connection, job, problem)
     finally:
         _replaying.release()
+
+
+def _is_for_another(connection: Connection, job: UUID, handler: EffectHandler) -> bool:
+    """Return whether this process does not have the agent of the replayed run, but a live worker has it."""
+    found = replays.find(connection, job)
+    if found is None or _has(handler, found.agent):
+        return False
+    return workers.have_agent(connection, found.agent)
+
+
+def _has(handler: EffectHandler, agent: str) -> bool:
+    try:
+        handler.agent(agent)
+    except UnknownAgent:
+        return False
+    return True
 
 
 def _problem_of(work: Callable[[], str], what: str) -> str:
@@ -118,15 +137,14 @@ def _replay(
     drains: Callable[[], bool],
 ) -> str:
     """Replay the run, store the divergences, and return why the replay ended early, or an empty text."""
-    try:
-        handler.agent(wanted.agent)
-    except UnknownAgent:
-        return f"The worker has no agent {wanted.agent}. Start a worker that has it, then another replay."
+    if not _has(handler, wanted.agent):
+        return f"No live worker has the agent {wanted.agent}. Start one that has it, then another replay."
     until = time.monotonic() + MAX_SECONDS
-    noted = float("-inf")
+    noted, seen, of = float("-inf"), 0, 0
 
-    def goes_on(compared: int, entries: int) -> bool:
-        nonlocal noted
+    def may_continue(compared: int, entries: int) -> bool:
+        nonlocal noted, seen, of
+        seen, of = compared, entries
         if (now := time.monotonic()) > noted + NOTE_SECONDS:
             noted = now
             with pool.pooled() as connection:
@@ -140,9 +158,10 @@ def _replay(
         approvals=approvals,
         is_scripted=handler.is_scripted,
         clock=timezone.now,
-        goes_on=goes_on,
+        may_continue=may_continue,
     )
     with pool.pooled() as connection:
+        replays.note(connection, wanted.id, compared=of if found.whole else seen, entries=of)
         replays.save(connection, wanted.id, found.document(MAX_DIVERGENCES))
     if found.whole:
         return "" if found.compared else EMPTY

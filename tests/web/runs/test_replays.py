@@ -15,6 +15,7 @@ from approvals.models import AuditEntry
 from approvals.prompts.in_production import StoredPrompts
 from runtime.broker import dispatch
 from runtime.control import replay as replays
+from runtime.control.forks.fork import fork
 from runtime.control.start import create
 from runtime.errors import AgentWithoutWorker, Forbidden
 from runtime.execution.recorded import queued
@@ -30,6 +31,7 @@ from tests.support.pages import has, log_in, shows, text, text_of
 from tests.support.released import released
 from tests.support.seeds import Cast
 
+FAR = "9999-01-01T00:00:00Z"
 ADMIN = Actor(person="admin")
 
 
@@ -91,6 +93,7 @@ def test_a_worker_replays_a_run_once_and_the_page_shows_where_it_differs(
     assert (sent.status_code, sent.json()["state"], sent.json()["found"]) == (202, "queued", None)
     perform(sent.json()["id"], code(model=overpays))
     found = admin_api.get(f"/runs/{run}/replays/{sent.json()['id']}").json()
+    assert 0 < found["compared"] == found["entries"] == found["found"]["until"]
     step, *_ = found["found"]["divergences"]
     assert (step["recorded"], step["today"]) == (
         "calls pay with {'euros': 40}",
@@ -116,7 +119,13 @@ def test_a_replay_that_cannot_end_says_why(
 ) -> None:
     client, page = log_in(cast.admin), f"/runs/{run}/replay/"
     without = AgentEffects(Registry(agents={}), lambda: None)
-    assert "has no agent desk" in perform(asked(run), without).problem
+    replay = asked(run)
+    other = Worker.objects.create(
+        id=uuid4(), host="a", process=1, agents={"desk": "f"}, lease_until=FAR
+    )
+    assert perform(replay, without).state == "queued"  # for the other one
+    other.delete()
+    assert "No live worker has the agent desk" in perform(replay, without).problem
     looks = iter([False, True, True])
     assert perform(asked(run), code(), lambda: next(looks)).problem == queued.REPLAY_DRAINED
     shows(client, page, "entries 1 to 1", "the entries after 1", hides=["the same way"])
@@ -159,6 +168,8 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
         Run.objects.filter(id=run).update(removed_at="2026-01-01T00:00:00Z")
         rows.save(pool.djangos(), replay, {"begins": 1})  # erased meanwhile
         assert RunReplay.objects.get(id=replay).result == ""
+        rows.JOBS.prune(pool.djangos())  # by an older release, which kept the replay
+        assert not RunReplay.objects.filter(id=replay).exists()
         transaction.set_rollback(True)
     Worker.objects.create(id=uuid4(), host="a", process=1, agents={"child": "f"}, lease_until=None)
     with pytest.raises(AgentWithoutWorker, match="No live worker has the agent desk"):
@@ -167,6 +178,13 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
     assert not RunReplay.objects.filter(run=run).exists()
     shows(client, page, "nothing is left to compare", hides=["Start a replay"])
     assert code_of(admin_api.post(f"/runs/{run}/replays")) == (409, "nothing_to_replay")
+
+
+def test_a_fork_says_that_agents_had_begun_before_it(run: UUID, cast: Cast) -> None:
+    new = fork(run=run, position=3, actor=Actor(person="ada"))
+    perform(asked(new), code(model=overpays))
+    words = ("the instructions of 1 agent that had begun before", "Agents that have changed")
+    shows(log_in(cast.admin), f"/runs/{new}/replay/", *words)
 
 
 def test_an_archived_run_is_replayed_from_its_file(
