@@ -20,7 +20,7 @@ from agents.sdk.scripts.conversation_texts import (
 )
 from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import GivenReply
-from runtime.core.digest import require_json
+from runtime.core.digest import require_json, same
 from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
 from runtime.core.limits import MAX_ANSWER
@@ -94,14 +94,15 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
     seen: list[tuple[str, Any]] = []
     for part in calls_in(response):
         tool, args = agent.tool(part.tool_name), args_of(part)
-        this = (part.tool_name, args)
+        proposed = args
         if tool is not None and tool.secret_args and tool is not agent.answer:
             # The engine finds calls that repeat each other, but sealed arguments never look equal.
-            twin = seen.index(this) if this in seen else None
+            of_it = (n for n, (name, _) in enumerate(seen) if name == part.tool_name)
+            twin = next((n for n in of_it if same(seen[n][1], args)), None)
             args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
         elif held_answers.is_misspelt(agent, part.tool_name):
             args = held.seal_all(part.tool_name, args)
-        seen.append(this)
+        seen.append((part.tool_name, proposed))
         proposals.append(Proposal(tool=part.tool_name, args=args))
     return tuple(proposals)
 

@@ -251,6 +251,8 @@ def test_equal_calls_are_found_before_sealing_their_secrets(keys: Path) -> None:
     assert _describe(first.args).gated
     with pytest.raises(CallRejected, match="of the same reply"):
         _describe(second.args)
+    unlike = [call("enter", code=code) for code in (1, True)]
+    assert list(_frame(lambda *_: together(*unlike)).ask().calls[1].args) == ["code"]
 
 
 def test_no_secret_is_found_anywhere_on_the_engine(
