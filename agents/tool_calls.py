@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -81,6 +82,9 @@ def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRe
             return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
         except NotDone as exc:
             return _not_done(exc, str(exc))
+        if given and time.monotonic() >= context.began + request.deadline:
+            why = f"{tool.name} was not called with its credentials: getting them took all its time"
+            return ToolFailure(error=why, retryable=True, cause=FailureCause.TIME)
         outcome = _outcome(tool, arguments, opened, replace(context, credentials=given), request)
         if outcome is not None:
             return outcome

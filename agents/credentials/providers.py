@@ -104,7 +104,7 @@ class OAuth:
             return self._token(answer, self.client_secret)
         if isinstance(source, Environment):
             return self._refresh(source, Unkept(self.name, source.variable), seconds)
-        with token_files.locked(self.name, source.path, seconds) as kept:
+        with token_files.locked(self.name, source.path, min(seconds, MOST_SECONDS)) as kept:
             # A shorter limit could cut off the answer that has the next refresh token.
             return self._refresh(source, kept, MOST_SECONDS)
 

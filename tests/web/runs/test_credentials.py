@@ -221,7 +221,7 @@ def test_a_token_that_cannot_be_kept_is_named_with_its_remedy(
 
 
 def test_a_token_is_sent_only_if_the_next_one_can_be_kept(
-    server: TokenServer, tmp_path: Path
+    server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refresh = tmp_path / "refresh"
     refresh.write_text("canary-refresh-1\n")
@@ -230,11 +230,13 @@ def test_a_token_is_sent_only_if_the_next_one_can_be_kept(
     with pytest.raises(NotDone, match="no file can be written beside"):
         crm.fetch(5.0)
     room.rmdir()
+    monkeypatch.setattr(providers, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(token_files, "POLL_SECONDS", -1.0)  # a second try fails
     with (
         token_files.locked("crm", str(refresh), 5.0),
         pytest.raises(NotDone, match="another call refreshes the credential crm"),
     ):
-        crm.fetch(0.0)
+        crm.fetch(3600.0)
     assert server.grants == []
     with token_files.locked("crm", str(refresh), 5.0) as kept:
         refresh.write_text("of a person\n")
@@ -364,6 +366,15 @@ def test_no_error_of_a_tool_quotes_its_credential(monkeypatch: pytest.MonkeyPatc
     assert isinstance(outcome, ToolFailure)
     assert outcome.error.startswith("why: ")
     assert "canary" not in outcome.error
+
+
+def test_a_tool_is_not_called_once_getting_its_credentials_took_all_its_time(
+    server: TokenServer,
+) -> None:
+    handler = handler_of(_agent(server, Environment("crm", "CRM_SECRET")))
+    outcome = handler.perform(tool_request("clerk", "look_up", {"text": "a"}, deadline=0.0))
+    assert isinstance(outcome, ToolFailure)
+    assert (outcome.retryable, server.calls) == (True, [])
 
 
 def test_a_tool_with_credentials_takes_its_context() -> None:
