@@ -6,6 +6,7 @@ calls.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,7 @@ from agents.llm.failures import (
     cut_off,
     ended,
     failure_of,
+    not_asked,
     provider_text,
     too_slow,
 )
@@ -28,13 +30,15 @@ from agents.llm.messages import after_cut, sum_up, to_provider, tools_of
 from agents.llm.outages import Outages
 from agents.llm.partial import kept_every, received
 from agents.llm.plan_reminder import reminder
-from agents.llm.rate_limits import Permit, RateLimits, Wait
+from agents.llm.rate_limits import Permit, RateLimits, TooLong, Wait
 from agents.llm.received import from_person, from_provider
 from agents.llm.replies import whole
 from agents.llm.script_player import run_script, script_summary
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
+from runtime.core.limits import plain
+from runtime.core.machine.calls.retries import longest_wait
 from runtime.errors import KeyMissing
 from runtime.keyring import held
 from runtime.ports.effects import (
@@ -83,7 +87,7 @@ def call_model(
         deliver(call.failure(exc))
         return _over
     if wait is not None:
-        deliver(RateLimited(model=call.model, until=wait.until, queue_number=wait.queue_number))
+        deliver(wait)
         return _over
     return event_loop.start(lambda stop: call.make(model, conversation, stop, deliver))
 
@@ -100,7 +104,26 @@ def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFail
         as_text = request.summary or request.inquiry is not None
         return from_provider(agent, reply, model=name, summary=as_text, usage=usage)
     except Exception as exc:
+        if request.given is not None:
+            return _unread(agent, request, exc)
         return _Call(agent, request, None, Outages()).failure(exc)
+
+
+def _unread(agent: AgentSpec, request: ModelRequest, exc: Exception) -> ModelFailure:
+    """Return the failure to read the reply that a person gave. No model was called, so none is blamed."""
+    if isinstance(exc, KeyMissing):
+        return _waits_for_key(agent, request, exc)
+    said = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
+    log.warning("The reply given to %s in run %s cannot be read: %s", agent.name, request.run, said)
+    error = plain(f"the reply that a person gave cannot be read: {said}")
+    return ModelFailure(error=error, cause=FailureCause.REQUEST)
+
+
+def _waits_for_key(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> ModelFailure:
+    log.error("Model call of %s in run %s: waits: %s", agent.name, request.run, exc)
+    return ModelFailure(
+        error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
+    )
 
 
 def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
@@ -170,15 +193,22 @@ class _Call:
         self._stream: StreamedResponse | None = None
         self._keep = keep
 
-    def acquire(self) -> Wait | None:
-        """Return how long to wait for the rate limit, or None if the model may be called now."""
+    def acquire(self) -> RateLimited | ModelFailure | None:
+        """Return None if the model may be called now, a failure if its fallback is to be called instead."""
         if self._rate_limits is None:
             return None
-        said = self._rate_limits.acquire(self._provider, self._request.queue_number)
-        if isinstance(said, Wait):
-            return said
-        self._permit = said
-        return None
+        number = self._request.queue_number
+        longest = longest_wait(self._agent.retry) if self._fallback else math.inf
+        match self._rate_limits.acquire(self._provider, number, longest):
+            case Wait() as wait:
+                return RateLimited(
+                    model=self.model, until=wait.until, queue_number=wait.queue_number
+                )
+            case TooLong() as pause:
+                return self._complete(not_asked(self.model, pause.seconds))
+            case permit:
+                self._permit = permit
+                return None
 
     async def make(
         self,
@@ -224,11 +254,7 @@ class _Call:
         """Return the failure that an exception of the call means."""
         match exc:
             case KeyMissing():
-                said = (self._agent.name, self._request.run, exc)
-                log.error("Model call of %s in run %s: waits: %s", *said)
-                failure = ModelFailure(
-                    error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
-                )
+                failure = _waits_for_key(self._agent, self._request, exc)
             case TimeoutError():
                 failure = too_slow(self.model, self._request.deadline)
             case event_loop.Stopped():

@@ -82,6 +82,16 @@ def cut_off(model: str) -> ModelFailure:
     return ModelFailure(error=error, retryable=True, cause=FailureCause.NETWORK)
 
 
+def not_asked(model: str, seconds: float) -> ModelFailure:
+    """Return the failure of a call that was not made, because the provider wants no request for so long."""
+    return ModelFailure(
+        error=f"{model} was not asked: its provider wants fewer requests",
+        retryable=True,
+        retry_after=seconds,
+        cause=FailureCause.LIMIT,
+    )
+
+
 def ended(model: str) -> ModelFailure:
     """Return the failure of a call that its caller ended."""
     return ModelFailure(

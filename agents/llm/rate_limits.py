@@ -7,6 +7,7 @@ Times are the database's. A waiting request holds neither a thread nor a connect
 """
 
 import logging
+import math
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,7 +29,8 @@ MAX_WAIT_SECONDS = 5.0  # a longer wait is checked again, because the interval m
 _RELEASED = """(b.served + greatest(0, extract(epoch FROM clock_timestamp() - b.since)) / b.gap)"""
 
 _TAKE = f"""
-    UPDATE agents_brake AS b SET issued = CASE WHEN %(queue_number)s > 0 THEN b.issued
+    UPDATE agents_brake AS b SET issued = CASE WHEN %(queue_number)s > 0
+        OR extract(epoch FROM b.since - clock_timestamp()) > %(longest)s THEN b.issued
         ELSE greatest(b.issued + 1, floor({_RELEASED})::bigint) END
     WHERE b.provider = %(provider)s AND b.gap > 0
     RETURNING clock_timestamp(), b.since, b.gap, {_RELEASED}, b.issued
@@ -71,16 +73,26 @@ class Wait:
     queue_number: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooLong:
+    """The provider wants no request for so many seconds, which the request does not wait. It took no queue number."""
+
+    seconds: float
+
+
 class RateLimits:
     """The rate limits of all providers. Calls ask them before each request and report its result."""
 
-    def acquire(self, provider: str, queue_number: int) -> Permit | Wait | None:
+    def acquire(
+        self, provider: str, queue_number: int, longest: float = math.inf
+    ) -> Permit | Wait | TooLong | None:
         """Say whether a request may be sent now. `queue_number` is the one from before, 0 for none.
 
+        `longest` is for how many seconds the provider may want none before the request gives up.
         Return None if Postgres is unreachable: then no request waits.
         """
         try:
-            return _acquire(provider, queue_number)
+            return _acquire(provider, queue_number, longest)
         except psycopg.Error as exc:
             log.warning("Provider %s: rate limit unknown: %s", provider, exc)
             return None
@@ -112,7 +124,7 @@ class RateLimits:
         _change(_ON_SUCCESS, values)
 
 
-def _acquire(provider: str, queue_number: int) -> Permit | Wait:
+def _acquire(provider: str, queue_number: int, longest: float) -> Permit | Wait | TooLong:
     with pool.pooled() as connection:
         known = connection.execute(
             "SELECT clock_timestamp(), (SELECT gap FROM agents_brake WHERE provider = %s)",
@@ -123,11 +135,13 @@ def _acquire(provider: str, queue_number: int) -> Permit | Wait:
         if not known[1]:
             return Permit(at=known[0], is_limited=False)
         row = connection.execute(
-            _TAKE, {"provider": provider, "queue_number": queue_number}
+            _TAKE, {"provider": provider, "queue_number": queue_number, "longest": longest}
         ).fetchone()
     if row is None:
         return Permit(at=known[0], is_limited=False)
     at, since, interval, released, issued = row
+    if (seconds := (since - at).total_seconds()) > longest:
+        return TooLong(seconds=seconds)
     number = queue_number or issued
     if at >= since and number <= released:
         return Permit(at=at, is_limited=True)

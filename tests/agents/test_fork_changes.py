@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import pytest
 from pydantic import BaseModel
 
+from agents.llm.call import call_model
 from agents.llm.messages import to_provider
 from agents.sdk import tool
 from agents.sdk.scripts import Reply, Turn
@@ -13,13 +15,15 @@ from agents.testing import Flow, call, drive, say, together
 from agents.tools.requester import tell_requester
 from runtime.core.continuation import Continuation, GivenReply
 from runtime.core.documents.codec import decode_entry
+from runtime.core.enums import FailureCause
 from runtime.core.events import ForkChange, Proposal
 from runtime.core.machine.calls.fork_changes import changed
 from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.replay import initial, step
 from runtime.execution.effects.perform import perform
 from runtime.keyring.held import sealed_text
-from runtime.ports.effects import ModelAnswer
+from runtime.keyring.sealing import seal
+from runtime.ports.effects import ModelAnswer, ModelFailure
 from tests.support.specs import Frame, handler_of, spec_of
 
 DONE: list[Any] = []
@@ -142,6 +146,21 @@ def test_no_provider_is_asked_for_a_given_reply() -> None:
     answer = perform(frame.handler, request)
     assert isinstance(answer, ModelAnswer)
     assert (answer.text, answer.model, answer.cost) == ("Done.", "", 0)
+
+
+@pytest.mark.parametrize("models", [("openai:a", "openai:b"), ()])
+def test_no_model_is_blamed_for_a_given_reply_that_cannot_be_read(models: tuple[str, ...]) -> None:
+    agent = replace(spec_of("a", tools=[dial], model=None), models=models)
+    request = Frame(handler_of(agent), "a", {"name": "x"}).request()
+    error = "the reply that a person gave cannot be read: NotSealed"
+    unread = ModelFailure(error=error, cause=FailureCause.REQUEST)
+    error = "key 'no' for secrets is not in the ring"
+    waits = ModelFailure(error=error, retryable=True, retry_after=60.0, cause=FailureCause.WORKER)
+    for pin, expected in ((seal("1234", b"elsewhere"), unread), ({"$secret": "no"}, waits)):
+        given = GivenReply(by="eve", text="", calls=(Proposal(tool="dial", args={"pin": pin}),))
+        outcomes: list[Any] = []
+        call_model(agent, replace(request, given=given), outcomes.append)
+        assert outcomes == [expected]
 
 
 def test_a_secret_of_a_given_reply_reaches_its_tool_alone() -> None:

@@ -19,6 +19,7 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
+from agents.effect_handler import AgentEffects
 from agents.llm.rate_limits import Permit, RateLimits, Wait
 from agents.models import RateLimit
 from agents.sdk import RetryPolicy, ToolContext, tool
@@ -33,7 +34,7 @@ from tests.support.engine import AT_REST, Engine, engine_of, events
 from tests.support.people import until
 from tests.support.provider.faults import closed, storm
 from tests.support.provider.server import Provider, serving
-from tests.support.specs import registry_of, spec_of
+from tests.support.specs import Frame, registry_of, spec_of
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say as tell
 
@@ -198,12 +199,20 @@ def test_calls_wait_for_the_named_time_then_go_one_by_one(braked: RateLimits) ->
 
 
 def test_an_hour_that_a_provider_asks_for_is_waited_and_then_one_call_goes_each_minute(
-    transactional_db: None,
+    transactional_db: None, settings: Any
 ) -> None:
+    settings.OPENAI_API_KEY = "key"
     rate_limits = RateLimits()
     begun = _go(rate_limits)
     rate_limits.on_rejected("openai", begun, 3600.0)
-    assert _wait(rate_limits).until >= begun.at + timedelta(hours=1)
+    with_fallback = replace(ECHO, model=None, models=("openai:a", "anthropic:b"))
+    effects = AgentEffects(registry_of(with_fallback), rate_limits=rate_limits)
+    fault = Frame(effects, "echo", {"name": "x"}).fault()
+    assert (fault.cause, fault.model, fault.fallback) == ("limit", "openai:a", "anthropic:b")
+    assert 60.0 < (fault.retry_after or 0.0) <= 3600.0
+    waiting = _wait(rate_limits)
+    assert waiting.until >= begun.at + timedelta(hours=1)
+    assert waiting.queue_number == 1  # calls that did not wait took none
     assert _gap() == 60.0
 
 

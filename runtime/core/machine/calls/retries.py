@@ -94,6 +94,11 @@ def on_not_performed(
     )
 
 
+def longest_wait(policy: RetryPolicy) -> float:
+    """Return the seconds from which a wait that a provider asks for makes the worker call the fallback model."""
+    return max(policy.ceiling, MIN_ROUND_SECONDS)
+
+
 def on_no_reply(
     frame: Frame,
     error: str,
@@ -121,7 +126,7 @@ def on_no_reply(
     attempts = policy.attempts if rounds == 0 else 1
     wait, instead, asks_at = _wait(policy, frame.failures, retry_after, jitter), "", None
     asked = (retry_after or 0.0) if cause in FALLBACK_CAUSES else 0.0
-    spent = frame.failures + 1 >= attempts or asked > max(policy.ceiling, MIN_ROUND_SECONDS)
+    spent = frame.failures + 1 >= attempts or asked > longest_wait(policy)
     if not retryable or not _worth(policy, cause) or spent:
         if fallback and cause in FALLBACK_CAUSES:
             wait, instead = timedelta(), fallback
