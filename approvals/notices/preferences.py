@@ -72,7 +72,8 @@ def save(username: str, about: object, address: object, *, runs: bool = False) -
 def since(row: MailPreference) -> datetime:
     """Return when this person made their choice.
 
-    The release before mails about all requests after the stored time, also with OFF. So that is AFTER_ALL later then.
+    The release before mails about all requests after the stored time, also with OFF. So with OFF the stored time is
+    AFTER_ALL later.
     """
     return row.since - AFTER_ALL if row.about == OFF else row.since
 

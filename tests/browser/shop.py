@@ -143,13 +143,15 @@ class Desk:
         """Have a worker with newer scripts, alone, replay the run, and expect these words of the steps that differ."""
         admin, older = self.page("admin"), processes.of(self.office.stack, "worker").process
         older.suspend()
-        with processes.another(self.office.stack, "worker", "newer", **NEWER):
-            admin.goto(f"/runs/{run}/")
-            admin.get_by_role("link", name="Replay with today's code…").click()
-            admin.get_by_role("button", name="Replay with today's code").click()
-            steps = admin.get_by_role("region", name="Steps that would go another way")
-            expect(steps).to_contain_text(said, timeout=60_000)  # the sweeper may send it again
-        older.resume()
+        try:
+            with processes.another(self.office.stack, "worker", "newer", **NEWER):
+                admin.goto(f"/runs/{run}/")
+                admin.get_by_role("link", name="Replay with today's code…").click()
+                admin.get_by_role("button", name="Replay with today's code").click()
+                steps = admin.get_by_role("region", name="Steps that would go another way")
+                expect(steps).to_contain_text(said, timeout=60_000)  # the sweeper may send it again
+        finally:
+            older.resume()
 
 
 @contextmanager

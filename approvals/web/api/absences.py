@@ -40,7 +40,7 @@ class AwayIn(Body):
 
 @router.get("/absences", response=list[AwayOut])
 def list_absences(request: Authenticated) -> list[absences.Away]:
-    """List the absences of you and of people whose deputy you are, as an admin all."""
+    """List your absences and those of people whose deputy you are; admins get all."""
     Access().require(request.auth, Scope.APPROVALS_READ)
     principal = principals.principal_of(request.auth)
     if principal is not None and principal.has(Scope.ADMIN):
@@ -51,7 +51,7 @@ def list_absences(request: Authenticated) -> list[absences.Away]:
 
 @router.post("/absences", response=AwayOut)
 def announce(request: Authenticated, body: AwayIn) -> absences.Away:
-    """Name your deputy for some days. It replaces your absence of before."""
+    """Name your deputy for some days. This replaces your earlier absence."""
     of = zones.named(str(body.zone), "zone")
     return absences.announce(
         deputy=body.deputy,

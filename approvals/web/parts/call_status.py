@@ -46,7 +46,7 @@ class Aftermath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Delay:
     """The reasons for which a decision waits. `held` names the one to resume first, with its verb, empty for none.
 
     `counts_at` is the end of the time in which it can be undone, None without one and if something must be resumed.
@@ -103,22 +103,20 @@ def _recorded(shown: requests.Approval) -> Aftermath | None:
     )
 
 
-def outlook(shown: requests.Approval) -> Outlook:
+def delay_of(shown: requests.Approval) -> Delay:
     """Read the reasons for which a decision that was just made waits."""
     held = _blocked_by(shown, reachable_transcript(shown.run))
-    return Outlook(held=held, counts_at=None if held else shown.effective_at)
+    return Delay(held=held, counts_at=None if held else shown.effective_at)
 
 
-def outcome_text(shown: requests.Approval, outlook: Outlook, decided: str, then: str) -> str:
+def outcome_text(shown: requests.Approval, delay: Delay, decided: str, then: str) -> str:
     """Word the message after a decision: the part that must be resumed first, else the effect.
 
     For a decision that can still be undone, the time at which it takes effect belongs after the message.
     """
-    if outlook.held:
+    if delay.held:
         starts = shown.status == "approved" and shown.kind not in FRAME_GATES
-        return (
-            f"{decided}. It {'starts' if starts else 'takes effect'} when {outlook.held} resumed."
-        )
+        return f"{decided}. It {'starts' if starts else 'takes effect'} when {delay.held} resumed."
     return f"{decided}." if shown.effective_at is not None else f"{decided}. {then}"
 
 

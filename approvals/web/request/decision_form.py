@@ -73,11 +73,11 @@ def handle_decision(
             "Other people must approve too.",
         )
     what = f"{said[0]}: {_short(decided.sentence)}" if following else said[0]
-    outlook = call_status.outlook(decided)
+    delay = call_status.delay_of(decided)
     messages.success(
         request,
-        call_status.outcome_text(decided, outlook, what, said[1]),
-        extra_tags=_links(decided, outlook, linked=bool(following)),
+        call_status.outcome_text(decided, delay, what, said[1]),
+        extra_tags=_links(decided, delay, linked=bool(following)),
     )
     return to_page(request, following or approval)
 
@@ -105,7 +105,7 @@ def _short(sentence: str) -> str:
     )
 
 
-def _links(decided: requests.Approval, outlook: call_status.Outlook, *, linked: bool) -> str:
+def _links(decided: requests.Approval, delay: call_status.Delay, *, linked: bool) -> str:
     """Return what the template `_toast.html` reads beside the text of the message, separated by spaces.
 
     First the request to view and to undo, `-` on its own page, which has both; then, if the decision can be undone, for
@@ -115,4 +115,4 @@ def _links(decided: requests.Approval, outlook: call_status.Outlook, *, linked: 
     left = ceil((decided.effective_at - clock.now()).total_seconds()) if decided.effective_at else 0
     if left <= 0:
         return place
-    return f"{place} {left} {outlook.counts_at.isoformat() if outlook.counts_at else ''}"
+    return f"{place} {left} {delay.counts_at.isoformat() if delay.counts_at else ''}"

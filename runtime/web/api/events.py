@@ -45,7 +45,7 @@ class EventOut(Schema):
 
 @router.post("/events", response={201: EventOut, 200: EventOut})
 def send_event(request: Authenticated, body: EventIn = _OPTIONAL) -> Status[dict[str, Any]]:
-    """Send an external event; 200 if it was sent before.
+    """Send an external event; 200 if it was sent before. For admins.
 
     It ends each open wait that names the event and whose `match` is contained in `data`, and is offered to each
     trigger of its name. It is not kept for later ones. It is known by its source and id for 30 days. CloudEvents 1.0
