@@ -125,9 +125,11 @@ def test_each_request_is_decided_for_itself(bea: Client, waiting: Waiting) -> No
 
 
 def test_what_is_left_out_says_why_and_a_forged_form_does_not_approve_it(
-    bea: Client, waiting: Waiting, office: Office
+    bea: Client, cyril: Client, waiting: Waiting, office: Office
 ) -> None:
     (plain,) = waiting(_person(0))
+    missing = "1 of the selected requests does not exist"
+    shows(cyril, _sheet(plain), missing, hides=["person0"])
     (high,) = waiting(_person(1), risk=Risk.HIGH)
     (several,) = waiting(_person(2))
     reseal([several], **_rule(2))

@@ -22,6 +22,7 @@ LESS = {"in.username": "newhire", "in.security_level": "1"}
 
 def test_edit_and_approve(bea: Client, ada: Client, office: Office, asked: Request) -> None:
     shows(bea, asked, f'href="/a/{asked.id}/edit/"')
+    shows(ada, asked, hides=["/edit/"])
     page = shows(bea, f"/a/{asked.id}/edit/", 'name="in.security_level"', 'value="newhire"')
     assert "Nothing is decided yet" in page
     review = text_of(send(bea, asked, "edit", reason="Enough.", **LESS))
