@@ -11,7 +11,7 @@ from agents.catalogue.versions import Version, changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
-from agents.sdk.spec import DEPENDS, FINAL_ANSWER, AgentSpec, ToolSpec
+from agents.sdk.spec import DEPENDS, EACH, FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.digest import is_text, sha256_of
 from runtime.core.enums import EffectClass, Risk
 from runtime.core.events import Change
@@ -160,16 +160,24 @@ class Catalogue:
 
     def answer_schema(self, agent: str) -> Mapping[str, Any] | None:
         """Return the schema of the typed answer of an agent, None if it has none."""
-        rows = PublishedAgent.objects.filter(name=agent).values_list("fingerprint", flat=True)
-        found = versions(rows).values()
-        schemas = (one.definition.get("output") for one in found)
-        return next(schemas, None)
+        schema: Mapping[str, Any] | None = _definition(agent).get("output")
+        return schema
+
+    def works_on_items(self, agent: str) -> bool:
+        """Say whether `for_each` made this agent."""
+        return bool(_definition(agent).get("model") == EACH)
 
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""
         rows = PublishedAgent.objects.values_list("tools", flat=True)
         named = (one for tools in rows for one in tools if one["name"] == tool)
         return tuple(one["result_schema"] for one in named if "result_schema" in one)
+
+
+def _definition(agent: str) -> dict[str, Any]:
+    """Return the definition of an agent as it was last published, empty if there is none."""
+    rows = PublishedAgent.objects.filter(name=agent).values_list("fingerprint", flat=True)
+    return next((one.definition for one in versions(rows).values()), {})
 
 
 def texts_of(memory: dict[str, Any] | None) -> int:

@@ -129,7 +129,7 @@ def _remembered(one: dict[str, Any]) -> dict[str, Any]:
     who = _WHO[one["kind"]] or {"asked_by": one["by"]}
     if one["text"] is None:
         return {"at": one["at"], **who, "erased": True}
-    # A person could write the sealed text of a model into a message.
+    # A person could write the sealed text of a model into a message, and would then read it opened.
     text = held.open_text(one["text"]) if one["kind"] == "summary" else one["text"]
     return {"at": one["at"], **who, "text": text}
 

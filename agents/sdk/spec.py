@@ -27,6 +27,7 @@ from runtime.core.placeholders import placeholders
 DEFAULT_DEADLINE = 30.0
 DEPENDS = "depends on its arguments"
 FINAL_ANSWER = "final_answer"  # the tool with which a model gives a typed result
+EACH = "scripted:agents.tools.each.for_each"  # the model of an agent that `for_each` makes
 
 
 class ApprovalMode(StrEnum):

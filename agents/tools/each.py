@@ -84,7 +84,7 @@ def for_each(
 
 
 def _script(agent: str) -> Script:
-    """Call the agent for all items in one turn; those of a run that began in an older release come in several."""
+    """Call the agent for all items that have no result yet."""
 
     def work(turn: Turn) -> Reply:
         items: list[Any] = turn.input["items"]

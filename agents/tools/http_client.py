@@ -186,7 +186,7 @@ def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
 
 
 def _charset(named: str | None) -> str:
-    """Return the charset that a server names, if it is one of the web; others take minutes, or are no text."""
+    """Return the charset that a server names, if it is one of the web. Others may take minutes, or give no text."""
     try:
         found = codecs.lookup(named or "utf-8").name
     except (LookupError, ValueError):

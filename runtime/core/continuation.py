@@ -20,6 +20,7 @@ from runtime.core.call_options import (
     CompactionOptions,
     ModelOptions,
 )
+from runtime.core.digest import same
 from runtime.core.enums import GateKind
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
@@ -125,6 +126,10 @@ class Edited:
     def of_fork(self) -> bool:
         """Tell whether a person gave arguments in a fork, even if another one changed them later."""
         return self.in_fork or self.given_by != ""
+
+    def of_reply(self, args: Any) -> bool:
+        """Tell whether these are the arguments that a person gave with a whole reply."""
+        return self.in_fork and same(args, self.proposed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

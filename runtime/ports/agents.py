@@ -201,5 +201,8 @@ class AgentCatalogue(Protocol):
     def answer_schema(self, agent: str) -> Mapping[str, Any] | None:
         """Return the schema of the typed answer of an agent as it was last published, None if it has none."""
 
+    def works_on_items(self, agent: str) -> bool:
+        """Say whether code of this agent, as last published, calls a sub-agent for each item of a list."""
+
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""

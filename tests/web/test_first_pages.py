@@ -67,6 +67,7 @@ def test_the_overview_counts_runs_and_says_what_needs_an_admin(
         page = shows(admin, "/overview/", *needs, *stopped, hides=["Nothing needs an admin"])
     has(page, 'Waiting for people</a></dt><dd class="num">2<', '1 to 7 days</dt><dd class="num">1 ')
     has(page, 'Live workers</dt><dd class="num">1<', "The sweeper is late")
+    office.heartbeat.stop()
     Worker.objects.update(beat_at=timezone.now() - timedelta(minutes=1))
     shows(admin, "/overview/", "No worker is alive")
     text(bea, "/overview/", 404)

@@ -33,7 +33,8 @@ def apply(
     """
     if not isinstance(given, dict) or not given.keys() <= _FIELDS or "value" not in given:
         raise InvalidInput(
-            FIELD, "must have kind and value, with number, or frame, or both frame and call"
+            FIELD,
+            "must have kind and value, and number (message), frame (reply), or frame and call",
         )
     place = {name: one for name, one in given.items() if name != "value"}
     found = [(one, old) for one, old in changeable(now) if _names(one) == place]

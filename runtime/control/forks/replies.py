@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.control.edit import check_schema
 from runtime.core.continuation import Frame, GivenReply
-from runtime.core.digest import require_json
+from runtime.core.digest import require_json, same
 from runtime.core.errors import NotJson
 from runtime.core.events import ModelReplied, Proposal
 from runtime.core.limits import MAX_CALLS, MAX_REPORTED, MAX_TOOL, size_of
@@ -32,6 +32,8 @@ def given_reply(
 
     Raise InvalidInput naming `where`, or a place in it.
     """
+    if wiring.catalogue().works_on_items(frame.agent):
+        raise InvalidInput(where, f"cannot be given: code decides the calls of {frame.agent}")
     if not isinstance(value, dict) or not value.keys() <= _FIELDS:
         raise InvalidInput(where, "must be a JSON object with text, calls or both")
     try:
@@ -48,9 +50,15 @@ def given_reply(
         raise InvalidInput(f"{where}.text", "is hidden, so it cannot be the answer")
     if not calls:
         _check_answer(frame, text, f"{where}.text")
-    if recorded is not None and (text, calls) == (text_of(recorded), recorded.calls):
+    if recorded is not None and same(
+        _parts(text, calls), _parts(text_of(recorded), recorded.calls)
+    ):
         raise InvalidInput(where, "is unchanged")
     return GivenReply(by=by, text=text, calls=calls)
+
+
+def _parts(text: str, calls: tuple[Proposal, ...]) -> list[Any]:
+    return [text, *([one.tool, one.args] for one in calls)]
 
 
 def _text(recorded: ModelReplied | None, given: object, where: str) -> str:
@@ -119,7 +127,7 @@ def _arguments(
     secret = json_schema.write_only(schema) | (sealed - held.args(tool, old))
     found, kept = {}, set()
     for name, value in given.items():
-        if name in sealed and value == sealing.REDACTED:
+        if name in sealed and name in old and value == sealing.REDACTED:
             kept.add(name)
             found[name] = old[name]
             continue

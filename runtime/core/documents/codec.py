@@ -142,10 +142,10 @@ def encode_continuation(now: Continuation, told: Told | None = None) -> str:
 
     A brief one keeps its number, because its entries are read with it.
     """
-    whole = f'{{"schema":{_number_of(now)},'
-    beginning = whole if told is None else f'{_BRIEF}"told":{json.dumps(told)},'
+    number = _number_of(now) if told is None else BRIEF
+    left_out = "" if told is None else f'"told":{json.dumps(told)},'
     found = _continuations().dump_json(now, exclude_defaults=True, ensure_ascii=True)
-    return beginning + found.decode()[1:]
+    return f'{{"schema":{number},{left_out}{found.decode()[1:]}'
 
 
 def decode_continuation(

@@ -90,7 +90,7 @@ def _plan_calls(frame: Frame) -> Iterator[Command]:
 
 
 def _within_limit(frame: Frame) -> Iterator[Call]:
-    """Yield the calls of a turn. Those that were not checked yet follow in their order, as others leave a place."""
+    """Yield the calls of a turn. At most `at_once` are open; the next one is checked when one is settled."""
     calls = frame.of_turn()
     if not frame.at_once:
         yield from calls

@@ -85,7 +85,8 @@ def require_new(now: Continuation, frame: str, call: Call) -> None:
     for other in now.frame(frame).of_turn():
         if other.id == call.id:
             return
-        if other.tool == call.tool and same(other.args, call.args):
+        is_alike = other.tool == call.tool and other.args == call.args  # cheaper than `same`
+        if is_alike and same(other.args, call.args):
             raise CallRejected(_REPEATS.format(other.id))
 
 

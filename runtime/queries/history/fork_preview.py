@@ -7,7 +7,12 @@ from uuid import UUID
 
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.events import BlobRef, Event, ForkChange, ModelReplied, ToolStarted
-from runtime.core.machine.calls.fork_changes import changeable, next_reply, text_of
+from runtime.core.machine.calls.fork_changes import (
+    BEFORE_REPLY,
+    changeable,
+    next_reply,
+    text_of,
+)
 from runtime.core.machine.forks import quiescent, without_permissions
 from runtime.keyring import held
 from runtime.keyring.sealing import redacted_args
@@ -108,7 +113,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
         reopened=_reopened(then) if then else (),
         changes=_changes(then, lines) if then and position in places else (),
-        before_reply=previous if entry and any(map(_is_reply, entry.events)) else 0,
+        before_reply=_before_reply(reached, entry.events, position) if entry else 0,
         removed=journal.beginning if is_removed else None,
     )
 
@@ -145,8 +150,25 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
     )
 
 
-def _is_reply(event: Event) -> bool:
-    return isinstance(event, ModelReplied)
+def _before_reply(reached: list[Continuation], events: tuple[Event, ...], position: int) -> int:
+    """Return the last entry that can be forked before the first reply among these events, 0 for none."""
+    frame = next((one.frame for one in events if isinstance(one, ModelReplied)), "")
+    before = next((now for now in reached if now.position == position - 1), None)
+    if before is None or frame not in before.frames:
+        return 0
+    turn = before.frame(frame).turn
+    places = (
+        now.position
+        for now in reached
+        if now.position < position and quiescent(now) and _calls_model(now, frame, turn)
+    )
+    return max(places, default=0)
+
+
+def _calls_model(now: Continuation, frame: str, turn: int) -> bool:
+    """Tell whether the model of the frame is called next, in the turn after this one."""
+    found = now.frames.get(frame)
+    return found is not None and found.turn == turn and found.state in BEFORE_REPLY
 
 
 def _changes(then: Continuation, lines: tuple[JournalLine, ...]) -> tuple[ChangeableValue, ...]:
@@ -154,8 +176,18 @@ def _changes(then: Continuation, lines: tuple[JournalLine, ...]) -> tuple[Change
     return tuple(
         _reply(now, change, lines) if change.kind == "reply" else _changeable(now, change, value)
         for change, value in changeable(now)
-        if change.kind != "arguments" or _are_editable(now, change, value)
+        if _is_offered(now, change, value)
     )
+
+
+def _is_offered(now: Continuation, change: ForkChange, value: Any) -> bool:
+    match change.kind:
+        case "arguments":
+            return _are_editable(now, change, value)
+        case "reply":
+            return not wiring.catalogue().works_on_items(now.frame(change.frame).agent)
+        case _:
+            return True
 
 
 def _are_editable(now: Continuation, change: ForkChange, args: Any) -> bool:

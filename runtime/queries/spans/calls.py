@@ -51,7 +51,8 @@ class CallRecord:
     last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
     those of the model, and `replaced` the digest of the action before. With `keeps_plan` its result is the plan of its
     frame, with `tells` it is a message to the requester. `changed_by` is the person who replaced its result in a fork.
-    `given` are the arguments that a person gave in a fork, `given_by` that person.
+    `given` are the arguments that a person gave in a fork, `given_by` that person. With `is_given` they are those of a
+    reply in the place of the model's, and still its own.
     """
 
     id: str
@@ -76,6 +77,7 @@ class CallRecord:
     proposed: Any = None
     given: Any = None
     given_by: str = ""
+    is_given: bool = False
     replaced: str = ""
     result: Any = None
     child: str | None = None
@@ -113,11 +115,6 @@ class CallRecord:
                 return labels.CALLS[self.state]
 
     @property
-    def is_given(self) -> bool:
-        """Whether a person gave the call in a fork, with a reply in the place of the model's."""
-        return bool(self.edited_by) and self.args == self.proposed
-
-    @property
     def proposed_by(self) -> str:
         """The person who gave the `proposed` arguments in a fork, empty if a model did."""
         return self.given_by if self.proposed == self.given else ""
@@ -126,6 +123,7 @@ class CallRecord:
         """Mark a call of a reply that this person gave in a fork."""
         self.edited_by = self.given_by = by
         self.proposed = self.given = self.args
+        self.is_given = True
 
     def admitted(self, terms: CallOptions) -> None:
         """Admit the call."""
@@ -195,7 +193,7 @@ class CallRecord:
             self.result = redact(event.stored or event.result)
         if event.edit is not None:
             self.proposed = self.proposed if self.edited_by else self.args
-            self.args, self.edited_by = redact(event.edit.args), event.by
+            self.args, self.edited_by, self.is_given = redact(event.edit.args), event.by, False
             self.replaced, self.digest = self.digest, event.edit.digest
         for span in self._of_gate(event.gate):
             span.gate_decided(event, at, gate)
@@ -290,6 +288,7 @@ class CallRecord:
             self.state, self.note = CallState.DELEGATED if self.child else lost, ""
             if self.given_by and not self.lost:
                 self.args, self.edited_by = self.given, self.given_by
+                self.is_given = self.proposed_by != ""
             elif self.edited_by and not self.lost:
                 self.args, self.proposed, self.edited_by = self.proposed, None, ""
 

@@ -105,7 +105,8 @@ def _given(call: Call) -> dict[str, Any]:
     first = unedited(call)
     if first.edited is None:
         return {}
-    return {"given": redact(first.args), "given_by": first.edited.by}
+    given = {"given": redact(first.args), "given_by": first.edited.by}
+    return {**given, "is_given": call.edited is not None and call.edited.of_reply(call.args)}
 
 
 def changed_text(state: Continuation, change: ForkChange) -> str:

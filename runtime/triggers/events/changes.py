@@ -157,7 +157,7 @@ def _in_mapping(exc: InvalidInput) -> InvalidInput:
 
 @contextmanager
 def locked(id: UUID, actor: Actor) -> Iterator[Locked]:
-    """Lock a trigger that the actor may change: who may start runs and read it, may change it."""
+    """Lock a trigger that the actor may change: a person who may start runs and read the trigger."""
     wiring.access().require(actor, SCOPE)
     with atomic() as connection:
         row = triggers.lock(connection, id)

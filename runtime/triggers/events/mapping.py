@@ -21,9 +21,8 @@ MAX_EXPRESSIONS = 50
 MAPPING, FILTER = "mapping", "filter"  # the fields of its errors
 
 _LARGE = "data"
-_SAMPLES = dict.fromkeys(
-    ("id", "source", "name", "subject", "time"), "text"
-)  # data may be any JSON
+# `data` may be any JSON.
+_SAMPLES = dict.fromkeys(("id", "source", "name", "subject", "time"), "text")
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 

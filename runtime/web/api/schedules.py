@@ -215,7 +215,10 @@ def run_schedule_now(request: Authenticated, schedule: UUID, body: RunNowIn) -> 
 
 @router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
 def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) -> dict[str, Any]:
-    """Start a run for each past time of a range that has none. They run one after another, and wait in a pause."""
+    """Start a run for each past time of a range that has none. They run one after another.
+
+    None starts while the schedule is paused.
+    """
     times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
     return {"times": times}
 

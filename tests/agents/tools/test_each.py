@@ -13,6 +13,7 @@ from agents.llm.received import from_person
 from agents.sdk import agent, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.scripts.conversation_texts import EDITED, REPORTED
+from agents.sdk.spec import EACH
 from agents.testing import drive
 from agents.tools.each import MAX_RESULTS, for_each
 from runtime.core.continuation import GivenReply
@@ -199,6 +200,10 @@ def test_a_crash_repeats_no_item() -> None:
     assert results(run) == ["A-1 is paid", "A-2 is paid", "A-3 is paid"]
     assert PAID == ["A-2", "A-2", "A-1", "A-3"], "the other side knows the key of the lost call"
     assert len({one.key for one in run.calls}) == 3
+
+
+def test_its_model_is_the_one_by_which_pages_know_it() -> None:
+    assert each.definition["model"] == EACH
 
 
 def test_its_code_decides_also_where_the_installation_has_models(settings: Settings) -> None:

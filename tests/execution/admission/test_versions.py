@@ -14,7 +14,7 @@ from runtime.errors import LeaseLost
 from runtime.execution.admission.versions import MAX_PAUSE_SECONDS, RunBackoff
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.agents import VersionChange
-from runtime.ports.effects import Outcome, ToolRequest, ToolResult, Unknown
+from runtime.ports.effects import Outcome, ToolRequest, Unknown
 from runtime.store import loading
 from runtime.store.pool import Connection
 from tests.support.calls import around
@@ -118,7 +118,7 @@ def test_a_call_that_is_or_was_a_write_is_not_repeated(rig: MakeBench, effect: E
 
     def body(request: ToolRequest) -> Outcome:
         desk.held(request.run).lost.set()
-        return ToolResult(value=1)
+        return Unknown(error="its worker died")
 
     desk = rig({"a": SCRIPT}, t=FakeTool(effect=effect, body=body))
     run = desk.start("a")

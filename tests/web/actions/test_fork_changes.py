@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from agents.models import AgentVersion, PublishedAgent
+from agents.sdk.spec import EACH
 from approvals.models import AuditEntry, Request
 from runtime.control.messages import send_message
 from runtime.core.budgets import Budget
@@ -26,6 +27,8 @@ from tests.support.seeds import TOOL, object_of, published
 ARGUMENTS = {"kind": "arguments", "frame": "0.c1.0", "call": "c2.0"}
 RESULT = {"kind": "result", "frame": "0.c1.0", "call": "c1.0"}
 LOWER = {"username": "newhire", "security_level": 2}
+CALL = {"tool": "set_privileges", "arguments": LOWER}
+SECRET = {"tool": "dial", "arguments": {"hint": "1234"}}
 MADE = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 
 
@@ -165,6 +168,37 @@ def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
     assert sum("reply 0.c1.0" in json.dumps(one) for one in audit) == 2
 
 
+def test_a_reviewer_changes_a_call_of_a_given_reply(
+    ada_api: Caller, ada: Client, bea: Client, office: Office, run: UUID
+) -> None:
+    change = {"kind": "reply", "frame": "0.c1.0", "value": {"calls": [CALL]}}
+    answer = ada_api.post(f"/runs/{run}/fork", {"position": asking(run), "change": change})
+    new = UUID(answer.json()["id"])
+    office.advance(new)
+    fewer = json.dumps({**LOWER, "security_level": 1})
+    send(bea, office.request(new), "edit/approve", arguments=fewer, reason="Less.")
+    office.advance(new)
+    step = f"/runs/{new}/?step=0.c1.0/c2.0"
+    shows(ada, step, "changed by <bdi>bea</bdi>", "proposed by <bdi>ada</bdi> in the fork")
+
+
+def defined(**definition: Any) -> None:
+    """Publish another version of the account agent."""
+    facts = {"name": "account_agent", **definition}
+    number = sha256_of(facts)
+    AgentVersion.objects.create(fingerprint=number, agent="account_agent", facts=json.dumps(facts))
+    PublishedAgent.objects.filter(name="account_agent").update(fingerprint=number)
+
+
+def test_no_reply_is_given_where_code_decides(ada_api: Caller, ada: Client, run: UUID) -> None:
+    position = asking(run)
+    defined(model=EACH)
+    change = {"kind": "reply", "frame": "0.c1.0", "value": {"text": "Done."}}
+    answer = ada_api.post(f"/runs/{run}/fork", {"position": position, "change": change})
+    assert field_of(answer) == (422, "change.value")
+    shows(ada, f"/runs/{run}/fork/{position}/", "Result of", hides=["Next reply of the model"])
+
+
 @pytest.mark.parametrize(
     ("text", "field"),
     [("Level 2.", ".text"), ('{"level": "two"}', ".text.level"), ('{"level": 2}', None)],
@@ -172,22 +206,13 @@ def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
 def test_a_typed_answer_fits_its_schema(
     ada_api: Caller, run: UUID, text: str, field: str | None
 ) -> None:
-    definition = {"name": "account_agent", "output": object_of(level={"type": "integer"})}
-    typed = sha256_of(definition)
-    AgentVersion.objects.create(
-        fingerprint=typed, agent="account_agent", facts=json.dumps(definition)
-    )
-    PublishedAgent.objects.filter(name="account_agent").update(fingerprint=typed)
+    defined(output=object_of(level={"type": "integer"}))
     change = {"kind": "reply", "frame": "0.c1.0", "value": {"text": text}}
     answer = ada_api.post(f"/runs/{run}/fork", {"position": asking(run), "change": change})
     if field is None:
         assert answer.status_code == 201
     else:
         assert field_of(answer) == (422, f"change.value{field}")
-
-
-CALL = {"tool": "set_privileges", "arguments": LOWER}
-SECRET = {"tool": "dial", "arguments": {"hint": "1234"}}
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,8 @@ def test_a_reviewer_edits_the_answer_in_a_form_and_the_proposed_one_stays_unread
     shows(ada, request.run_id, EDITED, hides=[DRAFT])
     shows(ada, request, hides=[DRAFT])
     shows(bea, request, DRAFT, EDITED)
+    step = f"/runs/{request.run_id}/?step={request.frame}/{request.call}"
+    shows(ada, step, "changed by <bdi>bea", "proposed by the model", hides=[DRAFT])
 
 
 def test_a_reviewer_answers_instead(desk: Desk, ada: Client, bea: Client) -> None:

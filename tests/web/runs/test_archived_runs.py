@@ -83,9 +83,9 @@ def test_the_requests_of_an_archived_run_are_read_without_the_store(
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     assert bea_api.get(f"/approvals/{asked[0].id}/questions").json() == []
     shown = requests.approval(asked[0].id, actor=Actor(person="bea"))
-    outlook = call_status.outlook(shown)
-    told = call_status.outcome_text(shown, outlook, "Approved", "It starts.")
-    assert (told, outlook.counts_at) == ("Approved. It starts.", None)
+    delay = call_status.delay_of(shown)
+    told = call_status.outcome_text(shown, delay, "Approved", "It starts.")
+    assert (told, delay.counts_at) == ("Approved. It starts.", None)
     audit.append(
         run=run, actor=Actor(person="bea"), act=ASKED, subject=f"request {shown.id}", detail={}
     )

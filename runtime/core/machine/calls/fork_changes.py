@@ -23,8 +23,8 @@ from runtime.core.fast_replace import replace
 from runtime.core.machine.calls.results import result_of
 
 _MADE = frozenset({CallState.RETURNED, CallState.FAILED})
-_BEFORE_REPLY = frozenset({FrameState.ASKING, FrameState.RETRYING})
-_AFTER_CALLS = _BEFORE_REPLY | {FrameState.ACTING}
+BEFORE_REPLY = frozenset({FrameState.ASKING, FrameState.RETRYING})
+_AFTER_CALLS = BEFORE_REPLY | {FrameState.ACTING}
 
 
 def changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
@@ -34,7 +34,7 @@ def changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
     for frame in now.frames.values():
         if frame.state not in _AFTER_CALLS:
             continue
-        if frame.state in _BEFORE_REPLY:
+        if frame.state in BEFORE_REPLY:
             yield ForkChange(kind="reply", frame=frame.id), None
         for call in frame.of_turn():
             if _has_result(call):

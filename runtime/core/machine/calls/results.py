@@ -19,7 +19,7 @@ def result_of(call: Call) -> dict[str, Any]:
         result["verdict"] = call.verdict
     if call.answered:
         result["answered"] = True
-    if call.edited is not None and call.args != call.edited.proposed:
+    if call.edited is not None and not call.edited.of_reply(call.args):
         result |= {"edited_by": call.edited.by, "args": call.args}
     if call.changed_by is not None:
         result["changed_by"] = call.changed_by
