@@ -19,6 +19,7 @@ from runtime.execution.recorded.prompt_trial import STOPPED
 from runtime.models import JournalEntry, PromptTrial, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import Outcome
+from runtime.store import pool
 from runtime.store.tables.jobs import prompt_trials
 from runtime.store.tables.jobs.queue import KEPT_DAYS, LOST_SECONDS, RESEND_SECONDS
 from runtime.upkeep import retention
@@ -178,5 +179,10 @@ def test_nothing_of_an_erased_run_is_kept(shop: Shop, own: Any) -> None:
     trial = trials.ask(NAME, 1, 2, actor=ADMIN).stored.id
     prompt_trials.begin(own, trial)
     assert not prompt_trials.save(own, trial, [run], [{"run": str(run)}])  # erased meanwhile
+    with transaction.atomic():
+        PromptTrial.objects.update(runs=[run])  # an older release has kept it
+        prompt_trials.JOBS.prune(pool.djangos())
+        assert not PromptTrial.objects.exists()
+        transaction.set_rollback(True)
     with transaction.atomic():
         assert prompt_trials.save(own, trial, [other], [])
