@@ -19,7 +19,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries.history import fork_preview
 from tests.support.api_client import Caller, field_of
-from tests.support.fake_ports import FakeTool
+from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import SCHEMA, Office
 from tests.support.pages import has, send, shows, text_of
 from tests.support.seeds import TOOL, object_of, published
@@ -125,6 +125,14 @@ def asking(run: UUID) -> int:
     views = (fork_preview.preview(run, place) for place in range(1, gated(run) + 1))
     kinds = {one.position: {c.change.kind for c in one.changes} for one in views if one}
     return next(place for place, found in kinds.items() if {"reply", "result"} <= found)
+
+
+def opened(run: UUID) -> int:
+    """The entry after which the model of the account agent is called for the first time."""
+    last = fork_preview.last_quiescent(run)
+    views = (fork_preview.preview(run, place) for place in range(1, last + 1))
+    frames = {one.position: {c.change.frame for c in one.changes} for one in views if one}
+    return next(place for place, found in frames.items() if "0.c1.0" in found)
 
 
 def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
@@ -332,6 +340,19 @@ def test_a_placeholder_stands_for_the_secret_of_its_place(ada_api: Caller, offic
     office.advance(new)
     (result,) = office.effects.models[-1].messages[-1]["results"]
     assert result["content"] == {**made, "id": True}
+
+
+def test_a_placeholder_of_arguments_that_were_sealed_as_one_is_refused(
+    ada_api: Caller, office: Office
+) -> None:
+    sealed = sealing.seal({"id": 1}, sealing.place("set_privileges", "args"))
+    office.effects.agents["account_agent"] = turns(ask(("set_privileges", sealed)), say("Done."))
+    published("account_agent", tools=[{**TOOL, "schema": SCHEMA}], subagents=[], input_schema={})
+    run = office.start()
+    call = {"tool": "set_privileges", "arguments": {"arguments": "••••"}}
+    change = {"kind": "reply", "frame": "0.c1.0", "value": {"calls": [call]}}
+    answer = ada_api.post(f"/runs/{run}/fork", {"position": opened(run), "change": change})
+    assert field_of(answer) == (422, "change.value.calls.0.arguments.arguments")
 
 
 def test_arguments_of_a_delegation_are_not_offered(office: Office) -> None:
