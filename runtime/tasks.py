@@ -14,7 +14,7 @@ from runtime.broker.dispatch import ADVANCE, ISOLATED, REPLAY_RUN, TRY_PROMPT
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
-from runtime.execution.recorded import queued
+from runtime.execution.recorded import queued_replay, queued_trial
 from runtime.execution.runner import WorkerContext
 from runtime.ports import wiring
 from runtime.store import pool
@@ -34,7 +34,9 @@ def try_prompt(trial: object = None, *_: object, **__: object) -> None:
     """Perform a trial of a prompt that waits. A hint for another one, or in a draining process, has no effect."""
     draining = worker_context().heartbeat.draining
     if (named := _named(trial)) is not None and not draining.started:
-        queued.perform(named, handler=worker_context().handler, drains=lambda: draining.started)
+        queued_trial.perform(
+            named, handler=worker_context().handler, drains=lambda: draining.started
+        )
 
 
 @shared_task(name=REPLAY_RUN)
@@ -43,7 +45,7 @@ def replay_run(replay: object = None, *_: object, **__: object) -> None:
     context = worker_context()
     draining = context.heartbeat.draining
     if (named := _named(replay)) is not None and not draining.started:
-        queued.perform_replay(
+        queued_replay.perform(
             named,
             handler=context.handler,
             approvals=context.approvals,

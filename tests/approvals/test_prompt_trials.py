@@ -14,7 +14,7 @@ from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import changes, in_production, trials
 from runtime.broker import dispatch
 from runtime.errors import InvalidInput
-from runtime.execution.recorded import prompt_trial, queued
+from runtime.execution.recorded import prompt_trial, queued_trial
 from runtime.execution.recorded.prompt_trial import STOPPED
 from runtime.models import JournalEntry, PromptTrial, Run
 from runtime.ports.access import Actor
@@ -51,7 +51,7 @@ def ended_run(shop: Shop) -> UUID:
 def perform(
     shop: Shop, trial: UUID, drains: Callable[[], bool] = lambda: False, **more: Any
 ) -> PromptTrial:
-    queued.perform(trial, **{"handler": shop.agents, "drains": drains, **more})
+    queued_trial.perform(trial, **{"handler": shop.agents, "drains": drains, **more})
     return PromptTrial.objects.get(id=trial)
 
 
@@ -163,7 +163,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
         handler=silent,
         drains=lambda: next(looks),
     )
-    assert (drained.state, drained.problem) == ("failed", queued.DRAINED)
+    assert (drained.state, drained.problem) == ("failed", queued_trial.DRAINED)
     assert STOPPED in drained.result
     later(KEPT_DAYS * 24 * 3600)
     look_after(own, threading.Event())

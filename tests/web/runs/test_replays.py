@@ -18,7 +18,7 @@ from runtime.control import replay as replays
 from runtime.control.forks.fork import fork
 from runtime.control.start import create
 from runtime.errors import AgentWithoutWorker, Forbidden
-from runtime.execution.recorded import queued
+from runtime.execution.recorded import problems, queued_replay
 from runtime.models import JournalEntry, Run, RunReplay, Worker
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -65,7 +65,7 @@ def asked(run: UUID) -> UUID:
 def perform(
     replay: UUID, handler: AgentEffects, drains: Callable[[], bool] = lambda: False
 ) -> RunReplay:
-    queued.perform_replay(replay, handler=handler, approvals=Approvals(), drains=drains)
+    queued_replay.perform(replay, handler=handler, approvals=Approvals(), drains=drains)
     return RunReplay.objects.get(id=replay)
 
 
@@ -127,20 +127,20 @@ def test_a_replay_that_cannot_end_says_why(
     other.delete()
     assert "No live worker has the agent desk" in perform(replay, without).problem
     looks = iter([False, True, True])
-    assert perform(asked(run), code(), lambda: next(looks)).problem == queued.REPLAY_DRAINED
+    assert perform(asked(run), code(), lambda: next(looks)).problem == queued_replay.DRAINED
     shows(client, page, "entries 1 to 1", "the entries after 1", hides=["the same way"])
     with monkeypatch.context() as patched:
-        patched.setattr(queued, "MAX_SECONDS", -1.0)
-        assert perform(asked(run), code()).problem == queued.TOO_LONG
+        patched.setattr(queued_replay, "MAX_SECONDS", -1.0)
+        assert perform(asked(run), code()).problem == queued_replay.TOO_LONG
     with monkeypatch.context() as patched:
         patched.setattr(AgentEffects, "describe", lambda *_, **__: 1 / 0)
         assert perform(asked(run), code()).state == "done"
         shows(client, page, "the agent is held: ZeroDivisionError")
     with monkeypatch.context() as patched:
         patched.setattr(AgentEffects, "is_scripted", lambda *_: 1 / 0)
-        assert perform(asked(run), code()).problem == queued.BROKEN
+        assert perform(asked(run), code()).problem == problems.BROKEN
     waiting = asked(run)
-    with queued._replaying:
+    with queued_replay._replaying:
         assert perform(waiting, code()).state == "queued"  # the process is at another one
     sent: list[tuple[UUID, str]] = []
     monkeypatch.setattr(dispatch, "send_all", sent.extend)
@@ -161,7 +161,7 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
     with transaction.atomic():
         new = create(agent="desk", input={"name": "A-2"}, requester=Actor(person="ada")).run
     other, replay = asked(new), asked(run)
-    assert perform(other, code()).problem == queued.EMPTY
+    assert perform(other, code()).problem == queued_replay.EMPTY
     assert code_of(admin_api.get(f"/runs/{run}/replays/{other}")) == (404, "not_found")
     rows.begin(own, replay, host="a", process=1)
     with transaction.atomic():

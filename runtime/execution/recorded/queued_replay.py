@@ -1,9 +1,8 @@
-"""Performs the jobs that people give to a worker: the trial of a prompt, and the replay of a run.
+"""Performs the replay of a run that an admin gave to a worker.
 
 A process performs one replay at a time, so that its runs keep most of the processor.
 """
 
-import logging
 import os
 import socket
 import threading
@@ -13,24 +12,18 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.errors import CoreError
-from runtime.errors import KeyMissing, ObjectStoreDown, RequestError, Tampered, UnknownAgent
+from runtime.errors import UnknownAgent
+from runtime.execution.recorded.problems import problem_of
 from runtime.execution.recorded.replay import replay
-from runtime.execution.recorded.trials import MAX_SECONDS, try_each
+from runtime.execution.recorded.trials import MAX_SECONDS
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler
 from runtime.store import pool, workers
 from runtime.store.pool import Connection
-from runtime.store.tables.jobs import prompt_trials, replays
-from runtime.store.tables.jobs.prompt_trials import StoredTrial
+from runtime.store.tables.jobs import replays
 from runtime.store.tables.jobs.replays import StoredReplay
 
-log = logging.getLogger(__name__)
-
-DRAINED = "The worker was stopped before the trial was done. Start another trial."
-GONE = "One of its runs was erased or archived meanwhile. Start another trial."
-BROKEN = "The worker met an error, which is in its log."
-REPLAY_DRAINED = "The worker was stopped before the replay was done. Start another replay."
+DRAINED = "The worker was stopped before the replay was done. Start another replay."
 TOO_LONG = f"The replay took more than {MAX_SECONDS:.0f} seconds. The entries below were compared."
 EMPTY = "The run has no step that can be compared."
 MAX_DIVERGENCES = 20  # that are stored
@@ -39,20 +32,7 @@ NOTE_SECONDS = 1.0  # between two notes of the number of entries compared
 _replaying = threading.Lock()
 
 
-def perform(trial: UUID, *, handler: EffectHandler, drains: Callable[[], bool]) -> None:
-    """Perform a queued trial once. Does nothing if it was begun or does not exist."""
-    with pool.pooled() as connection:
-        wanted = prompt_trials.begin(connection, trial)
-    if wanted is None:
-        return
-    problem = _problem_of(
-        lambda: _try(wanted, handler, drains), f"Trial {trial} of the prompt {wanted.prompt}"
-    )
-    with pool.pooled() as connection:
-        prompt_trials.JOBS.end(connection, trial, problem)
-
-
-def perform_replay(
+def perform(
     job: UUID, *, handler: EffectHandler, approvals: Approvals, drains: Callable[[], bool]
 ) -> None:
     """Perform a queued replay once.
@@ -69,7 +49,7 @@ def perform_replay(
             wanted = replays.begin(connection, job, host=socket.gethostname(), process=os.getpid())
         if wanted is None:
             return
-        problem = _problem_of(
+        problem = problem_of(
             lambda: _replay(wanted, handler, approvals, drains),
             f"Run {wanted.run}: replay {job}",
         )
@@ -93,41 +73,6 @@ def _has(handler: EffectHandler, agent: str) -> bool:
     except UnknownAgent:
         return False
     return True
-
-
-def _problem_of(work: Callable[[], str], what: str) -> str:
-    """Return why the job ended early, or an empty text."""
-    try:
-        return work()
-    except RequestError as exc:  # the version is not there, or its rows do not verify
-        return str(exc)
-    except (Tampered, KeyMissing, CoreError, ObjectStoreDown) as exc:
-        return f"The run cannot be read: {exc}."
-    except Exception:
-        log.exception("%s: failed", what)
-        return BROKEN
-
-
-def _try(wanted: StoredTrial, handler: EffectHandler, drains: Callable[[], bool]) -> str:
-    """Try the runs, and return why the trial ended early, or an empty text."""
-    until = time.monotonic() + MAX_SECONDS
-    tried: list[UUID] = []
-    found = []
-    for one in try_each(
-        wanted.prompt,
-        wanted.number,
-        wanted.wanted,
-        handler=handler,
-        stops=lambda: drains() or time.monotonic() > until,
-    ):
-        tried.append(one.run)
-        found.append(one.document)
-        with pool.pooled() as connection:
-            if not prompt_trials.save(connection, wanted.id, tried, found):
-                return GONE
-        if drains():
-            return DRAINED
-    return ""
 
 
 def _replay(
@@ -165,4 +110,4 @@ def _replay(
         replays.save(connection, wanted.id, found.document(MAX_DIVERGENCES))
     if found.whole:
         return "" if found.compared else EMPTY
-    return REPLAY_DRAINED if drains() else TOO_LONG
+    return DRAINED if drains() else TOO_LONG

@@ -1,0 +1,50 @@
+"""Performs the trial of a prompt that an admin gave to a worker."""
+
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from runtime.execution.recorded.problems import problem_of
+from runtime.execution.recorded.trials import MAX_SECONDS, try_each
+from runtime.ports.effects import EffectHandler
+from runtime.store import pool
+from runtime.store.tables.jobs import prompt_trials
+from runtime.store.tables.jobs.prompt_trials import StoredTrial
+
+DRAINED = "The worker was stopped before the trial was done. Start another trial."
+GONE = "One of its runs was erased or archived meanwhile. Start another trial."
+
+
+def perform(trial: UUID, *, handler: EffectHandler, drains: Callable[[], bool]) -> None:
+    """Perform a queued trial once. Does nothing if it was begun or does not exist."""
+    with pool.pooled() as connection:
+        wanted = prompt_trials.begin(connection, trial)
+    if wanted is None:
+        return
+    problem = problem_of(
+        lambda: _try(wanted, handler, drains), f"Trial {trial} of the prompt {wanted.prompt}"
+    )
+    with pool.pooled() as connection:
+        prompt_trials.JOBS.end(connection, trial, problem)
+
+
+def _try(wanted: StoredTrial, handler: EffectHandler, drains: Callable[[], bool]) -> str:
+    """Try the runs, and return why the trial ended early, or an empty text."""
+    until = time.monotonic() + MAX_SECONDS
+    tried: list[UUID] = []
+    found = []
+    for one in try_each(
+        wanted.prompt,
+        wanted.number,
+        wanted.wanted,
+        handler=handler,
+        stops=lambda: drains() or time.monotonic() > until,
+    ):
+        tried.append(one.run)
+        found.append(one.document)
+        with pool.pooled() as connection:
+            if not prompt_trials.save(connection, wanted.id, tried, found):
+                return GONE
+        if drains():
+            return DRAINED
+    return ""
