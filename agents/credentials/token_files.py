@@ -140,6 +140,10 @@ def _sync(folder: Path) -> None:
 
 
 def _wait(lock: int, name: str, until: float) -> None:
+    """Take the lock. Raise NotDone if another process still has it at `until`.
+
+    `flock` takes no timeout, and a signal cannot end it in a thread. So the lock is tried again after a pause.
+    """
     while True:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
