@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PARTS = {"bin", "include", "lib", "lib64"}  # of an environment
 ROOM = 50 * 1000 * 1000  # bytes; an environment with nothing but pip takes as many
 
 OFFLINE = (
@@ -107,6 +108,8 @@ def _make(folder, locks, this_python):
                 "Abeyance needs Python 3.11 or newer, but this is %s: make PYTHON=… chooses another"
                 % _version()
             )
+        if os.path.isdir(folder) and os.listdir(folder) and not _is_environment(folder):
+            return "%s is no environment of Python, so it is not replaced" % folder
         print("Making the environment in %s with Python %s" % (folder, _version()), flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         said = _failed([sys.executable, "-m", "venv", folder])
@@ -114,6 +117,11 @@ def _make(folder, locks, this_python):
             return _reason(said, folder, locks)
     changed = [lock for lock in locks if _read(_stamp(folder, lock)) != _digest(lock)]
     return _update(folder, python, locks, changed) if changed else None
+
+
+def _is_environment(folder):
+    # A first venv that broke off may have left only its folders.
+    return os.path.exists(os.path.join(folder, "pyvenv.cfg")) or set(os.listdir(folder)) <= PARTS
 
 
 def _update(folder, python, locks, changed):
