@@ -35,7 +35,6 @@ from runtime.core.enums import APPROVING, VERDICTS, Decision, Edit, GateKind, Ve
 from runtime.core.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
-from runtime.queries import journal
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
 Outcome = requests.Approval | Expired | AlreadyVoted | Forbidden
@@ -112,18 +111,15 @@ def check_digest(row: Request, digest: object) -> None:
     """Raise DigestMismatch, or InvalidInput if it is not text."""
     if not isinstance(digest, str):
         raise InvalidInput("digest", "must be the digest of the request you saw")
-    sent, stored = (text.encode("utf-8", "surrogatepass") for text in (digest, row.request_digest))
-    if not hmac.compare_digest(sent, stored):
+    sent = digest.encode("utf-8", "surrogatepass")
+    if not hmac.compare_digest(sent, row.request_digest.encode("utf-8", "surrogatepass")):
         raise DigestMismatch
 
 
-def check_shown(row: Request, verdict: Verdict) -> None:
+def check_shown(looked: commit.Loaded, verdict: Verdict) -> None:
     """Raise NotShown before a call starts whose run has entries that no page can show."""
-    if verdict in APPROVING:
-        lines = journal.read(row.run_id)
-        why = unshown([line.position for line in lines if line.entry is None])
-        if why:
-            raise NotShown(why)
+    if verdict in APPROVING and looked.unreadable:
+        raise NotShown(unshown(looked.unreadable))
 
 
 def unshown(unreadable: Sequence[int]) -> str:

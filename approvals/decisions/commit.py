@@ -23,6 +23,7 @@ from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
+from runtime.queries import journal
 from runtime.store import pool
 
 _LOAD: Final = f"""
@@ -32,7 +33,8 @@ _LOAD: Final = f"""
         (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
         coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS},
-        {votes.sql(principals.credentials_sql("v.person"))}, {stored_rows.COLUMNS}
+        {votes.sql(principals.credentials_sql("v.person"))}, {journal.unreadable_sql("r.run_id")},
+        {stored_rows.COLUMNS}
     FROM approvals_request r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
@@ -55,8 +57,8 @@ _CLOSE: Final = """
 class Loaded:
     """A request as read at `at`, with the state of its gate and the number of undone decisions on it.
 
-    `principal` holds the rights of the actor, `last` is the end of the run's audit chain. `batch` says that the
-    request is decided together with others.
+    `principal` holds the rights of the actor, `last` is the end of the run's audit chain. `unreadable` are the
+    positions of its entries that no page can show. `batch` says that the request is decided together with others.
     """
 
     request: Request
@@ -65,6 +67,7 @@ class Loaded:
     is_open: bool
     undone: int
     last: audit.Last
+    unreadable: Sequence[int]
     votes: str | None = None  # as `requests.votes` reads them
     batch: bool = False
 
@@ -114,14 +117,15 @@ def _load(statement: str, of: dict[str, object], actor: Actor) -> Loaded | None:
         found = pool.row(connection, statement, parameters)
     if found is None:
         return None
-    at, is_open, undone, seq, mac, held, cast = found[:7]
+    at, is_open, undone, seq, mac, held, cast, unreadable = found[:8]
     return Loaded(
-        request=stored_rows.read(found[7:]),
+        request=stored_rows.read(found[8:]),
         principal=principals.from_rights(actor, held, at),
         at=clock.to_utc(at),
         is_open=is_open,
         undone=undone,
         last=audit.Last(seq=seq, hash=mac),
+        unreadable=unreadable,
         votes=cast,
     )
 

@@ -101,16 +101,17 @@ def _attempt(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
     looked = checks.open_request(commit.load(request, actor))
     looked = replace(looked, batch=answer.batch)
     row = looked.request
-    decision = None if closing.is_expired(row, looked.at) else _decision(row, answer, actor)
+    decision = None if closing.is_expired(row, looked.at) else _decision(looked, answer, actor)
     return checks.close(looked, decision, actor)
 
 
-def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
+def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
     """Validate the values. Raises DigestMismatch, NotShown, InvalidInput."""
+    row = looked.request
     checks.check_digest(row, answer.digest)
     kind = GateKind.APPROVAL if row.kind == GateKind.IN_DOUBT else GateKind(row.kind)
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)
-    checks.check_shown(row, verdict)
+    checks.check_shown(looked, verdict)
     edit = _edit(row, verdict, answer)
     checks.check_confirmed(row, verdict, answer.confirm, edit)
     checks.check_revisable(row, verdict)

@@ -61,14 +61,15 @@ def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> checks.Out
     if not closing.is_expired(row, looked.at):
         if answer.outcome == Verdict.RUN_AGAIN and row.not_before and looked.at < row.not_before:
             raise TooEarly(row.not_before)
-        decision = _decision(row, answer, actor)
+        decision = _decision(looked, answer, actor)
     return checks.close(looked, decision, actor)
 
 
-def _decision(row: Request, answer: _Answer, actor: Actor) -> Decision:
+def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
     """Validate the values. Raises NotShown, InvalidInput."""
+    row = looked.request
     verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, row)
-    checks.check_shown(row, verdict)
+    checks.check_shown(looked, verdict)
     checks.check_confirmed(row, verdict, answer.confirm)
     return Decision(
         verdict=verdict,

@@ -6,6 +6,7 @@ with the same value.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from enum import StrEnum
@@ -69,6 +70,7 @@ def test_a_recorded_history_gives_its_recorded_states(name: str) -> None:
     for place, (told, written) in enumerate(zip(looked_at(run, text), seen, strict=True), 1):
         for part in written:
             assert contains(told[part], written[part]), f"{part} after event {place}"
+    assert re.match(codec.READABLE, text), "a decision would be refused"
     entry = codec.decode_entry(text)
     assert codec.decode_entry(codec.encode_entry(entry)) == entry
 

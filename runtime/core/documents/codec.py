@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError
 from runtime.core.call_options import CallOptions
 from runtime.core.continuation import Continuation, Frame
 from runtime.core.digest import ENCLOSED_DEPTH, require_json
+from runtime.core.documents.compression import SCHEMA as COMPRESSED
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import (
     DECISIONS,
@@ -43,6 +44,7 @@ from runtime.core.errors import (
     Unreadable,
 )
 from runtime.core.events import (
+    EVENT_TYPES,
     AgentChanged,
     AnswerDropped,
     BlobRef,
@@ -89,6 +91,8 @@ HISTORY = {
 }
 REFERRING = 6
 BRIEF = 7
+# The beginning of each text that `decode_entry` can read, as a regular expression of Postgres and of Python.
+READABLE = rf'^\{{"schema": ?({"|".join(map(str, (*range(1, SCHEMA + 1), COMPRESSED, *LATER)))}),'
 TextOf = Callable[[int], str]  # the entry text at a position; raises LookupError
 
 _BEGINNING = f'{{"schema":{SCHEMA},'
@@ -96,9 +100,15 @@ _REFERS = f'{{"schema":{REFERRING},'
 _BRIEF = f'{{"schema":{BRIEF},'
 # As SCHEMA, and never read by releases that do not know them.
 _LATER = tuple(f'{{"schema":{number},' for number in LATER)
-# JSON escapes of values that `require_json` refuses, in compact JSON, perhaps inside a text.
-_SUSPECT = ("\\u0000", "NaN", "Infinity")
 _LONG_NUMBER = re.compile(r"[:,\[\-][0-9]{16}")
+
+
+def prepare() -> None:
+    """Build what reads and writes documents, before a process is ready: else its first runs would wait for it."""
+    _entries()
+    _continuations()
+    for kind in EVENT_TYPES:
+        _one(kind)
 
 
 def encode_entry(entry: Entry) -> str:
@@ -334,8 +344,10 @@ def _is_outside(stored: BlobRef | None) -> bool:
 
 
 def _is_suspect(text: str) -> bool:
+    """Say whether compact JSON may have values that `require_json` refuses, perhaps only inside a text."""
     deep = text.count("{") + text.count("[") >= ENCLOSED_DEPTH
-    return deep or any(one in text for one in _SUSPECT) or bool(_LONG_NUMBER.search(text))
+    escaped = "\\u0000" in text or "NaN" in text or "Infinity" in text
+    return deep or escaped or bool(_LONG_NUMBER.search(text))
 
 
 def _require(events: tuple[Event, ...]) -> None:

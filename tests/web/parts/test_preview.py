@@ -62,10 +62,11 @@ def test_a_changed_preview_is_found_and_breaks_no_page(
     has(text(bea, request), "Tampered with")
 
 
+@pytest.mark.parametrize("body", ['{"not', '{"schema":99,"at":"2026-12-01T00:00:00Z","events":[]}'])
 def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
-    bea: Client, bea_api: Caller, asked: Request
+    bea: Client, bea_api: Caller, asked: Request, body: str
 ) -> None:
-    JournalEntry.objects.filter(run_id=asked.run_id, position=2).update(body='{"not')
+    JournalEntry.objects.filter(run_id=asked.run_id, position=2).update(body=body)
     why = "Part of the run&#x27;s journal cannot be read (entry 2)"
     shows(bea, asked, why, 'formnovalidate disabled aria-describedby="unshown"')
     has(text_of(send(bea, asked, "approve"), 409), why)
@@ -73,9 +74,9 @@ def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
     has(text_of(send(bea, asked, "edit/approve", arguments=changed), 409), why)
     ways: list[dict[str, Any]] = [{"verdict": "approve"}]
     ways.append({"verdict": "edit", "arguments": json.loads(changed)})
-    for body in ways:
-        body["digest"] = asked.request_digest
-        refused = bea_api.post(f"/approvals/{asked.id}/decision", body)
+    for way in ways:
+        way["digest"] = asked.request_digest
+        refused = bea_api.post(f"/approvals/{asked.id}/decision", way)
         assert (refused.status_code, refused.json()["code"]) == (409, "not_shown")
     assert Request.objects.get(pk=asked.pk).status == "pending"
     send(bea, asked, "deny", reason="because")
