@@ -272,6 +272,14 @@ def pending_requests(run: UUID) -> PendingRequests:
     return PendingRequests(cancel=CANCEL in kinds, pause=paces[-1] if paces else None)
 
 
+def is_paused(run: UUID) -> bool:
+    """Tell whether the run is paused, also if no worker has applied the pause or the resume yet."""
+    pause = pending_requests(run).pause
+    if pause is not None:
+        return pause
+    return Run.objects.filter(id=run, status=RunStatus.PAUSED).exists()
+
+
 def _some_runs(
     where: Q,
     business_key: str | None,

@@ -13,7 +13,6 @@ from runtime.core.enums import FRAME_GATES, GateKind
 from runtime.queries import runs
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.states import SpanKind
-from runtime.queries.transcript.transcript import Transcript, reachable_transcript
 from runtime.web.display import duration
 
 _NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
@@ -56,9 +55,7 @@ class Delay:
     counts_at: datetime | None
 
 
-def aftermath(
-    shown: requests.Approval, status: str, call: CallRecord | None, transcript: Transcript
-) -> Aftermath | None:
+def aftermath(shown: requests.Approval, status: str, call: CallRecord | None) -> Aftermath | None:
     """Describe the call of a decided request; None if the request is open or has no call."""
     if status == "pending":
         return None
@@ -70,9 +67,9 @@ def aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
         else "danger",
-        label=_label(shown, status, call, transcript, told=open_request is None),
+        label=_label(shown, status, call, told=open_request is None),
         moment=call.waits_until,
-        counts_at=_counts_at(shown, transcript),
+        counts_at=_counts_at(shown),
         may_start=status == "approved" and call.state in _NOT_STARTED,
         error=call.note
         if call.state in _CSS_CLASSES and call.state is not CallState.CLOSED
@@ -105,7 +102,7 @@ def _recorded(shown: requests.Approval) -> Aftermath | None:
 
 def delay_of(shown: requests.Approval) -> Delay:
     """Read the reasons for which a decision that was just made waits."""
-    held = _blocked_by(shown, reachable_transcript(shown.run))
+    held = _blocked_by(shown)
     return Delay(held=held, counts_at=None if held else shown.effective_at)
 
 
@@ -120,27 +117,23 @@ def outcome_text(shown: requests.Approval, delay: Delay, decided: str, then: str
     return f"{decided}." if shown.effective_at is not None else f"{decided}. {then}"
 
 
-def _counts_at(shown: requests.Approval, transcript: Transcript) -> datetime | None:
+def _counts_at(shown: requests.Approval) -> datetime | None:
     if shown.effective_at is None or shown.effective_at <= clock.now():
         return None
-    return None if _blocked_by(shown, transcript) else shown.effective_at
+    return None if _blocked_by(shown) else shown.effective_at
 
 
-def _label(
-    shown: requests.Approval, status: str, call: CallRecord, transcript: Transcript, *, told: bool
-) -> str:
+def _label(shown: requests.Approval, status: str, call: CallRecord, *, told: bool) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
     if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
-        when = _when(shown, transcript, held="a worker applies it", free="a worker applies it next")
+        when = _when(shown, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in _NOT_STARTED:
         return _ended(call)
     if status != "approved":
         return "not started; the decision is recorded"
-    waiting = _blocked_by(shown, transcript) or _counts_at(shown, transcript)
-    return (
-        f"approved, {_when(shown, transcript, held='starts', free='')}" if waiting else "starting…"
-    )
+    waiting = _blocked_by(shown) or _counts_at(shown)
+    return f"approved, {_when(shown, held='starts', free='')}" if waiting else "starting…"
 
 
 def _ended(call: CallRecord) -> str:
@@ -153,15 +146,15 @@ def _ended(call: CallRecord) -> str:
     return f"{call.label} in {duration(last.end - last.start)}"
 
 
-def _when(shown: requests.Approval, transcript: Transcript, *, held: str, free: str) -> str:
+def _when(shown: requests.Approval, *, held: str, free: str) -> str:
     """Say when a decision is carried out: after a kill switch or pause, after the undo window, or next."""
-    blocked = _blocked_by(shown, transcript)
+    blocked = _blocked_by(shown)
     if blocked:
         return f"{held} when {blocked} resumed"
-    return "takes effect" if _counts_at(shown, transcript) else free
+    return "takes effect" if _counts_at(shown) else free
 
 
-def _blocked_by(shown: requests.Approval, transcript: Transcript) -> str:
+def _blocked_by(shown: requests.Approval) -> str:
     """Name the run or agent that must be resumed first, with its verb; empty if none is paused or stopped."""
     agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:
@@ -169,6 +162,4 @@ def _blocked_by(shown: requests.Approval, transcript: Transcript) -> str:
     for agent in shown.path:
         if agent in agents:
             return f"{agent} is"
-    told = runs.pending_requests(shown.run).pause
-    paused = transcript.pause is not None if told is None else told
-    return "the run is" if paused else ""
+    return "the run is" if runs.is_paused(shown.run) else ""

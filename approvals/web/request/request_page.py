@@ -100,7 +100,7 @@ def page_context(
         "done": [_done(step) for step in around.done if not _changed_the_plan(step)],
         "others": around.open,
         "call": call,
-        "after": aftermath(shown, status, call, transcript),
+        "after": aftermath(shown, status, call),
         "transcript": transcript,
         "updates": agent_update.updates(shown, transcript),
         "unshown": checks.unshown(transcript.unreadable),

@@ -147,10 +147,15 @@ def _box(client: Client, request: Request) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("paused", [False, True])
-def test_it_says_when_an_approved_call_starts(bea: Client, asked: Request, paused: bool) -> None:
+@pytest.mark.parametrize("paused", [False, "asked", "applied"])
+def test_it_says_when_an_approved_call_starts(
+    bea: Client, office: Office, paused: bool | str
+) -> None:
+    asked = office.request(office.start())
     if paused:
         pause(run=asked.run_id, reason="", actor=Actor(person="ada"))
+    if paused == "applied":
+        office.advance(asked.run_id)
     send(bea, asked, "approve", reason="Her lead agreed.")
     when = "when the run is resumed"
     effect = f"It starts {when}." if paused else "A worker starts it next."
@@ -158,6 +163,15 @@ def test_it_says_when_an_approved_call_starts(bea: Client, asked: Request, pause
     page = has(_text(bea, asked), f"Approved. {effect}", f"Status: {status}")
     has(page, "The call may start once")
     has(_box(bea, asked), "Her lead agreed.", hides=["waiting for a person"])
+
+
+def test_a_decision_reads_no_journal(
+    bea: Client, asked: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr("runtime.queries.journal.decode_entry", read.append)
+    assert send(bea, asked, "approve").status_code == 302
+    assert read == []
 
 
 def test_the_page_names_the_undo_window(bea: Client, asked: Request, settings: Settings) -> None:
