@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Literal
 
 from runtime.core.enums import Risk
@@ -75,4 +76,9 @@ def may_decide(
 
 def risks_decided_by(groups: Collection[str]) -> frozenset[str]:
     """Return the risks that a person in `groups` may decide. No group may decide an unknown risk."""
-    return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & set(groups))
+    return _risks_decided_by(frozenset(groups))
+
+
+@lru_cache(256)
+def _risks_decided_by(groups: frozenset[str]) -> frozenset[str]:
+    return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & groups)

@@ -4,10 +4,10 @@ Columns are named one by one. A later release may add others while this one runs
 result gets another column fails.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pydantic_core
 from django.core.exceptions import ValidationError
 from django.db import DEFAULT_DB_ALIAS, models
 
@@ -29,7 +29,7 @@ COLUMNS = ", ".join(f"r.{name}::text" if name in _JSON else f"r.{name}" for name
 def read(values: Sequence[Any]) -> Request:
     """Make a request of the values of COLUMNS."""
     values = [
-        json.loads(value) if name in _JSON and value is not None else value
+        pydantic_core.from_json(value) if name in _JSON and value is not None else value
         for name, value in zip(_NAMES, values, strict=True)
     ]
     return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)

@@ -17,6 +17,8 @@ from approvals.policies.rules import demands_of, keys_of
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import Forbidden
 
+_RISKS = frozenset(Risk)
+
 # The condition of the index `request_excluded_others`: `excluded` has more than the requester, as few requests have.
 _EXCLUDES_OTHERS = Q(
     Func(F("excluded"), template="(%(expressions)s -> 1) IS NOT NULL", output_field=BooleanField())
@@ -47,7 +49,7 @@ def reads(principal: Principal | None, row: Request) -> bool:
     if principal.has(Scope.ADMIN) or row.requester == principal.person:
         return True
     decided = policy.risks_decided_by(principal.groups)
-    return bool(decided) and row.risk not in set(Risk) - decided
+    return bool(decided) and row.risk not in _RISKS - decided
 
 
 def sees_held(principal: Principal | None, row: Request) -> bool:
@@ -98,7 +100,7 @@ def of_decided_risk(principal: Principal) -> Q:
     decided = policy.risks_decided_by(principal.groups)
     if not decided:
         return Q(pk__in=[])
-    return ~Q(risk__in=set(Risk) - decided)
+    return ~Q(risk__in=_RISKS - decided)
 
 
 def denial(

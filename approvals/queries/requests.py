@@ -46,13 +46,13 @@ class Approval:
     digest, which a decision must name. `denial` is the reason why this actor may not decide, at any status (`scope`,
     `requester`, `origin`, `not_eligible`, `given_by_origin` or `cooling_off`), None if they may. `origin` lists the
     people in the run's origin, with the requester: they cannot decide. `confirm` is the name that an approval must
-    repeat, None without a second step. Retention removed the arguments and the sentence at `removed_at`. `tampered`
-    names the first value of the row that does not verify, None if all do. Such a row is shown as stored, cannot be
-    decided, and its `args` may be text. `demands` are those of the policy's rule, None under the default policy;
-    `voted` lists who approved. `acts_for` names the absent person in whose place this actor decides, `decided_for`
-    the one in whose place the decider did; None for themselves. `changes_requested` says that it was denied with a
-    request for changes. `revises` is the gate of the request that this one revises as number `revision`; a first
-    proposal has None and 1.
+    repeat, None without a second step and for a closed request. Retention removed the arguments and the sentence at
+    `removed_at`. `tampered` names the first value of the row that does not verify, None if all do. Such a row is shown
+    as stored, cannot be decided, and its `args` may be text. `demands` are those of the policy's rule, None under the
+    default policy; `voted` lists who approved. `acts_for` names the absent person in whose place this actor decides,
+    `decided_for` the one in whose place the decider did; None for themselves. `changes_requested` says that it was
+    denied with a request for changes. `revises` is the gate of the request that this one revises as number `revision`;
+    a first proposal has None and 1.
     `allowance` passed the call, as its use number `allowance_use`. `next_at` is when the next step was
     due as the sweeper last saw it, for the order of lists; `undecidable_at` since when too few people are left.
     `holds` says that reviewers alone may read its arguments, `sees_held` that this reader is one of them.
@@ -259,12 +259,6 @@ def readable(request: UUID, principal: principals.Principal | None) -> Request:
     return row
 
 
-def shown_args(row: Request, text: str, principal: principals.Principal | None) -> Any:
-    """Return arguments of the request as this reader may read them: a held one only as its reviewer."""
-    read = held.opened_args if request_rules.sees_held(principal, row) else sealing.redacted_args
-    return read(row.tool, _value(text))
-
-
 def _schema(stored: str) -> Any:
     try:
         return _value(schemas.text_of(stored))
@@ -281,6 +275,8 @@ def verified(
     row: Request, principal: principals.Principal | None, tampered: str | None = None
 ) -> Approval:
     """Return a row as plain data. The caller has verified it: `tampered` is the fault it found."""
+    args, sees_held = _value(row.args), request_rules.sees_held(principal, row)
+    read_args = held.opened_args if sees_held else sealing.redacted_args
     return Approval(
         id=row.id,
         run=row.run_id,
@@ -289,10 +285,10 @@ def verified(
         frame=row.frame,
         call=row.call,
         tool=row.tool,
-        args=shown_args(row, row.args, principal),
-        edited=None if row.edited is None else shown_args(row, row.edited, principal),
-        holds=bool(held.args(row.tool, _value(row.args))),
-        sees_held=request_rules.sees_held(principal, row),
+        args=read_args(row.tool, args),
+        edited=None if row.edited is None else read_args(row.tool, _value(row.edited)),
+        holds=bool(held.args(row.tool, args)),
+        sees_held=sees_held,
         schema=_schema(row.schema),
         result_schema=None if row.result_schema is None else _schema(row.result_schema),
         preview=None if row.preview is None else _value(row.preview),
@@ -314,7 +310,7 @@ def verified(
         effective_at=row.effective_at,
         reason=row.reason,
         removed_at=row.removed_at if verification.is_erased(row) else None,
-        confirm=confirmation.required(row),
+        confirm=confirmation.required(row) if row.status == Request.Status.PENDING else None,
         denial=_denial(row, principal, tampered),
         tampered=tampered,
         policy_version=row.policy_version,

@@ -18,22 +18,15 @@ RECENT = 256  # schemas that a process remembers
 # `ORDER BY`, so that two steps that store the same new schemas do not wait for each other.
 _STORE = """
     INSERT INTO approvals_toolschema (digest, body)
-    SELECT s.digest, s.body FROM run,
-        unnest(%(schema_digests)s::text[], %(schema_bodies)s::text[]) AS s(digest, body)
+    SELECT s.digest, s.body FROM run, json_to_recordset(%(schemas)s::json) AS s(digest text, body text)
     ORDER BY s.digest ON CONFLICT (digest) DO NOTHING
 """
 
 
 def stored(texts: Sequence[str]) -> Part:
     """Return the part of a step that stores those of these schemas that are new."""
-    return Part(
-        name="schemas",
-        sql=_STORE,
-        parameters={
-            "schema_digests": [digest_of(text) for text in texts],
-            "schema_bodies": list(texts),
-        },
-    )
+    rows = [{"digest": digest_of(text), "body": text} for text in texts]
+    return Part(name="schemas", sql=_STORE, parameters={"schemas": json.dumps(rows)})
 
 
 @lru_cache(RECENT)

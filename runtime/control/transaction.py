@@ -50,4 +50,8 @@ def notify(
             dispatch.dispatch(run, queue)
         dispatch.notify_run(run, inbox=inbox)
 
-    transaction.on_commit(send)
+    connection = transaction.get_connection()
+    if connection.in_atomic_block:
+        connection.on_commit(send)
+    else:  # without a look at Django's connection, which may be closed
+        send()

@@ -280,6 +280,7 @@ class StepWriter:
             self.now, replace(after, position=position, head=entry.seal.mac), written.at
         )
         pins = bool(records.of(Compacted)) and not now.ended
+        summary = records.summary
         continuation = self._continuation(now, entry, pins=pins, release=release)
         return steps.Step(
             claim=self._held.claim,
@@ -308,8 +309,8 @@ class StepWriter:
             first=records.needs_first,
             spent=records.spent(after),
             kept=tuple(sorted(records.kept)),
-            summary=records.summary,
-            summed_up=tuple(one.digest for one in self.now.memory) if records.summary else (),
+            summary=summary,
+            summed_up=tuple(one.digest for one in self.now.memory) if summary else (),
         )
 
     def _continuation(

@@ -216,4 +216,9 @@ def _path(purpose: str) -> Path:
 
 def private_path(purpose: str) -> Path:
     """Return the path of the private key."""
-    return Path(settings.KEYS_DIR) / f"{purpose}.private"
+    return _private_path(settings.KEYS_DIR, purpose)
+
+
+@lru_cache  # a path costs as much as a signature
+def _private_path(folder: Path | str, purpose: str) -> Path:
+    return Path(folder) / f"{purpose}.private"

@@ -18,7 +18,8 @@ def args(tool: str, given: Any) -> frozenset[str]:
     """Return the names of the arguments that are held for exactly their place."""
     if not isinstance(given, dict):
         return frozenset()
-    return frozenset(name for name, value in given.items() if sealing.is_held(tool, name, value))
+    values = [(name, value) for name, value in given.items() if isinstance(value, dict)]
+    return frozenset(name for name, value in values if sealing.is_held(tool, name, value))
 
 
 def seal_arg(tool: str, name: str, value: Any) -> dict[str, str]:

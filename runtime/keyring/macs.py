@@ -1,10 +1,8 @@
 """Makes and verifies MACs (HMAC-SHA-256)."""
 
-import hashlib
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from struct import Struct
 
 from runtime.keyring import files
@@ -44,12 +42,13 @@ def verifier(purpose: str, *first: str) -> Callable[..., bool]:
 
     It also verifies truncated MACs.
     """
-    begun: dict[str, hmac.HMAC] = {}
+    begin, keys = _labelled(purpose, first), dict[str, bytes]()
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
-        if key_id not in begun:
-            begun[key_id] = _fed(_begun(purpose, files.key_of(purpose, key_id)), first)
-        found = _fed(begun[key_id], parts).hexdigest()
+        key = keys.get(key_id)
+        if key is None:
+            key = keys[key_id] = files.key_of(purpose, key_id)
+        found = hmac.digest(key, begin + _framed(parts), "sha256").hex()
         return _equal(_like(mac, found), mac)
 
     return verifies
@@ -66,18 +65,13 @@ def _equal(mac: str, stored: str) -> bool:
 
 
 def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
-    return _fed(_begun(purpose, key), parts).hexdigest()
+    return hmac.digest(key, _labelled(purpose, parts), "sha256").hex()
 
 
-def _fed(begun: hmac.HMAC, parts: tuple[str, ...]) -> hmac.HMAC:
-    """Add the parts, each after its length, so that different lists of parts have different bytes."""
-    mac = begun.copy()
-    mac.update(b"".join([_length(len(text)) + text for text in map(str.encode, parts)]))
-    return mac
+def _labelled(purpose: str, parts: tuple[str, ...]) -> bytes:
+    return _framed((f"abeyance.{purpose}.v1", *parts))
 
 
-# Cached: creating and keying an HMAC takes OpenSSL longer than the MAC of a short text.
-@lru_cache(64)
-def _begun(purpose: str, key: bytes) -> hmac.HMAC:
-    """Begin a MAC with this key and the label of the purpose. Callers copy it."""
-    return _fed(hmac.new(key, digestmod=hashlib.sha256), (f"abeyance.{purpose}.v1",))
+def _framed(parts: tuple[str, ...]) -> bytes:
+    """Write each part after its length, so that different lists of parts have different bytes."""
+    return b"".join([_length(len(text)) + text for text in map(str.encode, parts)])

@@ -82,7 +82,7 @@ def was_made_here(value: Any) -> bool:
 
 def is_sealed(value: Any) -> bool:
     """Return whether the value has the shape of a sealed value. Models can produce that shape too."""
-    return isinstance(value, dict) and set(value) == {MARK} and isinstance(value[MARK], str)
+    return isinstance(value, dict) and value.keys() == {MARK} and isinstance(value[MARK], str)
 
 
 def looks_sealed(value: Any) -> bool:
@@ -106,6 +106,8 @@ def redacted_args(tool: str, args: Any) -> Any:
     if not isinstance(args, dict):
         return args
     hidden = secret_args(tool, args)
+    if not hidden:
+        return args
     return {name: REDACTED if name in hidden else value for name, value in args.items()}
 
 
@@ -121,7 +123,9 @@ def secret_args(tool: str, args: Any) -> frozenset[str]:
     return frozenset(
         name
         for name, value in args.items()
-        if _opens(value, place(tool, "args", name)) or is_held(tool, name, value)
+        if isinstance(value, dict)
+        and is_sealed(value)
+        and (_opens(value, place(tool, "args", name)) or is_held(tool, name, value))
     )
 
 
@@ -135,6 +139,8 @@ def opened_args(tool: str, args: Any) -> Any:
 
 
 def _opened(tool: str, name: str, value: Any) -> Any:
+    if not is_sealed(value):
+        return value
     for where in (place(tool, "args", name), place(tool, HELD, name)):
         if _opens(value, where):
             return unseal(value, where)
@@ -143,16 +149,15 @@ def _opened(tool: str, name: str, value: Any) -> Any:
 
 def is_held(tool: str, name: str, value: Any) -> bool:
     """Return whether this argument was sealed for exactly its place, to be read by reviewers."""
-    return _opens(value, place(tool, HELD, name))
+    return is_sealed(value) and _opens(value, place(tool, HELD, name))
 
 
 def _is_secret_whole(tool: str, args: Any) -> bool:
-    return _opens(args, place(tool, "args"))
+    return is_sealed(args) and _opens(args, place(tool, "args"))
 
 
 def _opens(value: Any, where: bytes) -> bool:
-    if not is_sealed(value):
-        return False
+    """Return whether the value, which is sealed, was sealed for this place."""
     try:
         unseal(value, where)
     except (NotOurs, KeyMissing):

@@ -6,8 +6,8 @@ a transaction with the ORM use Django's connection.
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -39,15 +39,9 @@ _lock = threading.Lock()
 _pool: "_Pool | None" = None
 
 
-@contextmanager
-def pooled() -> Iterator[Connection]:
+def pooled() -> AbstractContextManager[Connection]:
     """Yield an autocommit connection of the pool. Raises psycopg.OperationalError if none is available."""
-    pool = _the_pool()
-    connection = pool.acquire()
-    try:
-        yield connection
-    finally:
-        pool.release(connection)
+    return _Checkout()
 
 
 def own(name: str = "") -> Connection:
@@ -89,14 +83,9 @@ def row(
     return cursor.execute(statement, parameters, prepare=prepare).fetchone()
 
 
-@contextmanager
-def in_transaction() -> Iterator[Connection]:
+def in_transaction() -> AbstractContextManager[Connection]:
     """Yield the connection of the caller's transaction, or one of the pool outside a transaction."""
-    if django_connection.in_atomic_block:
-        yield djangos()
-    else:
-        with pooled() as connection:
-            yield connection
+    return nullcontext(djangos()) if django_connection.in_atomic_block else _Checkout()
 
 
 def is_passing(exc: BaseException) -> bool:
@@ -167,6 +156,18 @@ class _Pooled(psycopg.Connection[TupleRow]):
         if cursor is None:
             cursor = self._cursors[statement] = self.cursor()
         return cursor
+
+
+class _Checkout:
+    """A pooled connection for the time of a block. As a generator it would take twice the calls."""
+
+    def __enter__(self) -> Connection:
+        self._pool = _the_pool()
+        self._connection = self._pool.acquire()
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.release(self._connection)
 
 
 class _Pool:

@@ -3,8 +3,9 @@
 A step that is built again keeps the changes of received messages; the rest is built anew from the committed state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -75,6 +76,9 @@ class Changed:
     closed: str = ""
 
 
+_event: Callable[[Changed], Event] = attrgetter("event")
+
+
 def changed(
     event: Event,
     *,
@@ -92,44 +96,44 @@ class Records:
     """The changes of one step in order, and the writes that follow from them.
 
     `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its
-    slots are reserved. `kept` are frames whose model call has ended and left a kept part of its reply.
+    slots are reserved. `kept` are frames whose model call has ended and left a kept part of its reply. `snapshots` are
+    those for the gates that the step opens.
     """
 
     def __init__(self) -> None:
         self.changes: list[Changed] = []
+        self.snapshots: list[ReviewSnapshot] = []
         self.signals: list[int] = []
         self.work: list[Work] = []
         self.kept: frozenset[str] = frozenset()
         self._events: dict[type, list[Any]] = {}  # by type: most steps have few types
+        self._blobs: list[Blob] = []
 
     def add(self, change: Changed) -> None:
         """Add a change."""
         self.changes.append(change)
         self._events.setdefault(type(change.event), []).append(change.event)
+        if change.blob is not None:
+            self._blobs.append(change.blob)
+        if change.snapshot is not None:
+            self.snapshots.append(change.snapshot)
         if change.work is not None:
             self.work.append(change.work)
 
     @property
     def events(self) -> tuple[Event, ...]:
         """The events of the step."""
-        return tuple([one.event for one in self.changes])
+        return tuple(map(_event, self.changes))
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
         """The results that are stored by their hash."""
-        found = [one.blob for one in self.changes if one.blob is not None]
-        return tuple([blob for blob in found if not blob.is_summary])
+        return tuple([blob for blob in self._blobs if not blob.is_summary]) if self._blobs else ()
 
     @property
     def summary(self) -> Blob | None:
         """The summary of what the run remembers, if it is made in this step."""
-        found = [one.blob for one in self.changes if one.blob is not None and one.blob.is_summary]
-        return found[-1] if found else None
-
-    @property
-    def snapshots(self) -> list[ReviewSnapshot]:
-        """The snapshots for the gates that the step opens."""
-        return [one.snapshot for one in self.changes if one.snapshot is not None]
+        return next((blob for blob in reversed(self._blobs) if blob.is_summary), None)
 
     @property
     def settled(self) -> tuple[UUID, ...]:
@@ -152,8 +156,10 @@ class Records:
 
     def opened(self, now: Continuation) -> tuple[Pending, ...]:
         """Return the gates that the step opens and that are still open in `now`, the state after it."""
+        if GateOpened not in self._events:
+            return ()
         gates = {event.gate for event in self.of(GateOpened)}
-        return tuple(pending for pending in now.pending if pending.gate in gates) if gates else ()
+        return tuple(pending for pending in now.pending if pending.gate in gates)
 
     def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
         """Return the waits for an event that begin with the step and are still open in `now`."""
@@ -184,6 +190,8 @@ class Records:
 
         A wait times out, a late outcome settles a call, or an allowance passes one: a message adds to the run's origin.
         """
+        if self._events.keys().isdisjoint((OutcomeArrived, GateDecided, WaitEnded)):
+            return False
         if self.of(OutcomeArrived) or any(one.allowance for one in self.of(GateDecided)):
             return True
         ended = self.of(WaitEnded)

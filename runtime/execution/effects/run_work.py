@@ -28,6 +28,11 @@ class RunWork:
         self.running: set[RunningEffect] = set()
         self.reads_at: datetime | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no work is recorded or running, as at most steps: then nothing is to be listed."""
+        return not self.ready and not self.running
+
     def requests(
         self, may_start: Callable[[Work], bool], request: Callable[[Work], EffectRequest]
     ) -> Iterator[EffectRequest]:
@@ -52,6 +57,8 @@ class RunWork:
 
     def calling_models(self) -> set[str]:
         """Return the frames whose model call is recorded or running."""
+        if self.is_idle:
+            return set()
         calls = (one for one in self._asked() if one.inquiry is None)
         return {one.frame for one in self.ready if isinstance(one, CallModel)} | {
             one.frame for one in calls
@@ -59,11 +66,15 @@ class RunWork:
 
     def answering(self) -> set[UUID]:
         """Return the inquiries whose model call is recorded or running."""
+        if self.is_idle:
+            return set()
         waiting = {one.inquiry for one in self.ready if isinstance(one, AnswerInquiry)}
         return waiting | {one.inquiry for one in self._asked() if one.inquiry is not None}
 
     def previewing(self) -> set[tuple[str, str]]:
         """Return the calls whose preview is recorded or running."""
+        if self.is_idle:
+            return set()
         running = (one.request for one in self.running)
         return {
             (one.frame, one.call)

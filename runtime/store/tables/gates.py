@@ -11,10 +11,9 @@ from runtime.store.pool import Connection
 # Parts of the step statement: gates that open with it, and decided gates whose decisions it applies.
 OPEN = """
     INSERT INTO runtime_gate (id, run_id, kind, frame, call, tool, path, state)
-    SELECT g.id, run.id, g.kind, g.frame, g.call, g.tool, g.path::jsonb, 'open'
-    FROM run, unnest(%(g_ids)s::uuid[], %(g_kinds)s::text[], %(g_frames)s::text[],
-        %(g_calls)s::text[], %(g_tools)s::text[], %(g_paths)s::text[])
-        AS g(id, kind, frame, call, tool, path)
+    SELECT g.id, run.id, g.kind, g.frame, g.call, g.tool, g.path, 'open'
+    FROM run, json_to_recordset(%(g_opened)s::json)
+        AS g(id uuid, kind text, frame text, call text, tool text, path jsonb)
 """
 TAKE_EFFECT = """
     UPDATE runtime_gate SET state = 'effective'
@@ -45,14 +44,20 @@ def parameters(
 ) -> dict[str, object]:
     """Return the parameters of the parts."""
     return {
-        "g_ids": [pending.gate for pending in opened],
-        "g_kinds": [str(pending.kind) for pending in opened],
-        "g_frames": [pending.frame for pending in opened],
-        "g_calls": [pending.call for pending in opened],
-        "g_tools": [pending.path[-1] if pending.call else "" for pending in opened],
-        "g_paths": [json.dumps(pending.path) for pending in opened],
+        "g_opened": json.dumps([_document(pending) for pending in opened]),
         "g_settled": list(settled),
         "g_closed": list(closed),
+    }
+
+
+def _document(pending: Pending) -> dict[str, object]:
+    return {
+        "id": str(pending.gate),
+        "kind": str(pending.kind),
+        "frame": pending.frame,
+        "call": pending.call,
+        "tool": pending.path[-1] if pending.call else "",
+        "path": pending.path,
     }
 
 

@@ -36,7 +36,7 @@ def test_low_and_medium_risk_can_be_undone(bea: Actor, risk: Risk, window: int) 
         ("Pay 40.5 euros back", {"number": "A-1", "sum": 40.5}, "40.5"),
         ("Delete it", {"id": UUID_TEXT, "name": "Q3 report"}, "Q3 report"),
         ("Delete it", {"id": UUID_TEXT}, "delete"),
-        ("Newly made", {"who": ["new", {"name": "made"}]}, "made"),  # whole words
+        ("Renewed, made", {"who": ["new", {"name": "made"}]}, "made"),  # whole words
         ("Set x\u202ey", {"a": "x\u202ey", "b": "•", "c": sealing.REDACTED}, "delete"),
         (
             "Do it",
