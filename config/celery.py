@@ -83,6 +83,7 @@ def _equip(sender: Any, **_: Any) -> None:
     """Check the services, then load and publish the agents, before the worker reads its first message."""
     from config import wiring
     from config.broker import remote_control  # noqa: F401 - it replaces commands
+    from runtime.core.documents import codec
     from runtime.upkeep import startup
 
     # The name of this process's connections in pg_stat_activity
@@ -95,6 +96,7 @@ def _equip(sender: Any, **_: Any) -> None:
         startup.require_durable_stores()
         startup.require_keys_of_live_runs()
         wiring.connect_effects()
+        codec.prepare()
     except Exception as problem:
         # Celery would ignore the error and run a worker that reads its queue without working.
         why = " ".join(str(problem).split())

@@ -15,6 +15,7 @@ if __name__ == "__main__":
     gc.disable()  # before the imports below, as in manage.py; the last lines enable it
 
 from config.asgi import application, live_server
+from runtime.core.documents import codec
 from runtime.upkeep import startup
 
 
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     place = _place(chosen.bind)
     startup.require_database()
     startup.require_keys(signing=True)
+    codec.prepare()
     serving = server(**place)
     serving.run()
     return 0 if serving.started else 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from runtime.core.documents import codec
 from runtime.triggers import firing
 from runtime.triggers.events import firing as events_firing
 from runtime.triggers.sources import buckets, folders, streams
@@ -29,6 +30,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         startup.require_database()
+        codec.prepare()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
