@@ -44,7 +44,7 @@ screenshots: developer-environment ## start the application for the purpose and 
 reference: developer-environment ## write the lists of docs/reference from the code
 	@exec $(RUN) -m tests.docs.reference
 
-check: check-quick ## format, lint, types, imports, words, lock is current
+check: check-quick ## format, lint, types, imports, words, date of figures, lock is current
 	@sh requirements/lock.sh check "$(RUN)"
 
 check-quick: developer-environment ## the same without the lock, as .pre-commit-config.yaml asks before each commit
@@ -53,6 +53,7 @@ check-quick: developer-environment ## the same without the lock, as .pre-commit-
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(RUN) -m tests.docs.words
+	$(RUN) -m tests.docs.figures
 
 format: developer-environment ## format the code and put its imports in order
 	$(RUN) -m ruff format .
