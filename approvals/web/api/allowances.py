@@ -24,7 +24,7 @@ LIMITS_SCHEMA = {
     "type": "object",
     "additionalProperties": {
         "type": "object",
-        "properties": {"rule": {"enum": [*Rule]}, "values": {"type": "array"}},
+        "properties": {"rule": {"enum": [*Rule]}, "values": {"type": "array", "items": {}}},
         "required": ["rule"],
     },
 }

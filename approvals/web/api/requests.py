@@ -276,8 +276,8 @@ def list_decisions(
     agent: str = "",
     tool: str = "",
     risk: str = "",
-    verdict: Verdicts = "",
-    outcome: Outcomes = "",
+    verdict: Verdicts | None = None,
+    outcome: Outcomes | None = None,
     since: str = "",
     until: str = "",
     zone: str = "UTC",
@@ -297,8 +297,8 @@ def list_decisions(
         "agent": agent,
         "tool": tool,
         "risk": risk,
-        "verdict": verdict,
-        "outcome": outcome,
+        "verdict": verdict or "",
+        "outcome": outcome or "",
         "since": since,
         "until": until,
         "q": q,
@@ -323,9 +323,13 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
     """Approve, deny, answer, edit or request changes to a call, or `continue` or `stop` a frame.
 
-    You can undo it until `effective_at`. A denial needs a reason, which the agent's model receives. `request_changes`
-    denies too: its reason names the changes with which the agent proposes the call again. An answered call is never
-    made. An edited one is approved with other arguments. `stop` ends the run and needs a reason too.
+    The decision takes effect at `effective_at`, and the run does not go on before: until then you can undo it. That is
+    after the seconds of the policy's rule, else of `ABEYANCE_UNDO_SECONDS` (10 by default). It is null for a decision
+    that takes effect at once, as on a call at high risk.
+
+    A denial needs a reason, which the agent's model receives. `request_changes` denies too: its reason names the
+    changes with which the agent proposes the call again. An answered call is never made. An edited one is approved with
+    other arguments. `stop` ends the run and needs a reason too.
     """
     return record_decision(
         request=id_of(approval),
