@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from agents.credentials.providers import Credential
 from agents.errors import CredentialRefused, NotDone, ToolError
@@ -17,7 +17,7 @@ from agents.sdk.context import ToolContext
 from agents.sdk.plan import plan as keep_plan
 from agents.sdk.previews import Preview, PreviewChange
 from agents.sdk.prompts import Prompt, prompt
-from agents.sdk.signature import json_schema_of, read_signature
+from agents.sdk.signature import read_signature
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
     AgentSpec,
@@ -184,7 +184,7 @@ def agent(
     subagents = fields.each(AgentSpec, subagents, f"{where}: subagents", "made by agent(…)")
     names = [*(tool.name for tool in tools), *(one.name for one in subagents)]
     fields.refuse_duplicates(names, where)
-    schema = json_schema_of(TypeAdapter(input), f"{where}: its input")
+    schema = fields.input_schema(input, where)
     return AgentSpec(
         name=fields.name(name, where),
         description=fields.description(description, where),

@@ -74,15 +74,28 @@ def prompt_name(given: Any, schema: dict[str, Any], where: str) -> str:
     return given.name
 
 
+def input_schema(input: Any, where: str) -> dict[str, Any]:
+    """Return the JSON Schema of the agent's input."""
+    _require_model(input, "input", where)
+    return json_schema_of(TypeAdapter(input), f"{where}: its input")
+
+
 def output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:
     """Return the JSON Schema that the agent's model gets for its result."""
-    if not (isinstance(output, type) and issubclass(output, BaseModel)):
-        raise DefinitionError(f"{where}: output must be a Pydantic model, not {output!r}")
+    _require_model(output, "output", where)
     if FINAL_ANSWER in names:
         raise DefinitionError(
             f"{where}: its model gives the output with a tool named {FINAL_ANSWER}: give your tool another name"
         )
     return json_schema_of(TypeAdapter(output), f"{where}: its output")
+
+
+def _require_model(value: Any, name: str, where: str) -> None:
+    if not (isinstance(value, type) and issubclass(value, BaseModel)):
+        raise DefinitionError(
+            f"{where}: {name} must be a Pydantic model, not {value!r}: write `class Order(BaseModel): number: str`,"
+            f" then `{name}=Order`"
+        )
 
 
 def effect(value: Any, function: Callable[..., Any], where: str) -> EffectClass:

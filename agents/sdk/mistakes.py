@@ -27,6 +27,12 @@ OURS = (
 )  # a mistake is in their caller, not in these files
 
 
+_INSTALL = (
+    "name its package in a file, and start with AGENTS_REQUIREMENTS=that file (docs/how-to/release-agents.md), or put"
+    " the module into AGENTS_DIR"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
     """`place` is `file:line`, or empty where there is none."""
@@ -57,9 +63,12 @@ class Reading:
         if isinstance(exc, SyntaxError) and exc.filename:
             self.add(f"{type(exc).__name__}: {exc.msg}", f"{exc.filename}:{exc.lineno}")
             return
-        frames = [*traceback.walk_tb(exc.__traceback__)]
+        place = self._place(reversed([*traceback.walk_tb(exc.__traceback__)]))
+        if isinstance(exc, ModuleNotFoundError) and exc.name:
+            self.add(f"there is no module {exc.name}: {_INSTALL}", place)
+            return
         said = " ".join(str(exc).split())
-        self.add(f"{type(exc).__name__}: {said}", self._place(reversed(frames)))
+        self.add(f"{type(exc).__name__}: {said}", place)
 
     def add_definition_error(self, exc: DefinitionError) -> None:
         """Note the mistake in the current definition of a tool or agent."""

@@ -22,6 +22,8 @@ def name(value: object) -> str:
 
 def text(value: object, field: str) -> str:
     """Return a text that Postgres accepts."""
+    if value is None:
+        raise InvalidInput(field, "is missing: it must be text")
     if not isinstance(value, str):
         raise InvalidInput(field, "must be text")
     try:

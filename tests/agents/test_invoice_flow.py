@@ -197,7 +197,10 @@ def test_a_run_names_the_field_of_a_malformed_row(text: str, why: str) -> None:
 def test_a_text_without_an_amount_is_not_booked(ledger: Ledger) -> None:
     text = TEXT.replace("Amount", "Sum")
     said = drive(invoices, {"file": "17.txt", "invoice": text}).output
-    assert said == "The invoice in 17.txt was not booked: invoice.amount: is missing."
+    assert (
+        said == "The invoice in 17.txt was not booked: invoice.amount: is missing:"
+        " it must be string · at most 12 characters."
+    )
 
 
 def test_the_report_says_what_was_booked_and_what_waits(ledger: Ledger, sink: Sink) -> None:

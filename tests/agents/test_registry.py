@@ -68,6 +68,7 @@ def test_two_agents_of_one_name_are_refused_with_both_modules(module: Path) -> N
         ("broken_desk", "1 / 0", ":1: ZeroDivisionError: division by zero"),
         ("torn_desk", "x = 1\ndef (", ":2: SyntaxError: invalid syntax"),
         ("lines_desk", "raise ValueError('one\\ntwo')", ":1: ValueError: one two"),
+        ("poor_desk", "import nowhere.at_all", ":1: there is no module nowhere: name its package"),
         ("ended_desk", "import sys\nsys.exit(3)", ":2: SystemExit: 3"),
         ("empty_desk", "x = 1", ": it defines no agent"),
         ("wrong_desk", WRONG_TOOL, ":2: tool act: argument x has no type"),

@@ -77,7 +77,7 @@ def test_a_schema_that_cannot_be_checked_is_a_problem(
     [
         ({"level": 6}, "in.it.level", "must be at most 5"),
         ({"level": "x"}, "in.it.level", "must be of type integer"),
-        ({}, "in.it.level", "is missing"),
+        ({}, "in.it.level", "is missing: it must be integer · at most 5"),
         ("", "in.it", "must have at least 1 characters"),
         ([], "in.it", "must be object or string · at least 1 characters or null"),
     ],

@@ -317,7 +317,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": " "}, "name: must have 1 to 100 characters"),
     ({"name": "\ud800"}, "name: contains a character that is not text"),
     ({"agent": "gone"}, "agent: There is no agent with this name."),
-    ({"input": {}}, "input.day: is missing"),
+    ({"input": {}}, "input.day: is missing: it must be string · at most 10 characters"),
     ({"input": {"day": DEEP}}, "input.day" + "[0]" * 64 + ": nested deeper than 64"),
     ({"input": {"day": "on {{date}}"}}, "input.day: must have at most 10 characters"),
 ]

@@ -119,7 +119,7 @@ def test_acts_of_people_on_the_page(
         ({"every": "x"}, "Or every must be a whole number."),
         ({"name": ""}, "Name must have 1 to 100 characters."),
         ({"in.security_level": "high"}, "security_level must be a whole number."),
-        ({"in.username": ""}, "username is missing."),
+        ({"in.username": ""}, "username is missing: it must be string"),
     ],
 )
 def test_a_refused_form_names_the_field_and_keeps_the_rest(

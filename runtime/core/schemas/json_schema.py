@@ -66,7 +66,8 @@ def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Pr
     found: dict[str, Problem] = {}
     for error in errors:
         for field in _fields(error, where):
-            found.setdefault(field, Problem(field=field, detail=_limit(error, validator.schema)))
+            detail = _limit(error, field, validator.schema)
+            found.setdefault(field, Problem(field=field, detail=detail))
     return list(found.values())
 
 
@@ -179,12 +180,15 @@ def _fields(error: ValidationError, where: str) -> list[str]:
     return [".".join([*path, name]) for name in names]
 
 
-def _limit(error: ValidationError, root: Any) -> str:
+def _limit(error: ValidationError, field: str, root: Any) -> str:
     """Return the limit, not the value, which may be long or secret. `errorMessage` is the author's own sentence."""
     schema: Any = error.schema
+    required: Any = error.validator_value
     match error.validator:
         case "required":
-            return "is missing"
+            name = next(name for name in required if field.endswith(f".{name}"))
+            rule = describe(schema.get("properties", {}).get(name), root)
+            return f"is missing: it must be {rule}" if rule else "is missing"
         case "additionalProperties":
             return "is not expected"
         case _ if isinstance(schema.get("errorMessage"), str):

@@ -172,6 +172,7 @@ def of_nothing() -> str:
         ({"model": "openai:x", "models": ["openai:y"]}, "in models alone"),
         ({"models": ["openai:x", "openai:x"]}, "listed once"),
         ({"model": 7}, "model is a script"),
+        ({"input": {"text": str}}, "input must be a Pydantic model, .*: write `class Order"),
         ({"temperature": 2.1}, "from 0 to 2"),
         ({"temperature": "hot"}, "from 0 to 2"),
         ({"max_tokens": 0}, "a whole number"),

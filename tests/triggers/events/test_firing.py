@@ -350,6 +350,7 @@ def test_a_trial_says_what_would_be_started_and_starts_nothing(desk: Desk) -> No
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": " "}, "name: must have 1 to 100 characters"),
     ({"event": ""}, "event: must have 1 to 200 characters"),
+    ({"event": None}, "event: is missing: it must be text"),
     ({"agent": "gone"}, "agent: There is no agent with this name."),
     ({"filter": "data.a.all(x, data.b.all(y, x == y))"}, "filter: has 2 quantifiers, at most one"),
     ({"filter": "a" * 2_001}, "filter: has 2001 characters, at most 2000"),

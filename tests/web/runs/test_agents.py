@@ -137,7 +137,7 @@ def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent
         ("Full Name", "must have at most 200 characters"),
         ("email", "must be a valid email"),
         ("security_level", "must be at most 5"),
-        ("Office", "is missing"),
+        ("Office", "is missing: it must be one of north, south"),
         ("tags", "must be JSON"),
         ("hours", "must be a number"),
     ]
