@@ -2,8 +2,10 @@
 
 The caller locks the run's row in the transaction of the act, which serialises the chain. If a caller does not, the
 unique (run, seq) rejects the second row. With the MAC key, which Postgres does not have, `verify` detects an edited,
-deleted or inserted row. The chain alone does not show a deletion of its newest rows. So every request must have a row
-for its opening and one for its present status.
+deleted or inserted row. The chain alone does not show a deletion of its newest rows. So each append replaces the run's
+head, a row whose MAC covers the number of rows and the MAC of the last one. The first row of such a chain follows
+COUNTED, so a missing head is detected too. And every request must have a row for its opening and one for its present
+status. ADR 0092 says what remains possible.
 
 Older releases wrote rows with a hash and no key. Such a row is accepted only if no row with a key precedes it, in its
 own chain or as the first row of an earlier run.
@@ -20,13 +22,14 @@ from django.db import connection
 
 from approvals import clock
 from approvals.errors import BrokenChain
-from approvals.models import AuditEntry, Request
+from approvals.models import AuditEntry, AuditHead, Request
 from runtime.core.digest import sha256_of
 from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor, Expression
 from runtime.ports.approvals import Part
 
 GENESIS = ""
+COUNTED = "counted"  # what the first row of a chain with a head follows
 UNDONE = "undone"
 
 _LOCK = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
@@ -43,16 +46,28 @@ LAST_OF_CLAIM = Expression(
 """,
     parameters={},
 )
-_APPEND = f"""
-    INSERT INTO approvals_auditentry ({_COLUMNS})
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+_SET_HEAD = """
+    ON CONFLICT (run_id) DO UPDATE SET seq = EXCLUDED.seq, mac = EXCLUDED.mac, key_id = EXCLUDED.key_id
 """
-# The insert as a part of a statement that has the run's row as `run`. The rows are a JSON list.
+_APPEND = f"""
+    WITH audited AS (
+        INSERT INTO approvals_auditentry ({_COLUMNS})
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING run_id, seq)
+    INSERT INTO approvals_audithead (run_id, seq, mac, key_id)
+    SELECT run_id, seq, %s, %s FROM audited {_SET_HEAD}
+"""
+# The same as parts of a statement that has the run's row as `run`. The rows are a JSON list.
 _APPENDED = f"""
     INSERT INTO approvals_auditentry ({_COLUMNS})
     SELECT {_COLUMNS} FROM run, json_to_recordset(%(audited)s::json) AS a (
         run_id uuid, seq bigint, at timestamptz, actor text, token text, act text, subject text, detail text,
         previous text, hash text, key_id text)
+    RETURNING run_id, seq
+"""
+# It reads the rows, so that they are written first: an overtaken statement fails there and waits for no head.
+_COUNTED = f"""
+    INSERT INTO approvals_audithead (run_id, seq, mac, key_id)
+    SELECT run_id, seq, %(head_mac)s, %(head_key)s FROM audited WHERE seq = %(head_seq)s {_SET_HEAD}
 """
 # An imported run keeps its id, which encodes its start on the other installation.
 _KEYED_BEFORE = """
@@ -100,8 +115,9 @@ def append(
         detail=detail,
         at=at or clock.now(),
     )
+    head = _seal_head(entry)
     with connection.cursor() as cursor:
-        cursor.execute(_APPEND, list(_written(entry).values()))
+        cursor.execute(_APPEND, [*_written(entry).values(), head.mac, head.key_id])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,21 +156,29 @@ def following(
         act=str(act),  # an enum takes longer to encode as JSON
         subject=subject,
         detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
-        previous=last.hash,
+        previous=last.hash or COUNTED,
     )
     seal = macs.seal(purposes.AUDIT, _hash(entry), short=True)
     entry.previous, entry.hash, entry.key_id = "", seal.mac, seal.key_id
     return entry
 
 
-def appended(entries: Sequence[AuditEntry]) -> Part:
-    """Return the part of an engine statement that adds these rows to its run's chain."""
-    rows = [_written(entry) for entry in entries]
-    return Part(
-        name="audited",
-        sql=_APPENDED,
-        parameters={"audited": json.dumps(rows, default=str)},
-        overtaken="audit_order",
+def appended(entries: Sequence[AuditEntry]) -> tuple[Part, ...]:
+    """Return the parts of an engine statement that add these rows to their run's chain, and replace its head."""
+    rows, last = [_written(entry) for entry in entries], entries[-1]
+    head = _seal_head(last)
+    return (
+        Part(
+            name="audited",
+            sql=_APPENDED,
+            parameters={"audited": json.dumps(rows, default=str)},
+            overtaken="audit_order",
+        ),
+        Part(
+            name="counted",
+            sql=_COUNTED,
+            parameters={"head_seq": last.seq, "head_mac": head.mac, "head_key": head.key_id},
+        ),
     )
 
 
@@ -194,29 +218,41 @@ def was_imported(run: UUID) -> bool:
 
 def verify(run: UUID) -> int:
     """Verify a run's chain and return its number of rows. Raises BrokenChain at the first bad row, KeyMissing."""
+    # Both are read before the rows, so a row added meanwhile cannot be missing.
     requests = list(Request.objects.filter(run=run).values_list("id", "status"))
-    previous, keyed, acts, count = GENESIS, False, set(), 0
+    head = AuditHead.objects.filter(run_id=run).first()
+    previous, keyed, acts, count = COUNTED, False, set(), 0
+    is_counted = False
     for entry in AuditEntry.objects.filter(run=run).order_by("seq").iterator():
         count += 1
         if entry.seq != count:
             raise BrokenChain(run, count, "is missing")
+        if count == 1 and not (is_counted := _follows(entry, COUNTED)):
+            previous = GENESIS
         if entry.previous != ("" if len(entry.hash) == macs.SHORT else previous):
             raise BrokenChain(run, count, "does not follow the row before")
-        entry.previous = previous  # a row with a truncated hash does not repeat it
         if entry.key_id is None and (keyed or (count == 1 and _is_keyed_before(run))):
             raise BrokenChain(run, count, "has no key, though rows before it have one")
-        if not _is_valid(entry):
+        if not _follows(entry, previous):
             raise BrokenChain(run, count, "was changed")
         previous, keyed = entry.hash, entry.key_id is not None
         acts.add((entry.subject, entry.act))
-    for (
-        request,
-        status,
-    ) in requests:  # read before the rows, so a row added meanwhile cannot be missing
+        if head is not None and head.seq == count and not _is_head(head, entry):
+            raise BrokenChain(run, count, "is not the row that was counted as the last")
+    _check_head(run, head, count, is_counted=is_counted)
+    for request, status in requests:
         act = "requested" if status == Request.Status.PENDING else status
         if (f"request {request}", act) not in acts:
             raise BrokenChain(run, count + 1, f"is missing: request {request} is {status}")
     return count
+
+
+def _check_head(run: UUID, head: AuditHead | None, count: int, *, is_counted: bool) -> None:
+    """Raise BrokenChain if the chain has fewer rows than its head counts. A release without heads may have added some."""
+    if head is None and is_counted:
+        raise BrokenChain(run, count + 1, "may be missing: the number of rows was deleted")
+    if head is not None and not 0 < head.seq <= count:
+        raise BrokenChain(run, count + 1, f"is missing: {head.seq} rows were written")
 
 
 def _is_keyed_before(run: UUID) -> bool:
@@ -227,11 +263,29 @@ def _is_keyed_before(run: UUID) -> bool:
     return bool(found)
 
 
-def _is_valid(entry: AuditEntry) -> bool:
+def _follows(entry: AuditEntry, previous: str) -> bool:
+    """Tell whether this is the unchanged row after the one with this hash, which a row with a truncated MAC omits."""
+    entry.previous, stored = previous, entry.previous
+    digest = _hash(entry)
+    entry.previous = stored
     if entry.key_id is None:
-        return entry.hash == _hash(entry)
+        return entry.hash == digest
     seal = macs.Seal(mac=entry.hash, key_id=entry.key_id)
-    return macs.verify(purposes.AUDIT, seal, _hash(entry), short=True)
+    return macs.verify(purposes.AUDIT, seal, digest, short=True)
+
+
+def _seal_head(entry: AuditEntry) -> macs.Seal:
+    """Return the MAC of the head of a chain that ends with this row."""
+    return macs.seal(purposes.AUDIT, *_head_parts(entry), short=True)
+
+
+def _is_head(head: AuditHead, entry: AuditEntry) -> bool:
+    seal = macs.Seal(mac=head.mac, key_id=head.key_id)
+    return macs.verify(purposes.AUDIT, seal, *_head_parts(entry), short=True)
+
+
+def _head_parts(entry: AuditEntry) -> tuple[str, ...]:
+    return "head", str(entry.run_id), str(entry.seq), entry.hash
 
 
 def _hash(entry: AuditEntry) -> str:

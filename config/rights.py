@@ -16,6 +16,7 @@ ADD, READ, NOTHING = "SELECT, INSERT", "SELECT", ""
 # Rights of web and of workers. Both may write any other table.
 TABLES = {
     "approvals_auditentry": (ADD, ADD),
+    "approvals_audithead": (KEEP, KEEP),
     "approvals_toolschema": (READ, ADD),
     "approvals_outcome": (READ, KEEP),
     "runtime_run": (KEEP, KEEP),  # neither may delete a run

@@ -97,7 +97,7 @@ def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[st
         gate=row.gate,
         decision=decision,
         effective_at=row.effective_at,
-        lent=(_closed(row), _audited(looked, decision, actor)),
+        lent=(_closed(row), *_audited(looked, decision, actor)),
     )
 
 
@@ -152,7 +152,7 @@ def _closed(row: Request) -> Part:
     )
 
 
-def _audited(looked: Loaded, decision: Decision, actor: Actor) -> Part:
+def _audited(looked: Loaded, decision: Decision, actor: Actor) -> tuple[Part, ...]:
     row = looked.request
     more: dict[str, Any] = {}
     if decision.verdict is Verdict.CONTINUE:

@@ -94,7 +94,7 @@ def build(
         schemas.stored(
             sorted({text for shown in snapshots for text in snapshot.schema_texts(shown)})
         ),
-        audit.appended(entries),
+        *audit.appended(entries),
     )
 
 

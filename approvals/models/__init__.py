@@ -11,7 +11,7 @@ from approvals.models.accounts import (
     Token,
 )
 from approvals.models.allowances import AllowanceAct
-from approvals.models.audit import AuditEntry
+from approvals.models.audit import AuditEntry, AuditHead
 from approvals.models.notices import MailPreference, Notice
 from approvals.models.policies import PolicyAct
 from approvals.models.prompts import PromptAct
@@ -29,6 +29,7 @@ __all__ = [
     "AllowanceAct",
     "Assignment",
     "AuditEntry",
+    "AuditHead",
     "Claim",
     "Comment",
     "Handover",

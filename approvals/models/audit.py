@@ -1,4 +1,4 @@
-"""Defines the table of audited acts."""
+"""Defines the tables of audited acts and of the heads of their chains."""
 
 from django.db import models
 
@@ -29,3 +29,15 @@ class AuditEntry(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["run", "seq"], name="audit_order"),
         ]
+
+
+class AuditHead(models.Model):
+    """The end of a run's audit chain: the number of its rows, with a MAC over it and the MAC of the last row.
+
+    Each append replaces it, so rows that are deleted at the end are missed.
+    """
+
+    run_id = models.UUIDField(primary_key=True)
+    seq = models.BigIntegerField()
+    mac = models.TextField()
+    key_id = models.TextField()

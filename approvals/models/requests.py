@@ -167,6 +167,16 @@ class Request(models.Model):
                 )
             ),
             models.Index(
+                fields=["decided_for", "-decided_at", "-id"],
+                name="request_history_deputy",
+                condition=models.Q(decided_at__isnull=False, decided_for__isnull=False),
+            ),
+            models.Index(
+                fields=["-decided_at", "-id"],
+                name="request_history_votes",
+                condition=models.Q(decided_at__isnull=False) & ~models.Q(voted=[]),
+            ),
+            models.Index(
                 ROOT_AGENT,
                 models.F("decided_at").desc(),
                 models.F("id").desc(),

@@ -13,7 +13,7 @@ from django.db.models.functions import Left
 from approvals import audit
 from approvals.adapter import Approvals
 from approvals.errors import BrokenChain
-from approvals.models import AuditEntry
+from approvals.models import AuditEntry, AuditHead
 from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -168,6 +168,7 @@ def test_a_chain_of_the_release_before_goes_on(run: UUID) -> None:
         entry.save()
         previous = entry.hash
     AuditEntry.objects.filter(run=run, seq__gt=3).delete()
+    AuditHead.objects.filter(run_id=run).delete()
     assert audit.verify(run) == 3
     audit.append(run=run, actor=None, act="noted", subject="x", detail={})
     assert audit.verify(run) == 4
@@ -184,6 +185,41 @@ def test_rows_that_were_cut_off_are_missed_at_their_request(bea: Actor) -> None:
         assert broken_at(request.run_id) == kept + 1
 
 
+@pytest.mark.parametrize("kept", range(5))
+def test_rows_that_were_cut_off_are_missed_in_the_count(run: UUID, kept: int) -> None:
+    """The acts of this run belong to no request."""
+    AuditEntry.objects.filter(run=run, seq__gt=kept).delete()
+    assert broken_at(run) == kept + 1
+
+
+@pytest.mark.parametrize("seq", [0, 3])
+def test_a_count_that_was_lowered_is_found(run: UUID, seq: int) -> None:
+    AuditEntry.objects.filter(run=run, seq__gt=3).delete()
+    AuditHead.objects.filter(run_id=run).update(seq=seq)
+    assert broken_at(run) == (3 if seq else 4)
+
+
+def test_a_count_of_another_run_is_found(run: UUID) -> None:
+    other = seeds.run()
+    audit.append(run=other, actor=None, act="noted", subject="x", detail={})
+    AuditEntry.objects.filter(run=run, seq__gt=1).delete()
+    AuditHead.objects.filter(run_id=run).delete()
+    AuditHead.objects.filter(run_id=other).update(run_id=run)
+    assert broken_at(run) == 1
+
+
+def test_a_count_that_was_deleted_is_found(run: UUID) -> None:
+    AuditHead.objects.filter(run_id=run).delete()
+    assert broken_at(run) == 6
+
+
+def test_a_release_without_counts_goes_on_with_a_chain(run: UUID) -> None:
+    head = AuditHead.objects.filter(run_id=run).values().get()
+    audit.append(run=run, actor=None, act="noted", subject="x", detail={})
+    AuditHead.objects.filter(run_id=run).update(**head)
+    assert audit.verify(run) == 6
+
+
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
     assert Approvals().problem_of(run) is None
     forge(run, 3, actor="cyril", previous=row(run, 2).hash)
@@ -191,7 +227,8 @@ def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
 
 
 def rewrite(run: UUID, **changed: str | None) -> None:
-    """Change every row and link them again."""
+    """Change every row and link them again, without a count, as earlier versions did."""
+    AuditHead.objects.filter(run_id=run).delete()
     previous = audit.GENESIS
     for seq in range(1, 6):
         forge(run, seq, previous=previous, **changed)

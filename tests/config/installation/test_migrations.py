@@ -56,7 +56,8 @@ INDEXES = {
     "runtime_spent": 1,
     "runtime_journalentry": 1,
     "approvals_auditentry": 1,
-    "approvals_request": 20,  # five of them only after the decision, one only at high risk
+    "approvals_audithead": 1,
+    "approvals_request": 22,  # seven of them only after the decision, one only at high risk
     "approvals_outcome": 3,
 }
 
