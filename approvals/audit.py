@@ -248,7 +248,7 @@ def verify(run: UUID) -> int:
 
 
 def _check_head(run: UUID, head: AuditHead | None, count: int, *, is_counted: bool) -> None:
-    """Raise BrokenChain if the chain has fewer rows than its head counts. A release without heads may have added some."""
+    """Raise BrokenChain if the chain has fewer rows than its head counts. A release without heads may add more."""
     if head is None and is_counted:
         raise BrokenChain(run, count + 1, "may be missing: the number of rows was deleted")
     if head is not None and not 0 < head.seq <= count:

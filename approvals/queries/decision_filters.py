@@ -18,9 +18,11 @@ from runtime.queries.lists.filters import terms
 
 MAX_NAME = 200
 CHANGES_REQUESTED = "changes_requested"
+EDITED = "edited"
 VERDICTS = (
     *(str(status) for status in Request.Status if status != Request.Status.PENDING),
     CHANGES_REQUESTED,
+    EDITED,
 )
 CHOICES = {
     "risk": tuple(map(str, Risk)),
@@ -35,8 +37,9 @@ KEYS = (*NAMES, *CHOICES, "since", "until")
 class DecisionFilter:
     """The decisions to list; an empty filter lists all.
 
-    `person` decided, `by` started the run. `agent` proposed the call or is the agent of the run. `since` is inclusive,
-    `until` exclusive. `given` holds the filters as they were written, without the words.
+    `person` decided or voted, or a deputy did so in their place; `by` started the run. `agent` proposed the call or is
+    the agent of the run. `since` is inclusive, `until` exclusive. `given` holds the filters as they were written,
+    without the words.
     """
 
     person: str = ""

@@ -5,12 +5,14 @@ other filters and the reader's rights on at most SCANNED rows. If it has found t
 next page continues from there.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.lookups import Exact
 
@@ -20,11 +22,14 @@ from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import cursors, filters
-from approvals.queries.decision_filters import CHANGES_REQUESTED, DecisionFilter
-from approvals.requests import statements, verification
+from approvals.queries.decision_filters import CHANGES_REQUESTED, EDITED, DecisionFilter
+from approvals.requests import argument_changes, statements, verification, votes
+from approvals.requests.argument_changes import ArgumentChange
+from approvals.requests.votes import Cast
 from runtime.core.enums import GateKind
-from runtime.errors import InvalidInput
-from runtime.ports.approvals import CallOutcome
+from runtime.errors import InvalidInput, KeyMissing
+from runtime.keyring import sealing
+from runtime.ports.approvals import CallOutcome, NotConfirmed
 
 LIMIT = 50
 MAX_LIMIT = 500
@@ -32,14 +37,17 @@ SCANNED = 5_000
 
 _PEOPLES = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWERED)
 _Place = tuple[datetime, UUID]
+_VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_request r WHERE r.id = ANY(%s)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A closed request.
 
-    `edited` says that the call was approved with changes, `changes_requested` that it was denied with a request for
-    them. `channel` is `page`, `batch` or `api`, None if it is not known or no person decided; it is `allowance` if
+    `edited` says that the call was approved with changes, which `edits` lists unless retention removed them;
+    `changes_requested` says that it was denied with a request for changes. A deputy decided in the place of
+    `decided_for`. `voters` gave the approvals that the policy asked for, `decided_by` among them unless that person
+    denied. `channel` is `page`, `batch` or `api`, None if it is not known or no person decided; it is `allowance` if
     `allowance` passed the call. `outcome` is a CallOutcome, None if the call has not ended or its outcome was not
     recorded; `position` is the journal entry that has its result. `tampered` names the first stored value that does
     not verify.
@@ -67,11 +75,16 @@ class Decision:
     position: int | None
     tampered: str | None
     allowance: UUID | None = None
+    decided_for: str | None = None
+    voters: tuple[Cast, ...] = ()
+    edits: tuple[ArgumentChange, ...] = ()
 
     @property
     def verdict(self) -> str:
         """The verdict, as filters name it."""
-        return CHANGES_REQUESTED if self.changes_requested else self.status
+        if self.changes_requested:
+            return CHANGES_REQUESTED
+        return EDITED if self.edited else self.status
 
     @property
     def took(self) -> timedelta | None:
@@ -101,13 +114,15 @@ class HistoryPage:
 class _Walk:
     """A walk of one index: its condition, and the names of its columns of time and id.
 
-    `alone` is the same walk without a join, if the index is of another table than the requests.
+    `filter` is a further condition, which is checked on the rows of the walk. `alone` is the same walk without a join,
+    if the index is of another table than the requests.
     """
 
     where: Q
     model: type[Request | Outcome] = Request
     at: str = "decided_at"
     id: str = "id"
+    filter: Q = field(default_factory=Q)
     alone: "_Walk | None" = None
 
     def rows(self, chosen: DecisionFilter, after: _Place | None) -> QuerySet[Any]:
@@ -158,7 +173,7 @@ def page(
         if end := walk.end(chosen, place):
             ends.append(end)
             rows = rows.filter(walk.until(end))
-        found += rows.filter(rest).select_related("outcome")[: limit + 1]
+        found += rows.filter(rest & walk.filter).select_related("outcome")[: limit + 1]
     return _page(found, max(ends, default=None), limit)
 
 
@@ -190,7 +205,9 @@ def _page(found: Collection[Request], end: _Place | None, limit: int) -> History
     """Return the rows of all walks in order, up to the first place at which a walk ended early."""
     ordered = sorted(found, key=_place, reverse=True)
     known = [row for row in ordered if end is None or _place(row) >= end]
-    items = tuple(_decision(row) for row in known[:limit])
+    shown = known[:limit]
+    votes_by_request = _read_votes(row.id for row in shown if row.rule is not None)
+    items = tuple(_decision(row, votes_by_request.get(row.id)) for row in shown)
     if len(known) > limit:
         last = _place(known[limit - 1])
         return HistoryPage(items=items, next=cursors.encoded(*last), until=None)
@@ -209,14 +226,20 @@ def _place(row: Request) -> _Place:
 def _walks(principal: Principal | None, chosen: DecisionFilter) -> tuple[_Walk, ...]:
     """Choose the index to walk. Two hold the agents: that of the run, and the one that proposed the call."""
     if principal is not None and _reads_only_own(principal):
-        return (_Walk(where=Q(requester=principal.person)),)
+        return (_Walk(where=Q(requester=principal.person), filter=_is_person(chosen.person)),)
     if chosen.outcome:
         alone = _Walk(where=Q(outcome=chosen.outcome), model=Outcome, id="request_id")
         where = Q(outcome__outcome=chosen.outcome)
         at, last = "outcome__decided_at", "outcome__request_id"
-        return (_Walk(where=where, at=at, id=last, alone=alone),)
+        return (_Walk(where=where, at=at, id=last, filter=_is_person(chosen.person), alone=alone),)
     if chosen.person:
-        return (_Walk(where=Q(decided_by=chosen.person)),)
+        # The indexes of deciders, of absent people, and of requests with votes.
+        by, absent = Q(decided_by=chosen.person), Q(decided_for=chosen.person)
+        return (
+            _Walk(where=by),
+            _Walk(where=absent, filter=~by),
+            _Walk(where=~Q(voted=[]), filter=_is_voter(chosen.person) & ~by & ~absent),
+        )
     if chosen.by:
         return (_Walk(where=Q(requester=chosen.by)),)
     if chosen.tool:
@@ -234,7 +257,6 @@ def _reads_only_own(principal: Principal) -> bool:
 def _condition(chosen: DecisionFilter) -> Q:
     found = filters.condition(chosen.words)
     exact = {
-        "decided_by": chosen.person,
         "requester": chosen.by,
         "tool": chosen.tool,
         "risk": chosen.risk,
@@ -251,19 +273,55 @@ def _condition(chosen: DecisionFilter) -> Q:
 def _is_verdict(verdict: str) -> Q:
     """Return the condition for a verdict. A request for changes is a denial by its statement."""
     changes = Q(statement__contains=statements.CHANGES_REQUESTED)
-    if verdict == CHANGES_REQUESTED:
-        return Q(status=Request.Status.DENIED) & changes
-    found = Q(status=verdict)
-    return found & ~changes if verdict == Request.Status.DENIED else found
+    match verdict:
+        case "changes_requested":
+            return Q(status=Request.Status.DENIED) & changes
+        case "denied":
+            return Q(status=Request.Status.DENIED) & ~changes
+        case "edited":
+            return Q(status=Request.Status.APPROVED, edited__isnull=False)
+        case "approved":
+            return Q(status=Request.Status.APPROVED, edited__isnull=True)
+        case _:
+            return Q(status=verdict)
+
+
+def _is_person(person: str) -> Q:
+    """Return the condition for requests that this person decided or voted on; no condition without a name."""
+    if not person:
+        return Q()
+    return Q(decided_by=person) | Q(decided_for=person) | _is_voter(person)
+
+
+def _is_voter(person: str) -> Q:
+    """Return the condition for requests on which this person voted, or a deputy in their place."""
+    return Q(voted__contains=[person]) | Q(voted_for__contains=[person])
 
 
 def _is_agent(agent: Any, chosen: DecisionFilter) -> Q:
     return Q(Exact(agent, Value(chosen.agent, TextField())))
 
 
-def _decision(row: Request) -> Decision:
-    """Verify a row and return it as plain data."""
+def _read_votes(requests: Iterable[UUID]) -> dict[UUID, str | None]:
+    """Return the votes on each of these requests, as `votes.read` reads them."""
+    ids = list(requests)
+    if not ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_VOTES, [ids])
+        return dict(cursor.fetchall())
+
+
+def _decision(row: Request, stored_votes: str | None) -> Decision:
+    """Verify a row and its votes, and return it as plain data."""
     tampered, outcome = verification.fault(row), getattr(row, "outcome", None)
+    voters: tuple[Cast, ...] = ()
+    try:
+        voters = votes.read(row, stored_votes)
+        if tampered is None and row.status == Request.Status.APPROVED and row.allowance is None:
+            voters = votes.check_counted(row, statements.read(row), voters)
+    except (NotConfirmed, KeyMissing) as exc:
+        tampered = tampered or str(exc)
     at, _ = _place(row)
     return Decision(
         id=row.id,
@@ -288,4 +346,17 @@ def _decision(row: Request) -> Decision:
         outcome=outcome and outcome.outcome,
         position=outcome and outcome.position,
         tampered=tampered,
+        decided_for=row.decided_for,
+        voters=voters,
+        edits=() if tampered else _edits(row),
     )
+
+
+def _edits(row: Request) -> tuple[ArgumentChange, ...]:
+    """Return what an approval with changes changed. Secret values are masked."""
+    if row.edited is None or verification.is_erased(row):
+        return ()
+    proposed, edited = (
+        sealing.redacted_args(row.tool, json.loads(text)) for text in (row.args, row.edited)
+    )
+    return tuple(argument_changes.changes(proposed, edited))

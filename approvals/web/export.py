@@ -35,6 +35,8 @@ COLUMNS = (
     "decided_at",
     "verdict",
     "decided_by",
+    "decided_for",
+    "voters",
     "reason",
     "channel",
     "seconds_to_decide",
@@ -44,6 +46,7 @@ COLUMNS = (
     "path",
     "risk",
     "sentence",
+    "edits",
     "requester",
     "created_at",
     "request",
@@ -69,6 +72,16 @@ def values(item: Decision) -> dict[str, Any]:
         "decided_at": item.decided_at.isoformat(),
         "verdict": item.verdict,
         "decided_by": item.decided_by,
+        "decided_for": item.decided_for,
+        "voters": [
+            {
+                "person": voter.person,
+                "voted_for": voter.absent,
+                "at": voter.at.isoformat(),
+                "reason": voter.reason,
+            }
+            for voter in item.voters
+        ],
         "reason": item.reason,
         "channel": item.channel,
         "seconds_to_decide": item.seconds_to_decide,
@@ -78,12 +91,34 @@ def values(item: Decision) -> dict[str, Any]:
         "path": list(item.path),
         "risk": item.risk,
         "sentence": item.sentence,
+        "edits": [
+            {"path": edit.path, "before": edit.before, "after": edit.after} for edit in item.edits
+        ],
         "requester": item.requester,
         "created_at": item.created_at.isoformat(),
         "request": str(item.id),
         "run": str(item.run),
         "tampered": item.tampered,
     }
+
+
+def _cells(item: Decision) -> Iterator[Any]:
+    """Return the columns of one decision as text that a spreadsheet shows."""
+    texts = {
+        "voters": ", ".join(
+            f"{voter.person} for {voter.absent}" if voter.absent else voter.person
+            for voter in item.voters
+        ),
+        "edits": "\n".join(
+            f"{edit.path}: {_brief(edit.before)} → {_brief(edit.after)}" for edit in item.edits
+        ),
+    }
+    for name, value in values(item).items():
+        yield texts.get(name, value)
+
+
+def _brief(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _lines(actor: Actor, chosen: DecisionFilter, format: Format) -> Iterator[str]:
@@ -94,11 +129,12 @@ def _lines(actor: Actor, chosen: DecisionFilter, format: Format) -> Iterator[str
         # The rights are read for each page: a person who loses them while it runs gets no further rows.
         principal = principals.principal_of(actor)
         page = history.page(principal, chosen, limit=ROWS, cursor=cursor)
-        rows = [values(item) for item in page.items]
-        if rows and format is Format.CSV:
-            yield "".join(row(one.values()) for one in rows)
-        elif rows:
-            yield "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in rows)
+        if page.items and format is Format.CSV:
+            yield "".join(row(_cells(item)) for item in page.items)
+        elif page.items:
+            yield "".join(
+                f"{json.dumps(values(item), ensure_ascii=False)}\n" for item in page.items
+            )
         cursor = page.next
         if cursor is None:
             return

@@ -9,14 +9,16 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from approvals import stored_rows
+from approvals import clock, stored_rows
+from approvals.accounts import absences
 from approvals.decisions.undo import undo
-from approvals.models import Outcome, Request
+from approvals.models import Outcome, Request, Vote
 from approvals.permissions.principals import principal_of
 from approvals.queries import decision_filters, history
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
+from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
@@ -151,12 +153,86 @@ def test_a_wrong_filter_is_named(given: dict[str, str], field: str, why: str) ->
     assert caught.value.field == field
 
 
+# --- Several people, deputies and edits
+
+BEA_AND_EVA = "rules: [{name: Both, quorum: 2, people: [bea, eva]}]"
+
+
+def test_each_voter_is_named_and_found(ada: Actor) -> None:
+    bea, cora, eva = reviewers("bea", "cora", "eva")
+    request = asked(BEA_AND_EVA)
+    starts = clock.now() - timedelta(days=1)
+    absences.announce(deputy="cora", starts=starts, ends=starts + timedelta(days=7), actor=bea)
+    seeds.decide(request, cora, reason="in her place")
+    seeds.decide(request, eva)
+    (row,) = page(eva).items
+    voters = [(voter.person, voter.absent, voter.reason) for voter in row.voters]
+    assert voters == [("cora", "bea", "in her place"), ("eva", None, "")]
+    assert {name: listed(eva, person=name) for name in ("bea", "cora", "eva", "ada")} == {
+        "bea": ["approved"],
+        "cora": ["approved"],
+        "eva": ["approved"],
+        "ada": [],
+    }
+
+
+def test_a_deputy_is_named_and_found_with_the_absent_person(ada: Actor) -> None:
+    bea, cora = reviewers("bea", "cora")
+    request = asked("rules: [{name: Only bea, people: [bea]}]")
+    starts = clock.now() - timedelta(days=1)
+    absences.announce(deputy="cora", starts=starts, ends=starts + timedelta(days=7), actor=bea)
+    seeds.decide(request, cora, "deny", "too much")
+    (row,) = page(cora).items
+    assert (row.decided_by, row.decided_for) == ("cora", "bea")
+    assert listed(cora, person="bea") == listed(cora, person="cora") == ["denied"]
+
+
+def test_a_denial_names_the_votes_before_it(ada: Actor) -> None:
+    bea, eva = reviewers("bea", "eva")
+    request = asked(BEA_AND_EVA)
+    seeds.decide(request, bea)
+    seeds.decide(request, eva, "deny", "too much")
+    (row,) = page(bea, person="bea").items
+    assert (row.decided_by, [voter.person for voter in row.voters]) == ("eva", ["bea"])
+
+
+@pytest.mark.parametrize("change", [{"reason": "forged"}, {"person": "cyril"}, None], ids=str)
+def test_a_changed_or_deleted_vote_is_named(ada: Actor, change: dict[str, str] | None) -> None:
+    bea, eva = reviewers("bea", "eva")
+    request = asked(BEA_AND_EVA)
+    for person in (bea, eva):
+        seeds.decide(request, person)
+    rows = Vote.objects.filter(request=request, person="bea")
+    if change is None:
+        rows.delete()
+    else:
+        rows.update(**change)
+    (row,) = page(bea).items
+    assert row.tampered
+
+
+def test_an_edit_has_its_own_verdict_and_both_values(ada: Actor, bea: Actor) -> None:
+    args = {"username": "new.hire", "security_level": 3}
+    seeds.decide(seeds.pending(args=args), bea)
+    request = seeds.pending(args=args)
+    seeds.decide(request, bea, "edit", arguments={**args, "security_level": 2})
+    assert [row.id for row in page(bea, verdict="edited").items] == [request.id]
+    assert len(page(bea, verdict="approved").items) == 1
+    (row, _) = page(bea).items
+    assert row.verdict == "edited"
+    assert [(edit.path, edit.before, edit.after) for edit in row.edits] == [
+        ("security_level", 3, 2)
+    ]
+
+
 # --- Many decisions
 
 READERS = ("bea", "cyril")  # Cyril may read only requests of runs that he started
 FILTERS: list[dict[str, str]] = [
     {},
     {"person": "bea"},
+    {"person": "eva"},
+    {"person": "rare"},
     {"by": "ada"},
     {"tool": "set_privileges"},
     {"tool": "rare"},
@@ -171,15 +247,15 @@ FILTERS: list[dict[str, str]] = [
 
 
 def seeded(count: int) -> None:
-    """Add decisions, one a minute before the last, each third with an outcome."""
-    names = [
-        name for name in stored_rows.names_of(Request) if name not in ("id", "gate", "decided_at")
-    ]
+    """Add decisions, one a minute before the last, each third with an outcome, and most with a vote of Eva's."""
+    made = ("id", "gate", "decided_at", "voted")
+    names = [name for name in stored_rows.names_of(Request) if name not in made]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO approvals_request (id, gate, decided_at, {', '.join(names)})"
+            f"INSERT INTO approvals_request ({', '.join((*made, *names))})"
             f" SELECT gen_random_uuid(), gen_random_uuid(), '2026-11-26'::timestamptz - n * interval '1 minute',"
-            f" {', '.join(names)} FROM (SELECT * FROM approvals_request WHERE status = 'approved' LIMIT 1) AS one,"
+            f" CASE n %% 4 WHEN 0 THEN '[]'::jsonb ELSE '[\"eva\"]' END, {', '.join(names)}"
+            f" FROM (SELECT * FROM approvals_request WHERE status = 'approved' LIMIT 1) AS one,"
             " generate_series((SELECT count(*) FROM approvals_request), %s) AS n",
             [count],
         )

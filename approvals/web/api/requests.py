@@ -18,6 +18,7 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, history, requests
 from approvals.queries.past_calls import usual
 from approvals.requests import results
+from approvals.requests.votes import Cast
 from approvals.web import zone as zones
 from approvals.web.api.ids import id_of
 from runtime.core.documents.budget_text import NAMES
@@ -139,10 +140,35 @@ class ApprovalPage(Schema):
     next: str | None
 
 
+class VoterOut(Schema):
+    """An approval that the policy asked for. A deputy gave it in the place of `voted_for`."""
+
+    person: str
+    voted_for: str | None
+    at: datetime
+    reason: str
+
+    @staticmethod
+    def resolve_voted_for(voter: Cast) -> str | None:
+        """Return the absent person."""
+        return voter.absent
+
+
+class EditOut(Schema):
+    """An argument that an approval changed: its path, and its value before and after. Null also if it was not given."""
+
+    path: str
+    before: Any
+    after: Any
+
+
 class DecisionOut(Schema):
     """One closed request.
 
-    `verdict` is also `expired` or `cancelled`: then no person decided. `channel` is `page`, `batch` (with others on a
+    `verdict` is also `expired` or `cancelled`: then no person decided. `edited` is an approval with changes: `sentence`
+    is the proposed call, and `edits` are the changed arguments, empty once retention has removed them. A deputy decided
+    in the place of `decided_for`. `voters` approved where the policy asks for several people, or named ones; else it
+    is empty. `channel` is `page`, `batch` (with others on a
     page) or `api`, null if it is not known. It is `allowance` if that `allowance` passed the call; `decided_by` had
     confirmed it. `outcome` is null until the call has ended. `tampered` names the first stored value that does not
     verify.
@@ -158,6 +184,9 @@ class DecisionOut(Schema):
     requester: str
     verdict: str
     decided_by: str | None
+    decided_for: str | None
+    voters: list[VoterOut]
+    edits: list[EditOut]
     reason: str
     channel: str | None
     allowance: UUID | None
@@ -287,7 +316,8 @@ def list_decisions(
 ) -> history.HistoryPage:
     """List the decisions on requests you may read, the latest first.
 
-    `person` decided, `by` started the run, `agent` proposed the call or is the agent of the run; names match exactly.
+    `person` decided or voted, or a deputy did so in their place; `by` started the run; `agent` proposed the call or is
+    the agent of the run. Names match exactly.
     `since` and `until` are days of `zone`, both inclusive, or times. `q` takes the same filters as `key:value`.
     """
     Access().require(request.auth, Scope.APPROVALS_READ)

@@ -1,9 +1,9 @@
 """Approves a call with changes: a form of its arguments, then the differences and the button, then the decision."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -19,11 +19,11 @@ from approvals.errors import (
     Expired,
     TamperedWith,
 )
-from approvals.oddities.oddity import Oddity
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.queries.past_calls import usual
 from approvals.requests import confirmation
+from approvals.requests.argument_changes import ArgumentChange, changes
 from approvals.web import place as places
 from approvals.web.parts import second_step
 from approvals.web.request.decision_form import Problem, handle_decision
@@ -41,7 +41,6 @@ from runtime.queries.transcript.transcript import Transcript
 from runtime.web import schema_form
 from runtime.web.requests import form_text
 
-_ABSENT: Final = object()
 _SAID = ("Approved with changes", "A worker starts it next, with your arguments.")
 _TEMPLATE = "approvals/edit.html"
 
@@ -179,7 +178,7 @@ def _review_page(
 
 def _judged(
     request: HttpRequest, shown: requests.Approval, made: Mapping[str, Any]
-) -> list["Change"]:
+) -> list[ArgumentChange]:
     """Return the changes, each argument with the odd values that it has now."""
     principal = principals.principal_of(principals.actor_of(request.user))
     odd = usual.by_argument(usual.of_arguments(shown.tool, made, shown.schema, principal))
@@ -236,44 +235,3 @@ def _open_part(shown: requests.Approval) -> tuple[dict[str, Any], dict[str, Any]
 
 def _args(shown: requests.Approval) -> dict[str, Any]:
     return shown.args if isinstance(shown.args, dict) else {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One changed argument, or a part of one, with its values; `was_given` and `is_given` say if there are any.
-
-    `odd` are the odd values of the argument, at its first change.
-    """
-
-    path: str
-    before: Any
-    after: Any
-    was_given: bool
-    is_given: bool
-    odd: tuple[Oddity, ...] = ()
-
-
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """List the differences between two arguments, in the order of the first."""
-    return list(_changes(before, after, ""))
-
-
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Change]:
-    for name in dict.fromkeys([*before, *after]):
-        old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _changes(old, new, f"{prefix}{name}.")
-        elif not _equal(old, new):
-            yield Change(
-                path=f"{prefix}{name}",
-                before=None if old is _ABSENT else old,
-                after=None if new is _ABSENT else new,
-                was_given=old is not _ABSENT,
-                is_given=new is not _ABSENT,
-            )
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if one is _ABSENT or other is _ABSENT:
-        return one is other
-    return json_schema.brief([one]) == json_schema.brief([other])

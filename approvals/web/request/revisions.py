@@ -7,8 +7,8 @@ from django.http import HttpRequest
 from approvals.permissions.principals import Principal
 from approvals.queries import revisions
 from approvals.queries.requests import Approval
+from approvals.requests.argument_changes import changes
 from approvals.web.request.decision_form import Problem
-from approvals.web.request.edit import changes
 from runtime.core.continuation import MAX_REVISIONS
 
 

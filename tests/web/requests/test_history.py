@@ -15,8 +15,10 @@ from approvals.queries import history
 from approvals.web import export
 from runtime.core.enums import EffectClass, GateKind
 from runtime.models import JournalEntry
+from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from runtime.web import downloads
+from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool
@@ -176,10 +178,41 @@ def test_pages_and_files_have_every_row_once(
         lines = _file(bea, f"/decisions.jsonl?{query}").splitlines()
         assert ids == [json.loads(line)["request"] for line in lines]
         assert (len(ids), len(set(ids))) == (count, count)
-        _, *rows = csv.reader(StringIO(_file(bea, f"/decisions.csv?{query}")))
-        assert [row[14] for row in rows] == ids
-        assert {row[3] for row in rows} <= {'\'=cmd("x")'}
+        rows = list(csv.DictReader(StringIO(_file(bea, f"/decisions.csv?{query}"))))
+        assert [row["request"] for row in rows] == ids
+        assert {row["reason"] for row in rows} <= {'\'=cmd("x")'}
     shows(bea, "/decisions/?verdict=denied", "Searched back to", "older decisions")
+
+
+def test_edits_and_voters_are_on_the_page_in_the_files_and_in_the_api(
+    bea: Client, bea_api: Caller, admin: Client, cast: Any
+) -> None:
+    reviewers("eva")
+    args = {"username": "new.hire", "security_level": 3}
+    paid = seeds.pending(args=args)
+    seeds.decide(paid, BEA, "edit", arguments={**args, "security_level": 2})
+    signed = asked("rules: [{name: Two, quorum: 2}]")
+    for person in (Actor(person="eva"), BEA):
+        seeds.decide(signed, person, reason="fine")
+    voted, edited = bea_api.get("/decisions").json()["items"]
+    assert (edited["verdict"], edited["voters"]) == ("edited", [])
+    assert edited["edits"] == [{"path": "security_level", "before": 3, "after": 2}]
+    assert [(one["person"], one["voted_for"]) for one in voted["voters"]] == [
+        ("eva", None),
+        ("bea", None),
+    ]
+    lines = [json.loads(line) for line in _file(bea, "/decisions.jsonl").splitlines()]
+    for line, item in zip(lines, (voted, edited), strict=True):
+        assert (line["edits"], line["voters"][:0]) == (item["edits"], [])
+        assert [one["person"] for one in line["voters"]] == [
+            one["person"] for one in item["voters"]
+        ]
+    rows = list(csv.DictReader(StringIO(_file(bea, "/decisions.csv"))))
+    assert [row["voters"] for row in rows] == ["eva, bea", ""]
+    assert [row["edits"] for row in rows] == ["", "security_level: 3 → 2"]
+    shows(bea, "/decisions/?verdict=edited", "Approved with changes", "security_level")
+    for client, page in ((bea, "/decisions/?person=eva"), (admin, "/people/eva/activity/")):
+        shows(client, page, "Approvals:", "<bdi>eva</bdi>", "by", "<bdi>bea</bdi>")
 
 
 def _file(client: Client, path: str) -> str:

@@ -1,0 +1,53 @@
+"""Compares the arguments with which a person approved a call with the proposed ones."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from approvals.oddities.oddity import Oddity
+from runtime.core.schemas import json_schema
+
+_ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentChange:
+    """One changed argument, or a part of one, with its values; `was_given` and `is_given` say if there are any.
+
+    `odd` are the odd values of the argument, at its first change.
+    """
+
+    path: str
+    before: Any
+    after: Any
+    was_given: bool
+    is_given: bool
+    odd: tuple[Oddity, ...] = ()
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ArgumentChange]:
+    """List the differences between two arguments, in the order of the first."""
+    return list(_changes(before, after, ""))
+
+
+def _changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
+) -> Iterator[ArgumentChange]:
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _changes(old, new, f"{prefix}{name}.")
+        elif not _equal(old, new):
+            yield ArgumentChange(
+                path=f"{prefix}{name}",
+                before=None if old is _ABSENT else old,
+                after=None if new is _ABSENT else new,
+                was_given=old is not _ABSENT,
+                is_given=new is not _ABSENT,
+            )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is _ABSENT or other is _ABSENT:
+        return one is other
+    return json_schema.brief([one]) == json_schema.brief([other])
