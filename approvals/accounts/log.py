@@ -14,5 +14,5 @@ def record(actor: str | None, act: str) -> None:
 
 
 def refused(person: str | None, subject: str, code: str) -> None:
-    """Log a refused decision, with the person and the reason. It is recorded nowhere else."""
+    """Log a refused decision, with the person and the reason. The audit of the run has only the first ones."""
     _log.info("%s may not decide on %s: %s", person or "an unknown person", subject, code)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals import clock, policy
+from approvals.decisions import refusals
 from approvals.decisions.decide import decide
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound, NotTogether
@@ -79,7 +80,7 @@ def decide_each(
             batch=True,
         )
 
-    return tuple(_each(list(items), found, lambda shown: left_out(shown, chosen), act))
+    return tuple(_each(list(items), found, lambda shown: left_out(shown, chosen), act, actor))
 
 
 def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[Outcome, ...]:
@@ -87,7 +88,13 @@ def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[Outcome, ...]:
     _check_number(items)
     found = {one.id: one for one in requests.several(items, actor=actor)}
     return tuple(
-        _each(items, found, lambda shown: None, lambda shown: undo(request=shown.id, actor=actor))
+        _each(
+            items,
+            found,
+            lambda shown: None,
+            lambda shown: undo(request=shown.id, actor=actor),
+            actor,
+        )
     )
 
 
@@ -143,15 +150,19 @@ def _each(
     found: Mapping[UUID, Approval],
     refused: Callable[[Approval], RequestError | None],
     act: Callable[[Approval], Approval],
+    actor: Actor,
 ) -> Iterator[Outcome]:
     """Act on one request after the other. An error of one does not stop the others."""
     for request in items:
         shown = found.get(request)
         if shown is None:
+            refusals.record(actor, NotFound(), pk=request)
             yield Outcome(request=request, shown=None, problem=NotFound())
             continue
         problem = refused(shown)
-        if problem is None:
+        if problem is not None:
+            refusals.record(actor, problem, pk=request)
+        else:
             try:
                 shown = act(shown)
             except RequestError as exc:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from approvals import audit
-from approvals.decisions import budget_grants, checks, closing, commit, edits, votes
+from approvals.decisions import budget_grants, checks, closing, commit, edits, refusals, votes
 from approvals.models import Request
 from approvals.queries.requests import Approval
 from approvals.requests import results
@@ -61,7 +61,7 @@ def decide(
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; NotShown;
     InvalidInput naming `digest`, `verdict`, `arguments` or a path in it, `confirm`, `reason`, `grant` or `result`;
     AlreadyVoted; Forbidden (`not_eligible`) for a later stage. Nothing is written when it raises, except that Expired
-    is recorded, and that votes which no longer count are deleted.
+    and refusals are recorded, and that votes which no longer count are deleted.
     """
     answer = _Answer(
         verdict=verdict,
@@ -73,13 +73,14 @@ def decide(
         arguments=arguments,
         batch=batch,
     )
-    try:
-        outcome = _attempt(request, answer, actor)
-    except GateNotOpen:  # another action on the run came in between
-        with commit.last_attempt():
-            audit.lock_run_of(request)
+    with refusals.recorded(actor, pk=request):
+        try:
             outcome = _attempt(request, answer, actor)
-    return checks.decided(outcome)
+        except GateNotOpen:  # another action on the run came in between
+            with commit.last_attempt():
+                audit.lock_run_of(request)
+                outcome = _attempt(request, answer, actor)
+        return checks.decided(outcome)
 
 
 def require_open(*, request: UUID, digest: object, actor: Actor) -> None:

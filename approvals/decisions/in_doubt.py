@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import audit
-from approvals.decisions import checks, closing, commit
+from approvals.decisions import checks, closing, commit, refusals
 from approvals.errors import TooEarly
 from approvals.models import Request
 from approvals.queries.requests import Approval
@@ -41,16 +41,17 @@ def resolve(
     otherwise. `confirm` repeats the request's own `confirm`, which running a high-risk call again must do. Raises, in
     this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; TooEarly with the time from
     which the call can run again; InvalidInput naming `outcome`; NotShown; InvalidInput naming `confirm`, `reason`,
-    `result` or a path in it. Nothing is written when it raises, except that Expired is recorded.
+    `result` or a path in it. Nothing is written when it raises, except that Expired and refusals are recorded.
     """
     answer = _Answer(outcome=outcome, result=result, reason=reason, confirm=confirm)
-    try:
-        made = _attempt(run, gate, answer, actor)
-    except GateNotOpen:  # another action on the run came in between
-        with commit.last_attempt():
-            audit.lock_runs(run)
+    with refusals.recorded(actor, run=run, gate=gate):
+        try:
             made = _attempt(run, gate, answer, actor)
-    return checks.decided(made)
+        except GateNotOpen:  # another action on the run came in between
+            with commit.last_attempt():
+                audit.lock_runs(run)
+                made = _attempt(run, gate, answer, actor)
+        return checks.decided(made)
 
 
 def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:

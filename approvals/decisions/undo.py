@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals import audit, clock, readings
-from approvals.decisions import checks, closing, votes
+from approvals.decisions import checks, closing, refusals, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
 from approvals.models import Claim, Request
 from approvals.permissions import principals
@@ -20,9 +20,9 @@ def undo(*, request: UUID, actor: Actor) -> requests.Approval:
     """Undo the actor's own decision within the undo window, or withdraw their vote while others must still vote.
 
     Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the name of the
-    decider; TooLate. Nothing is written when it raises.
+    decider; TooLate. Nothing is written when it raises, except that refusals are recorded.
     """
-    with transaction.atomic():
+    with refusals.recorded(actor, pk=request), transaction.atomic():
         audit.lock_run_of(request)
         principal = principals.principal_of(actor)
         row = requests.readable(request, principal)

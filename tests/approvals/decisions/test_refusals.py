@@ -1,0 +1,99 @@
+"""Refused attempts to decide are in the audit: who, which kind, once."""
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from approvals import audit
+from approvals.decisions import batch, refusals
+from approvals.decisions.in_doubt import resolve
+from approvals.decisions.undo import undo
+from approvals.errors import NotFound
+from approvals.models import AuditEntry, Request
+from runtime.core.enums import GateKind
+from runtime.errors import RequestError
+from runtime.ports.access import Actor
+from tests.support import seeds
+
+pytestmark = pytest.mark.django_db
+
+
+def recorded(request: Request) -> list[tuple[str | None, str]]:
+    rows = AuditEntry.objects.filter(run=request.run_id, act__startswith=refusals.REFUSED)
+    return list(rows.order_by("seq").values_list("actor", "act"))
+
+
+def refuse(act: Callable[[], object]) -> None:
+    with pytest.raises(RequestError):
+        act()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_refused_decision_is_audited_once(
+    ada: Actor, bea: Actor, cyril: Actor, times: int
+) -> None:
+    request = seeds.pending()
+    for _ in range(times):
+        refuse(lambda: seeds.decide(request, ada))
+        refuse(lambda: seeds.decide(request, cyril))
+        refuse(lambda: seeds.decide(request, seeds.bearer(bea, "runs:read")))
+        refuse(lambda: seeds.decide(request, bea, digest="sha256:other"))
+    assert recorded(request) == [
+        ("ada", "refused: requester"),
+        ("cyril", "refused: not_found"),
+        ("bea", "refused: scope"),
+        ("bea", "refused: digest"),
+    ]
+    assert audit.verify(request.run_id) == 5
+    assert seeds.decide(request, bea).status == "approved"
+
+
+def test_a_decision_on_a_changed_request_is_audited(bea: Actor) -> None:
+    request = seeds.pending()
+    Request.objects.filter(pk=request.pk).update(sentence="Harmless")
+    refuse(lambda: seeds.decide(request, bea))
+    assert recorded(request) == [("bea", "refused: unverified")]
+
+
+def test_other_doors_of_decisions_audit_refusals_too(ada: Actor, cyril: Actor) -> None:
+    request = seeds.pending()
+    refuse(lambda: undo(request=request.id, actor=ada))
+    outcomes = batch.decide_each(
+        items={request.id: request.request_digest},
+        verdict="approve",
+        reason="",
+        count=None,
+        actor=cyril,
+    )
+    assert isinstance(outcomes[0].problem, NotFound)
+    doubt = seeds.pending(kind=GateKind.IN_DOUBT)
+    refuse(
+        lambda: resolve(
+            run=doubt.run_id, gate=doubt.gate, outcome="give_up", reason="lost", actor=ada
+        )
+    )
+    assert recorded(request) == [("ada", "refused: requester"), ("cyril", "refused: not_found")]
+    assert recorded(doubt) == [("ada", "refused: requester")]
+
+
+def test_a_batch_audits_the_requests_that_it_leaves_out(ada: Actor, bea: Actor) -> None:
+    request = seeds.pending(requester="bea")
+    items = {request.id: request.request_digest}
+    batch.decide_each(items=items, verdict="deny", reason="no", count=None, actor=bea)
+    assert recorded(request) == [("bea", "refused: requester")]
+
+
+def test_no_person_floods_the_audit(ada: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "MAX_REFUSALS", 2)
+    request = seeds.pending()
+    for name in ("eva", "dan", "cora"):
+        refusals.record(Actor(person=name), NotFound(), pk=request.pk)
+    assert recorded(request) == [("eva", "refused: not_found"), ("dan", "refused: not_found")]
+
+
+def test_an_error_of_the_decider_is_no_refusal(bea: Actor) -> None:
+    request = seeds.pending()
+    refuse(lambda: seeds.decide(request, bea, "deny"))  # without a reason
+    refusals.record(bea, NotFound(), pk=uuid4())
+    assert recorded(request) == []
