@@ -282,7 +282,10 @@ def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
 @api.exception_handler(ObjectStoreDown)
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer 503 while Postgres or the object store is unreachable."""
-    response = error(503, "unavailable", f"The {missing_part(exc)} cannot be reached. Try again.")
+    detail = f"The {missing_part(exc)} cannot be reached. Try again."
+    if isinstance(exc, ObjectStoreDown):
+        detail += " Until it answers, only archived runs and large results cannot be read."
+    response = error(503, "unavailable", detail)
     response["Retry-After"] = "5"
     return response
 

@@ -1,6 +1,7 @@
 """The settings that a deployment depends on."""
 
 import ssl
+from pathlib import Path
 
 import pytest
 from celery.worker.control import Panel
@@ -27,6 +28,19 @@ def test_a_deployment_on_https_passes_every_check_of_django() -> None:
         },
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_web_alone_bounds_its_reads_of_the_object_store(tmp_path: Path) -> None:
+    script = (
+        "import django; django.setup()\n"
+        "from runtime.ports import wiring\n"
+        "print(type(wiring.objects()).__name__)\n"
+        "import config.asgi\n"
+        "print(type(wiring.objects()).__name__)"
+    )
+    env = {"ABEYANCE_OBJECT_STORE": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    done = commands.python("-c", script, env=env)
+    assert done.stdout.split() == ["Folder", "BoundedReads"], done.stderr
 
 
 @pytest.mark.parametrize(

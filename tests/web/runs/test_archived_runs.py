@@ -1,6 +1,8 @@
 """Archived runs on pages and in the API: read from the file, marked, restored and held by admins."""
 
 import re
+import socket
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -12,7 +14,11 @@ from approvals.models import AuditEntry, Request
 from approvals.queries import requests
 from approvals.web.parts import call_status
 from runtime.models import ArchivedEntries, ArchivedRun, Run
+from runtime.objects.bounded_reads import BoundedReads
+from runtime.objects.by_address import store_at
+from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.ports.objects import ObjectStore
 from runtime.store import archive, pool
 from runtime.upkeep import archiving
 from runtime.web.pages import archive as pages
@@ -66,6 +72,39 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
     shows(ada, "/runs/?q=newhire", str(run))
     assert ada_api.get(f"/runs/{run}").status_code == 503
     shows(ada, asked, "Set the privileges of newhire", "The steps of this run cannot be shown now")
+
+
+@pytest.fixture
+def silent_store(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """A bucket whose server accepts connections and never answers, read as the web reads it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        yield BoundedReads(store_at(bucket), seconds=0.1)
+
+
+def test_a_store_that_never_answers_holds_up_no_page(
+    ada: Client,
+    ada_api: Caller,
+    archived: UUID,
+    silent_store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    wiring.plug(objects=silent_store)
+    ada.raise_request_exception = False
+    for _ in range(10):  # one of them waits
+        shows(
+            ada,
+            f"/runs/{archived}/",
+            "object store cannot be reached",
+            "All other pages work",
+            "/manual/how-to/store-large-results/",
+            status=503,
+        )
+    answer = ada_api.get(f"/runs/{archived}")
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert "only archived runs" in answer.json()["detail"]
+    shows(ada, "/runs/", str(archived))
 
 
 def test_the_requests_of_an_archived_run_are_read_without_the_store(
