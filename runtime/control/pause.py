@@ -33,14 +33,17 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     return access.readable(run, actor)
 
 
-def resume(*, run: UUID, actor: Actor) -> RunDetail:
+def resume(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Resume a paused run. It raises as `pause` does, and has no effect on a run that is not paused."""
     access.controllable(run, actor, "resume")
+    why = access.text("reason", reason, MAX_REASON)
     with atomic() as connection:
         if _is_paused(connection, run):
             runs.notify_signal(connection, run)
-            signals.send_resume(connection, run=run, by=actor.person)
-            wiring.approvals().record_audit(run=run, actor=actor, act="resumed", detail={})
+            signals.send_resume(connection, run=run, by=actor.person, reason=why)
+            wiring.approvals().record_audit(
+                run=run, actor=actor, act="resumed", detail={"reason": why}
+            )
             notify(run)
     return access.readable(run, actor)
 

@@ -631,9 +631,10 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """A person resumed the paused run."""
+    """A person resumed the paused run. `reason` may be empty."""
 
     by: str
+    reason: str = ""
     type: Literal["Resumed"] = "Resumed"
 
 

@@ -154,7 +154,7 @@ class StepBuilder:
                     self.add(Paused(by=signal.by, reason=signal.reason))
             case ResumeSignal():
                 if self.now.is_paused:
-                    self.add(Resumed(by=signal.by))
+                    self.add(Resumed(by=signal.by, reason=signal.reason))
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
                     self.add(received(signal))

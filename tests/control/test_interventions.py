@@ -52,8 +52,9 @@ def test_a_run_paused_before_its_first_claim_starts_nothing(gated: Rig) -> None:
     lose(run)
     assert gated.advance(run).status == "paused"
     assert gated.effects.models == []
-    resume(run)
+    resume(run, "the books are open")
     assert gated.advance(run).status == "suspended"
+    assert {"type": "Resumed", "by": "ada", "reason": "the books are open"} in events(run)
 
 
 def test_a_decision_in_a_pause_is_kept_and_takes_effect_after_it(gated: Rig) -> None:

@@ -95,7 +95,7 @@ def test_numbers_and_names_that_people_rely_on() -> None:
     assert [budget_text.MAX[limit] for limit in Limit] == most
     assert {"setup", "request"} == retries.PERMANENT
     assert {"limit", "provider", "network", "time"} == retries.FALLBACK_CAUSES
-    assert list(codec.HISTORY) == list(range(1, conversations.REPLIES + 1))
+    assert list(codec.HISTORY) == list(range(1, conversations.CONSEQUENCES + 1))
     assert limits.JSON_DEPTH == 64
     assert export_file.MAX_BYTES == 67_108_864
 

@@ -91,8 +91,8 @@ def pause(run: UUID, reason: str = "") -> None:
     pausing.pause(run=run, actor=ADA, reason=reason)
 
 
-def resume(run: UUID) -> None:
-    pausing.resume(run=run, actor=ADA)
+def resume(run: UUID, reason: str = "") -> None:
+    pausing.resume(run=run, actor=ADA, reason=reason)
 
 
 def events(run: UUID) -> list[dict[str, Any]]:

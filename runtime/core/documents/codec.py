@@ -23,6 +23,7 @@ from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import SCHEMA as COMPRESSED
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import (
+    CONSEQUENCES,
     DECISIONS,
     DIALOGUE,
     LATER,
@@ -62,6 +63,7 @@ from runtime.core.events import (
     QuestionAnswered,
     QuestionAsked,
     QuestionFailed,
+    Resumed,
     RetryScheduled,
     RunStarted,
     TaggedEvent,
@@ -88,6 +90,7 @@ HISTORY = {
     " replies that were cut off, held answers, credentials, results in the object store",
     13: "versions of prompts, items of a list, and messages of agents to the requester",
     14: "replies that a person gave in a fork, and those whose calls are not all open at once",
+    15: "runs that were resumed with a reason",
 }
 REFERRING = 6
 BRIEF = 7
@@ -262,6 +265,8 @@ def _number(event: Event) -> int:
             return ORIGINS
         case AnswerDropped() | MemorySummarised():
             return ORIGINS
+        case Resumed() if event.reason:
+            return CONSEQUENCES
         case RetryScheduled() if event.limited or event.tokens:
             return ORIGINS
         case RetryScheduled(cause="credential" | "message"):

@@ -189,7 +189,7 @@ class Fold:
             case e.Resumed():
                 self.pause = None
                 self._end_pauses(SpanState.RESUMED)
-                self._decide_on_run(event.by, "Resumed the run")
+                self._decide_on_run(event.by, f"Resumed the run{_because(event.reason)}")
             case e.MessageReceived():
                 self._received(event)
             case e.Completed():

@@ -69,6 +69,7 @@ class ResumeSignal:
 
     id: int
     by: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +160,9 @@ def send_pause(connection: Connection, *, run: UUID, by: str, reason: str) -> No
     _send(connection, run, PAUSE, {"by": by, "reason": reason})
 
 
-def send_resume(connection: Connection, *, run: UUID, by: str) -> None:
+def send_resume(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
     """Write the signal; the caller has increased the signal count in the same transaction."""
-    _send(connection, run, RESUME, {"by": by})
+    _send(connection, run, RESUME, {"by": by, "reason": reason})
 
 
 def send_message(
@@ -290,7 +291,8 @@ def _decode(number: int, kind: str, body: str) -> Signal:
         if kind == PAUSE:
             return PauseSignal(id=number, by=document["by"], reason=document["reason"])
         if kind == RESUME:
-            return ResumeSignal(id=number, by=document["by"])
+            reason = document.get("reason", "")  # the previous version did not write it
+            return ResumeSignal(id=number, by=document["by"], reason=reason)
         if kind == MESSAGE:
             return MessageSignal(
                 id=number,

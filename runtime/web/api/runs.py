@@ -127,6 +127,15 @@ class PauseIn(Body):
     reason: Reason = ""
 
 
+class ResumeIn(Body):
+    """An optional reason."""
+
+    reason: Reason = ""
+
+
+_NO_REASON = ResumeIn()
+
+
 class RetryIn(Body):
     """The reason; the same rule as for cancelling."""
 
@@ -309,10 +318,10 @@ def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
 
 
 @router.post("/runs/{uuid:run}/resume", response=RunOut)
-def resume_run(request: Authenticated, run: UUID) -> RunDetail:
-    """Resume a paused run."""
+def resume_run(request: Authenticated, run: UUID, body: ResumeIn = _NO_REASON) -> RunDetail:
+    """Resume a paused run. A body is not required."""
     wiring.access().require(request.auth, "runs:control")
-    return resume(run=run, actor=request.auth)
+    return resume(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/retry", response=RunOut)

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_POST
 
 from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
-from runtime.errors import RunEnded
-from runtime.web.requests import actor_of
+from runtime.errors import InvalidInput, RunEnded
+from runtime.web.requests import actor_of, form_text
 
 
 @require_POST
@@ -27,12 +27,14 @@ def pause(request: HttpRequest, run: UUID) -> HttpResponse:
 @login_required
 def resume(request: HttpRequest, run: UUID) -> HttpResponse:
     """Resume the run."""
-    return _act(request, run, resume_run)
+    return _act(request, run, partial(resume_run, reason=form_text(request.POST, "reason")))
 
 
 def _act(request: HttpRequest, run: UUID, act: Callable[..., object]) -> HttpResponse:
     try:
         act(run=run, actor=actor_of(request))
+    except InvalidInput as exc:
+        messages.error(request, f"Nothing was changed: the {exc.field} {exc.detail}.")
     except RunEnded as exc:
         messages.error(request, f"Nothing was changed: the run is {exc.run_status} already.")
     return redirect("run", run=run)

@@ -21,6 +21,7 @@ from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
 from runtime.core.documents.conversations import (
+    CONSEQUENCES,
     DIALOGUE,
     ORIGINS,
     PROMPTS,
@@ -39,6 +40,7 @@ from runtime.core.events import (
     MessageReceived,
     PinnedPrompt,
     Proposal,
+    Resumed,
     RetryScheduled,
     ToolReturned,
 )
@@ -107,6 +109,8 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (CallAdmitted(frame="0", call="c1.0", terms=options(tells=True)), PROMPTS),
         (replied("t", "t"), codec.SCHEMA),
         (replied("t", "t", at_once=1), REPLIES),
+        (Resumed(by="ada"), codec.SCHEMA),
+        (Resumed(by="ada", reason="done"), CONSEQUENCES),
     ],
 )
 def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:

@@ -26,6 +26,7 @@ WHY = {"reason": "New Hire does not come."}
 TEXTS = {  # the field, whether it may be empty, and its longest text
     "cancel": ("reason", False, 2000),
     "pause": ("reason", True, 2000),
+    "resume": ("reason", True, 2000),
     "messages": ("text", False, MAX_MESSAGE),
     "retry": ("reason", False, 2000),
 }
@@ -117,11 +118,25 @@ def test_a_run_is_paused(ada: Client, bea: Client, office: Office, suspended: UU
     office.advance(suspended)
     shows(ada, suspended, "Paused by <bdi>ada</bdi>", resume)
     shows(ada, "/runs/?tab=working", str(suspended))
-    ada.post(resume)
+    too_long = ada.post(resume, {"reason": "x" * 2_001}, follow=True)
+    has(text_of(too_long), "Nothing was changed: the reason must have at most 2000")
+    ada.post(resume, {"reason": "The books\r\nare open."})
     shows(ada, suspended, "Resume requested", pause)
     assert office.advance(suspended).status == "suspended"
     shows(ada, suspended, "paused by", hides=["Paused by"])
-    shows(ada, f"{path}?tab=transcript", "Resumed the run")
+    shows(ada, f"{path}?tab=transcript", "Resumed the run: The books\nare open.")
+
+
+def test_the_api_resumes_a_run_with_and_without_a_reason(
+    ada_api: Caller, suspended: UUID, office: Office
+) -> None:
+    for sent in ('{"reason": "The books are open."}', ""):
+        ada_api.post(f"/runs/{suspended}/pause", {})
+        office.advance(suspended)
+        assert ada_api.send(f"/runs/{suspended}/resume", sent).status_code == 200
+        office.advance(suspended)
+    acts = AuditEntry.objects.filter(run=suspended, act="resumed").order_by("seq")
+    assert [json.loads(act.detail)["reason"] for act in acts] == ["The books are open.", ""]
 
 
 # Messages

@@ -108,7 +108,7 @@ class Office:
         if "GateOpened" in happened:
             with transaction.atomic():
                 if "Paused" in happened:
-                    resume(run=run, actor=ADA)
+                    resume(run=run, actor=ADA, reason="")
                 else:
                     pause(run=run, actor=ADA, reason="")
         return True
